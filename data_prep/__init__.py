@@ -1,0 +1,1 @@
+"""From raw text to training examples: sources, shards, tokenizers. Never imports torch."""

@@ -1,0 +1,102 @@
+"""Config fields that say, beside themselves, what they mean and whether they shape the result.
+
+A *result* key enters the fingerprint of the stages that read it; an *execution* key (workers,
+devices, paths) never does, so that a rerun elsewhere finds its own output.
+"""
+
+from collections.abc import Iterator
+from dataclasses import Field, dataclass, field, fields, is_dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from data_prep.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a field accepts and means; stored in the dataclass field's metadata."""
+
+    is_result: bool
+    help: str
+    choices: tuple[str, ...] = ()
+    at_least: float | None = None
+    at_most: float | None = None
+
+    def check(self, key: str, value: Any) -> None:
+        """Raise a UsageError naming `key` where `value` is outside what is allowed."""
+        if value is None:
+            return
+        if self.choices and value not in self.choices:
+            close = get_close_matches(str(value), self.choices, n=1)
+            hint = f" (did you mean {close[0]}?)" if close else ""
+            raise UsageError(f"{key}={value}: must be one of {', '.join(self.choices)}{hint}")
+        if self.at_least is not None and value < self.at_least:
+            raise UsageError(f"{key}={value}: must be at least {self.at_least}")
+        if self.at_most is not None and value > self.at_most:
+            raise UsageError(f"{key}={value}: must be at most {self.at_most}")
+
+
+def _declare(default: Any, rule: Rule) -> Any:
+    metadata = {"rule": rule}
+    if isinstance(default, list | dict) or is_dataclass(default):
+        return field(default_factory=_fresh(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def _fresh(default: Any) -> Any:
+    if is_dataclass(default):
+        return type(default)
+    return lambda: default.copy()
+
+
+def result(default: Any, help: str, **limits: Any) -> Any:
+    """A field that shapes the stage's output."""
+    return _declare(default, Rule(True, help, **limits))
+
+
+def execution(default: Any, help: str, **limits: Any) -> Any:
+    """A field that only says how, where or how visibly the work is done."""
+    return _declare(default, Rule(False, help, **limits))
+
+
+def rule_of(item: Field[Any]) -> Rule:
+    """The rule a config field declares; every config field must."""
+    rule = item.metadata.get("rule")
+    assert isinstance(rule, Rule), f"config field {item.name} declares no rule"
+    return rule
+
+
+def result_keys(config: Any) -> dict[str, Any]:
+    """The part of a config dataclass that enters fingerprints, as plain JSON values."""
+    return {
+        item.name: _plain(getattr(config, item.name))
+        for item in fields(config)
+        if rule_of(item).is_result
+    }
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return result_keys(value)
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return value
+
+
+def walk(config: Any, prefix: str = "") -> Iterator[tuple[str, Rule, Any]]:
+    """Every leaf field below a config dataclass as (full key, rule, value)."""
+    for item in fields(config):
+        value = getattr(config, item.name)
+        key = f"{prefix}{item.name}"
+        if is_dataclass(value) and not isinstance(value, type):
+            yield from walk(value, f"{key}.")
+        else:
+            yield key, rule_of(item), value
+
+
+def check(config: Any, prefix: str = "") -> None:
+    """Check every field's own limits below a config dataclass."""
+    for key, rule, value in walk(config, prefix):
+        rule.check(key, value)

@@ -1,0 +1,46 @@
+"""Files that appear whole or not at all, and checksums of what they hold."""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+BLOCK = 1 << 20
+
+
+@contextmanager
+def atomic_write(path: Path) -> Iterator[BinaryIO]:
+    """Open `path` for writing; it takes its name, synced to disk, only if the block succeeds."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(partial, "wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(partial, path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def write_atomically(path: Path, content: bytes | str) -> None:
+    """Write a small file whole."""
+    with atomic_write(path) as stream:
+        stream.write(content.encode() if isinstance(content, str) else content)
+
+
+def sync_directory(path: Path) -> None:
+    """Make renames inside `path` durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sha256(path: Path) -> str:
+    """The checksum of a whole file, as `sha256sum` prints it."""
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

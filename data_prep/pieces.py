@@ -1,0 +1,89 @@
+"""Work cut into pieces: each piece is a folder that appears whole, so a killed stage keeps them.
+
+The pieces follow from the stage's inputs alone; how many workers there are, and whether they are
+a local pool or the tasks of a SLURM array, only decides who makes which.
+"""
+
+import ctypes
+import multiprocessing
+import os
+import shutil
+import signal
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from data_prep.files import sync_directory
+from data_prep.progress import progress
+
+PR_SET_PDEATHSIG = 1  # prctl(2): the signal a process gets when its parent dies
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One unit of work: `name` is its folder, `what` is whatever `make` needs to know."""
+
+    name: str
+    what: Any
+
+
+def end_with_parent() -> None:
+    """Have this process killed when its parent ends, so that no orphan goes on writing."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def make_piece(piece: Piece, make: Callable[[Any, Path], None], root: Path) -> None:
+    """Make one piece under a temporary name and give it its own when it is complete."""
+    final = root / piece.name
+    if final.exists():
+        return
+    partial = root / f".{piece.name}.tmp"
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    make(piece.what, partial)
+    for path in partial.iterdir():
+        with open(path, "rb") as stream:
+            os.fsync(stream.fileno())
+    os.replace(partial, final)
+    sync_directory(root)
+
+
+def make_pieces(
+    pieces: Sequence[Piece],
+    make: Callable[[Any, Path], None],
+    root: Path,
+    workers: int,
+    title: str,
+) -> list[Path]:
+    """Make every piece that is not there yet; `make(what, folder)` must be picklable.
+
+    Returns the pieces' folders in order. With one worker the work is done in this process.
+    """
+    root.mkdir(parents=True, exist_ok=True)
+    missing = [piece for piece in pieces if not (root / piece.name).exists()]
+    with progress(title, len(pieces), len(pieces) - len(missing)) as bar:
+        if min(workers, len(missing)) <= 1:
+            for piece in missing:
+                make_piece(piece, make, root)
+                bar.advance()
+        else:
+            context = multiprocessing.get_context("spawn")
+            with ProcessPoolExecutor(
+                min(workers, len(missing)), context, initializer=end_with_parent
+            ) as pool:
+                futures = [pool.submit(make_piece, piece, make, root) for piece in missing]
+                try:
+                    for future in as_completed(futures):
+                        future.result()
+                        bar.advance()
+                except BaseException:
+                    pool.shutdown(cancel_futures=True)
+                    raise
+    return [root / piece.name for piece in pieces]
+
+
+def worker_count(configured: int) -> int:
+    """The number of worker processes: as configured, or one a usable core where that is 0."""
+    return configured or len(os.sched_getaffinity(0))

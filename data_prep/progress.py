@@ -1,0 +1,83 @@
+"""Progress of long work: a bar on a terminal, a line now and then in a log file."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+LOG_SECONDS = 15.0  # between two lines where there is no terminal
+
+console = Console(stderr=True, highlight=False)
+
+
+class Bar(Protocol):
+    """What the work sees."""
+
+    def advance(self, amount: float = 1) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+
+class _RichBar:
+    def __init__(self, progress: Progress, title: str, total: float):
+        self._progress = progress
+        self._task = progress.add_task(title, total=total, note="")
+
+    def advance(self, amount: float = 1) -> None:
+        self._progress.advance(self._task, amount)
+
+    def note(self, text: str) -> None:
+        self._progress.update(self._task, note=text)
+
+
+class _LogBar:
+    def __init__(self, title: str, total: float):
+        self._title, self._total = title, total
+        self._done, self._note, self._spoke = 0.0, "", time.monotonic()
+
+    def advance(self, amount: float = 1) -> None:
+        self._done += amount
+        if time.monotonic() - self._spoke >= LOG_SECONDS:
+            self._spoke = time.monotonic()
+            print(
+                f"{self._title}: {self._done:g} of {self._total:g} {self._note}".rstrip(),
+                file=sys.stderr,
+                flush=True,
+            )
+
+    def note(self, text: str) -> None:
+        self._note = text
+
+
+@contextmanager
+def progress(title: str, total: float, done: float = 0) -> Iterator[Bar]:
+    """Show the progress of `total` units of work under `title`, `done` of them finished before."""
+    bar: Bar
+    if not console.is_terminal:
+        bar = _LogBar(title, total)
+        bar.advance(done)
+        yield bar
+        return
+    columns = (
+        TextColumn("{task.description:<24}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    with Progress(*columns, console=console, transient=True) as rich_progress:
+        bar = _RichBar(rich_progress, title, total)
+        bar.advance(done)
+        yield bar

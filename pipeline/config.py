@@ -1,0 +1,87 @@
+"""The whole configuration as typed dataclasses, torch-free; only the CLI sees Hydra's own form.
+
+`Config` is what code below the CLI takes. Each field says beside itself whether it is a result key
+(enters fingerprints) or an execution key; see `data_prep.fields`.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from data_prep.config import CorpusConfig, ExamplesConfig, TokenizerConfig
+from data_prep.fields import execution, result
+from pipeline.models.config import ModelConfig
+from pipeline.tasks.config import FinetuneConfig, TaskConfig
+from pipeline.training.config import InitConfig, OptimConfig, PretrainConfig, TrainerConfig
+
+
+@dataclass
+class PathsConfig:
+    """Where outputs live."""
+
+    store: str = execution("${oc.env:SESAME_STORE,store}", "the folder of all outputs")
+
+
+@dataclass
+class TrackingConfig:
+    """Experiment dashboards."""
+
+    mode: str = execution("offline", "what wandb does", choices=("online", "offline", "disabled"))
+    project: str = execution("sesame", "wandb project")
+    entity: str | None = execution(None, "wandb entity")
+    group: str | None = execution(None, "wandb group")
+    tags: list[str] = execution([], "wandb tags")
+
+
+@dataclass
+class ShareConfig:
+    """What may leave the data folders."""
+
+    text: bool = result(
+        False, "allow strings of the corpus and tasks in reports, logs and model cards"
+    )
+
+
+@dataclass
+class InstanceConfig:
+    """One named use of a stage in an experiment, or a sweep of them."""
+
+    stage: str = result("finetune", "the stage")
+    set: list[str] = result([], "overrides of this instance, as on the command line")
+    sweep: dict[str, Any] = result({}, "override to list of values; one instance a combination")
+
+
+@dataclass
+class ReportConfig:
+    """The closing page."""
+
+    title: str = result("", "heading; the run's name when empty")
+
+
+@dataclass
+class Config:
+    """Everything a command may be told."""
+
+    name: str = execution("run", "names the run; references such as encoder= take it")
+    seed: int = execution(0, "default of examples.seed and trainer.seed")
+    stages: list[str] = execution([], "what `sesame run` does")
+    instances: dict[str, InstanceConfig] = execution({}, "named uses of stages beyond one each")
+    encoder: str | None = execution(
+        None,
+        "what to export or fine-tune: a run, name@step, a fingerprint, a folder, `random`; "
+        "this experiment's own pretraining when not set",
+    )
+    runs: Any = execution([], "runs a report compares; this experiment when empty")
+    paths: PathsConfig = execution(PathsConfig(), "")
+    corpus: CorpusConfig = execution(CorpusConfig(), "")
+    tokenizer: TokenizerConfig = execution(TokenizerConfig(), "")
+    examples: ExamplesConfig = execution(ExamplesConfig(), "")
+    model: ModelConfig = execution(ModelConfig(), "")
+    init: InitConfig = execution(InitConfig(), "")
+    optim: OptimConfig = execution(OptimConfig(), "")
+    trainer: TrainerConfig = execution(TrainerConfig(), "")
+    pretrain: PretrainConfig = execution(PretrainConfig(), "")
+    task: TaskConfig = execution(TaskConfig(), "")
+    finetune: FinetuneConfig = execution(FinetuneConfig(), "")
+    report: ReportConfig = execution(ReportConfig(), "")
+    tracking: TrackingConfig = execution(TrackingConfig(), "")
+    share: ShareConfig = execution(ShareConfig(), "")

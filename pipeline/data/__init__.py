@@ -1,0 +1,1 @@
+"""From example shards to batches: order, chunks, masks, loader."""

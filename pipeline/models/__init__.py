@@ -1,0 +1,1 @@
+"""Encoders and their heads, as plain torch modules."""

@@ -1,0 +1,1 @@
+"""The stages, one file each; every one has `inputs`, `fingerprint_keys` and `run`."""

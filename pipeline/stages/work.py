@@ -1,0 +1,32 @@
+"""What a stage is to the rest of the pipeline.
+
+A stage module has
+    FORMAT          the version of what it writes; a change of bytes or meaning raises it
+    SECTIONS        config sections whose result keys enter its fingerprint
+    inputs(config)  the outputs it reads, by role
+    files(config)   the user's files it reads, by root (those stages that do)
+    run(work)       does the work and returns counts for the manifest
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.config import Config
+
+
+@dataclass(frozen=True)
+class Request:
+    """Another stage's output that a stage needs: the stage and the config it is made with."""
+
+    stage: str
+    config: Config
+
+
+@dataclass(frozen=True)
+class Work:
+    """One stage instance to be done: read `inputs`, write below `out`, nothing else."""
+
+    config: Config
+    inputs: dict[str, Path]
+    out: Path
+    fingerprint: str

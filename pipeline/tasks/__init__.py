@@ -1,0 +1,1 @@
+"""Downstream tasks: readers, heads, metrics and the fine-tuning loop."""

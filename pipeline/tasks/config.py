@@ -1,0 +1,72 @@
+"""Configuration of fine-tuning; the YAML group task and the node finetune extend these."""
+
+from dataclasses import dataclass
+
+from data_prep.errors import UsageError
+from data_prep.fields import execution, result
+
+
+@dataclass
+class TaskConfig:
+    """A downstream task: where its examples are, what they look like, how it is scored."""
+
+    name: str | None = result(None, "the task's name")
+    kind: str = result("classify", "what the head predicts", choices=("classify", "regress", "tag"))
+    reader: str = result("table", "form of the files", choices=("table", "conll", "wiki_links"))
+    data_dir: str | None = execution(None, "folder of the task's files")
+    train: str | None = result(None, "training file below data_dir")
+    dev: str | None = result(None, "development file; cut from train when not set")
+    test: str | None = result(None, "test file; the development set is scored when not set")
+    text_a: str = result("sentence", "column of the (first) sentence")
+    text_b: str | None = result(None, "column of the second sentence")
+    label: str = result("label", "column of the label")
+    where: dict[str, str] = result({}, "keep only rows whose columns have these values")
+    train_examples: int | None = result(
+        None, "labelled examples to train on; a seeded sample", at_least=1
+    )
+    train_fraction: float = result(
+        1.0, "share of the training examples to use", at_least=0.0, at_most=1.0
+    )
+    dev_examples: int | None = result(None, "development examples at most", at_least=1)
+    test_examples: int | None = result(None, "test examples at most", at_least=1)
+    test_documents: list[str] = result([], "ids of the pages that make the test set (wiki_links)")
+    metric: str = result("accuracy", "the score that early stopping and tables use")
+    max_words: int = result(128, "longer sentences are cut", at_least=1)
+
+
+@dataclass
+class FinetuneConfig:
+    """How an encoder is fitted to a task."""
+
+    lr: float = result(5e-5, "peak learning rate", at_least=0.0)
+    batch_size: int = result(32, "examples in a step", at_least=1)
+    epochs: int = result(3, "passes over the training examples", at_least=1)
+    seed: int = result(0, "of the head's weights, the order and the sample of labels")
+    mode: str = result(
+        "full", "train the encoder too, or only the head", choices=("full", "frozen")
+    )
+    layers: str = result(
+        "last",
+        "which hidden states the head sees",
+        choices=(
+            "embeddings", "last", "second_to_last", "sum_last_4", "concat_last_4", "sum_all", "mix",
+        ),
+    )  # fmt: skip
+    pooling: str = result(
+        "mean", "how a sentence becomes one vector", choices=("mean", "first", "max")
+    )
+    head: str = result("linear", "what stands on the encoder", choices=("linear", "bilstm"))
+    dropout: float = result(0.1, "before the head", at_least=0.0, at_most=0.9)
+    warmup: float = result(0.1, "share of steps that warm up", at_least=0.0, at_most=1.0)
+    weight_decay: float = result(0.01, "of weights", at_least=0.0)
+    max_seq_length: int = result(128, "pieces an input has at most", at_least=8)
+    patience: int | None = result(
+        None, "stop after this many epochs without a better score", at_least=1
+    )
+
+    def check(self) -> None:
+        """Refuse combinations that contradict each other."""
+        if self.patience is not None and self.patience > self.epochs:
+            raise UsageError(
+                f"finetune.patience={self.patience}: larger than finetune.epochs={self.epochs}"
+            )

@@ -1,0 +1,1 @@
+"""Pretraining: the module, strategies, checkpoints and the entry of a rank."""

@@ -1,0 +1,149 @@
+"""Configuration of pretraining; the YAML groups optim and trainer extend these."""
+
+from dataclasses import dataclass
+
+from omegaconf import II
+
+from data_prep.errors import UsageError
+from data_prep.fields import execution, result
+
+
+@dataclass
+class InitConfig:
+    """Where pretraining starts from."""
+
+    source: str | None = execution(
+        None, "a run, name@step, fingerprint or Hugging Face BERT folder; random weights if not set"
+    )
+
+
+@dataclass
+class OptimConfig:
+    """AdamW and its learning-rate schedule."""
+
+    lr: float = result(1e-4, "peak learning rate", at_least=0.0)
+    beta1: float = result(0.9, "decay of the first moment", at_least=0.0, at_most=1.0)
+    beta2: float = result(0.999, "decay of the second moment", at_least=0.0, at_most=1.0)
+    eps: float = result(1e-6, "added to the root of the second moment", at_least=0.0)
+    weight_decay: float = result(0.01, "of weights; never of biases and norms", at_least=0.0)
+    clip: float = result(1.0, "largest gradient norm", at_least=0.0)
+    schedule: str = result(
+        "linear",
+        "after warm-up: to zero in a line or a cosine, stay, or stay then decay (wsd)",
+        choices=("linear", "cosine", "constant", "wsd"),
+    )
+    warmup: float = result(0.01, "share of the budget that warms up", at_least=0.0, at_most=1.0)
+    decay: float = result(
+        0.1, "share of the budget at the end that decays (wsd)", at_least=0.0, at_most=1.0
+    )
+
+
+@dataclass
+class TrainerConfig:
+    """The budget, the batch and the machines."""
+
+    strategy: str = execution(
+        "single",
+        "how ranks share the work; zero1 to zero3 are DeepSpeed's",
+        choices=("single", "ddp", "zero1", "zero2", "zero3"),
+    )
+    accelerator: str = execution("auto", "where to compute", choices=("auto", "cpu", "cuda", "mps"))
+    devices: int = execution(1, "ranks on each node", at_least=1)
+    num_nodes: int = execution(1, "nodes", at_least=1)
+    precision: str = result(
+        "fp32", "of the forward and backward pass", choices=("fp32", "bf16-mixed")
+    )
+    global_batch_size: int = result(256, "rows in an optimizer step, over all ranks", at_least=1)
+    micro_batch_size: int | None = execution(
+        None, "rows in one forward pass of a rank; the rank's whole share if not set", at_least=1
+    )
+    max_steps: int | None = result(None, "budget in optimizer steps", at_least=1)
+    max_tokens: int | None = result(None, "budget in useful tokens", at_least=1)
+    max_hours: float | None = result(None, "budget in hours of training", at_least=0.0)
+    ramp_steps: int = result(
+        0, "steps over which the batch grows to its full size, from a quarter", at_least=0
+    )
+    shuffle_window: int = result(
+        32, "successive chunks of an epoch whose rows are shuffled together", at_least=1
+    )
+    seed: int = result(II("seed"), "of weights, dropout and the order of rows")
+    checkpoint_every: int = execution(1000, "steps between checkpoints", at_least=1)
+    keep_checkpoints: int = execution(2, "newest checkpoints kept", at_least=1)
+    keep_every: int | None = execution(
+        None, "checkpoints at multiples of this step are kept for analysis", at_least=1
+    )
+    log_every: int = execution(10, "steps between lines of metrics.jsonl", at_least=1)
+    eval_every: int = execution(1000, "steps between held-out evaluations", at_least=1)
+    eval_rows: int = result(2048, "held-out rows an evaluation reads at most", at_least=1)
+    loader_workers: int = execution(0, "loader processes a rank", at_least=0)
+    threads: int = execution(0, "CPU threads a rank; 0 shares the cores equally", at_least=0)
+    compile: bool = execution(False, "torch.compile the model")
+    activation_checkpointing: bool = execution(
+        False, "recompute activations in the backward pass to save memory"
+    )
+    timeout_minutes: float = execution(
+        10.0, "a step or collective longer than this ends the run with a stack dump", at_least=0.0
+    )
+
+    @property
+    def world_size(self) -> int:
+        """Ranks in all."""
+        return self.devices * self.num_nodes
+
+    def check(self) -> None:
+        """Refuse budgets and batches that cannot be."""
+        budgets = {
+            key: getattr(self, key)
+            for key in ("max_steps", "max_tokens", "max_hours")
+            if getattr(self, key) is not None
+        }
+        if len(budgets) > 1:
+            given = " and ".join(f"trainer.{key}={value}" for key, value in budgets.items())
+            raise UsageError(f"{given}: two budgets contradict each other; set one to null")
+        if self.strategy == "single" and self.world_size > 1:
+            raise UsageError(
+                f"trainer.strategy=single: cannot use {self.world_size} ranks "
+                f"(trainer.devices={self.devices}, trainer.num_nodes={self.num_nodes}); "
+                "choose ddp, zero1, zero2 or zero3"
+            )
+        if self.global_batch_size % self.world_size:
+            lower = self.global_batch_size // self.world_size * self.world_size
+            fits = [size for size in (lower, lower + self.world_size) if size]
+            raise UsageError(
+                f"trainer.global_batch_size={self.global_batch_size}: must divide by the "
+                f"{self.world_size} ranks; fits: {', '.join(map(str, fits))}"
+            )
+        share = self.global_batch_size // self.world_size
+        if self.micro_batch_size is not None and share % self.micro_batch_size:
+            fits = [size for size in range(1, share + 1) if share % size == 0]
+            raise UsageError(
+                f"trainer.micro_batch_size={self.micro_batch_size}: must divide the {share} rows "
+                f"each of {self.world_size} ranks takes of trainer.global_batch_size="
+                f"{self.global_batch_size}; fits: {', '.join(map(str, fits))}"
+            )
+
+
+@dataclass
+class PhaseConfig:
+    """A part of pretraining on rows of one length."""
+
+    max_seq_length: int = result(128, "positions in a row", at_least=8)
+    share: float = result(1.0, "share of the budget", at_least=0.0, at_most=1.0)
+    micro_batch_size: int | None = execution(
+        None, "rows in one forward pass; trainer.micro_batch_size if not set", at_least=1
+    )
+
+
+@dataclass
+class PretrainConfig:
+    """Length phases under one schedule and one optimizer."""
+
+    phases: list[PhaseConfig] = result(
+        [], "examples of several lengths in turn; one phase of examples.max_seq_length if empty"
+    )
+
+    def check(self) -> None:
+        """Shares must make up the whole budget."""
+        total = sum(phase.share for phase in self.phases)
+        if self.phases and abs(total - 1) > 1e-6:
+            raise UsageError(f"pretrain.phases: shares add up to {total:g}; they must add up to 1")
