@@ -35,6 +35,7 @@ class BertConfig(ModelConfig):
         "gelu", "feed-forward activation; geglu is the gated form", choices=("gelu", "geglu")
     )
     biases: bool = result(True, "biases in linear layers and norms")
+    tied: bool = result(True, "the masked-LM head shares the word embeddings' matrix")
     norm_eps: float = result(1e-12, "added to the variance in layer norm")
     init_std: float = result(0.02, "deviation of the initial weights", at_least=0.0)
 
@@ -45,4 +46,9 @@ class BertConfig(ModelConfig):
             raise UsageError(
                 f"model.heads={self.heads}: must divide model.hidden={self.hidden}; "
                 f"fits: {', '.join(map(str, fits[:12]))}"
+            )
+        if self.positions == "rotary" and self.hidden // self.heads % 2:
+            raise UsageError(
+                f"model.heads={self.heads}: rotary positions need an even width of each head, "
+                f"not model.hidden={self.hidden} / {self.heads} = {self.hidden // self.heads}"
             )
