@@ -1,0 +1,63 @@
+"""Random numbers as a pure function of what they are for: no generator, no state, no order.
+
+Draw n of key k is output n of a splitmix64 stream that starts at k (Steele et al., 2014), so the
+same (seed, epoch, row, draw) gives the same number in any process, in any batch, at any time.
+Numba caches callers by their own file alone: after a change here, remove their `__pycache__`.
+"""
+
+# mypy: disallow-untyped-decorators=False
+
+import zlib
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+FIRST = np.uint64(0xBF58476D1CE4E5B9)
+SECOND = np.uint64(0x94D049BB133111EB)
+
+
+@njit(cache=True, inline="always")
+def draw(key: Any, number: Any) -> Any:
+    """64 random bits: number `number` of `key`; as good a key itself."""
+    bits = key + GOLDEN * (np.uint64(number) + np.uint64(1))
+    bits = (bits ^ (bits >> np.uint64(30))) * FIRST
+    bits = (bits ^ (bits >> np.uint64(27))) * SECOND
+    return bits ^ (bits >> np.uint64(31))
+
+
+@njit(cache=True, inline="always")
+def draw_below(key: Any, number: Any, limit: Any) -> Any:
+    """A random integer in [0, limit); the bias, limit / 2³², is out of any test's sight."""
+    return np.int64(((draw(key, number) >> np.uint64(32)) * np.uint64(limit)) >> np.uint64(32))
+
+
+@njit(cache=True, inline="always")
+def draw_unit(key: Any, number: Any) -> Any:
+    """A random number in [0, 1)."""
+    return np.float64(draw(key, number) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@njit(cache=True)
+def _draw_all(keys: Any, numbers: Any) -> Any:
+    drawn = np.empty(len(numbers), np.uint64)
+    for index in range(len(numbers)):
+        drawn[index] = draw(keys[index], numbers[index])
+    return drawn
+
+
+def key(seed: int, purpose: str, *numbers: int) -> int:
+    """The key of one purpose under one seed, and of one case of it where numbers are given."""
+    made = np.array([0], np.uint64)
+    for number in (seed, zlib.crc32(purpose.encode()), *numbers):
+        made = keys(int(made[0]), np.array([number & 0xFFFFFFFFFFFFFFFF], np.uint64))
+    return int(made[0])
+
+
+def keys(key: int | NDArray[np.uint64], numbers: NDArray[Any]) -> NDArray[np.uint64]:
+    """Draw each of `numbers` of one key, or of the key beside it."""
+    spread = np.broadcast_to(np.asarray(key, np.uint64), numbers.shape)
+    drawn: NDArray[np.uint64] = _draw_all(spread, numbers.astype(np.uint64))
+    return drawn
