@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from data_prep.config import CorpusConfig, ExamplesConfig, TokenizerConfig
+from data_prep.errors import UsageError
 from data_prep.fields import execution, result
 from pipeline.models.config import ModelConfig
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
@@ -51,6 +52,13 @@ class InstanceConfig:
 
 
 @dataclass
+class ExportConfig:
+    """The loadable folder."""
+
+    checkpoint: str = result("last", "which checkpoint: last, best or a step; name@step sets it")
+
+
+@dataclass
 class ReportConfig:
     """The closing page."""
 
@@ -82,6 +90,18 @@ class Config:
     pretrain: PretrainConfig = execution(PretrainConfig(), "")
     task: TaskConfig = execution(TaskConfig(), "")
     finetune: FinetuneConfig = execution(FinetuneConfig(), "")
+    export: ExportConfig = execution(ExportConfig(), "")
     report: ReportConfig = execution(ReportConfig(), "")
     tracking: TrackingConfig = execution(TrackingConfig(), "")
     share: ShareConfig = execution(ShareConfig(), "")
+
+    def check(self) -> None:
+        """Refuse what two sections together make impossible."""
+        lengths = [phase.max_seq_length for phase in self.pretrain.phases]
+        longest = max([self.examples.max_seq_length, *lengths])
+        most = getattr(self.model, "max_positions", longest)
+        if longest > most:
+            raise UsageError(
+                f"examples.max_seq_length={longest}: more than model.max_positions={most}; "
+                "shorten the rows or give the model more positions"
+            )

@@ -1,0 +1,44 @@
+# Two commands do all set-up on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+# TORCH_INDEX=<url or folder>  another torch build    WHEELHOUSE=<folder>  install without a network
+PIP_FLAGS := $(if $(WHEELHOUSE),--no-index --find-links $(WHEELHOUSE)) $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
+STAMP := $(VENV)/.installed
+export HF_HUB_OFFLINE ?= 1
+
+.PHONY: demo test lint install wheelhouse test-cluster test-browser soak clean
+
+demo: install
+	$(BIN)/sesame run experiment=demo
+
+test: install lint
+	WANDB_MODE=offline $(BIN)/python -m pytest -m "not cluster and not browser"
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt -e '.[demo,dev]'
+	touch $@
+
+# Everything `make install` needs, for a machine without a network: make install WHEELHOUSE=wheelhouse
+wheelhouse:
+	$(PYTHON) -m pip wheel $(PIP_FLAGS) -c constraints.txt -w wheelhouse '.[demo,dev]' hatchling editables
+
+test-cluster: install
+	$(BIN)/python -m pytest -m cluster
+
+test-browser: install
+	$(BIN)/python -m pytest -m browser
+
+soak: install
+	$(BIN)/python -m pytest -m soak
+
+clean:
+	rm -rf $(VENV) store wheelhouse

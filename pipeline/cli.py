@@ -1,0 +1,181 @@
+"""The command line: `sesame <command> [options] [Hydra overrides]`.
+
+Nothing imported here imports torch, so that help and usage errors answer at once.
+"""
+
+import importlib
+import os
+import sys
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+
+from rich.table import Table
+
+from data_prep.errors import SesameError, UsageError
+from data_prep.progress import console
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command: the function that does it, its options, and its line in the help."""
+
+    function: str  # module:function
+    help: str
+    options: dict[str, str] = field(default_factory=dict)  # option to meaning
+    takes: str = "[overrides]"
+
+
+STAGE_OPTIONS = {
+    "-m": "sweep: comma-separated values run one after another, or through hydra/launcher",
+    "--cfg": "print the configuration (job, hydra or all) and do nothing",
+    "--resolve": "with --cfg: resolve interpolations",
+    "--package": "with --cfg: only this part",
+}
+_STAGE = "pipeline.commands.stages:stage"
+COMMANDS = {
+    "run": Command(
+        "pipeline.commands.stages:run",
+        "everything the experiment names, skipping what is done",
+        {
+            "--until=": "stop after this stage",
+            "--from=": "start at this stage; those before must be done",
+            **STAGE_OPTIONS,
+        },
+    ),
+    "plan": Command("pipeline.commands.stages:show_plan", "what run would do, reuse, and why"),
+    "shard": Command(_STAGE, "raw text to cleaned, split document shards", STAGE_OPTIONS),
+    "tokenizer": Command(_STAGE, "document shards to a vocabulary", STAGE_OPTIONS),
+    "examples": Command(_STAGE, "document shards to masked training rows", STAGE_OPTIONS),
+    "pretrain": Command(_STAGE, "training rows to a pretrained encoder", STAGE_OPTIONS),
+    "export": Command(_STAGE, "a pretrained encoder to a folder others can load", STAGE_OPTIONS),
+    "finetune": Command(_STAGE, "an encoder and a task to scores", STAGE_OPTIONS),
+    "report": Command(_STAGE, "one page about a run", STAGE_OPTIONS),
+    "path": Command(
+        "pipeline.commands.stages:path",
+        "where a stage's output is or would be",
+        takes="<stage> [overrides]",
+    ),
+    "list": Command("pipeline.commands.keeping:list_runs", "runs with state, step and results"),
+    "du": Command("pipeline.commands.keeping:disk_usage", "bytes and files by stage and run"),
+    "clean": Command(
+        "pipeline.commands.keeping:clean",
+        "remove outputs no run needs",
+        {"--yes": "really remove", "--forget=": "first forget this run"},
+    ),
+    "inspect": Command(
+        "pipeline.commands.looking:inspect_examples",
+        "decoded examples with masks, segments and labels",
+        {"--count=": "examples to show (5)", "--shard=": "check and show one shard file"},
+    ),
+    "doctor": Command("pipeline.commands.doctor:doctor", "what this machine can do, with remedies"),
+    "bench": Command(
+        "pipeline.commands.bench:bench", "timings against peers in one run", takes="<what>"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """A parsed command line."""
+
+    command: str
+    words: list[str]  # plain words: a stage's name, what to bench
+    overrides: list[str]
+    options: dict[str, str]
+
+
+def parse(argv: list[str]) -> Arguments:
+    """Split a command line into command, options, plain words and overrides."""
+    name = argv[0]
+    if name not in COMMANDS:
+        close = get_close_matches(name, COMMANDS, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise UsageError(f"{name}: no such command{hint}; sesame --help lists them")
+    known = COMMANDS[name].options
+    words, overrides, options = [], [], {}
+    rest = iter(argv[1:])
+    for word in rest:
+        option, _, value = word.partition("=")
+        if option in ("-h", "--help"):
+            options["--help"] = ""
+        elif option == "--multirun":
+            options["-m"] = ""
+        elif word.startswith("-"):
+            if f"{option}=" in known or option in ("--cfg", "--package"):
+                options[option] = value or next(rest, "")
+            elif option not in known:
+                close = get_close_matches(option, [key.rstrip("=") for key in known], n=1)
+                hint = f"; did you mean {close[0]}?" if close else ""
+                raise UsageError(f"{word}: sesame {name} has no such option{hint}")
+            else:
+                options[option] = value
+        elif "=" in word or word.startswith(("~", "+")):
+            overrides.append(word)
+        else:
+            words.append(word)
+    return Arguments(name, words, overrides, options)
+
+
+def main() -> None:
+    """Entry of the `sesame` script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(argv: list[str]) -> int:
+    """Do a command; errors become one sentence and an exit code."""
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        _show_help()
+        return 0
+    try:
+        arguments = parse(argv)
+        if "--help" in arguments.options:
+            _show_command_help(arguments.command)
+            return 0
+        module, _, function = COMMANDS[arguments.command].function.partition(":")
+        getattr(importlib.import_module(module), function)(arguments)
+    except SesameError as error:
+        if os.environ.get("HYDRA_FULL_ERROR") == "1":
+            raise
+        console.print(f"[red]sesame {argv[0]}:[/] ", end="")
+        console.print(str(error), markup=False, soft_wrap=True)
+        return error.exit_code
+    except KeyboardInterrupt:
+        console.print("interrupted; the same command goes on from here")
+        return 130
+    return 0
+
+
+def _show_help() -> None:
+    print("usage: sesame <command> [options] [Hydra overrides]\n")
+    print("Pretrain BERT from raw text to scored, loadable models. Commands:\n")
+    for name, command in COMMANDS.items():
+        print(f"  {name:<10} {command.help}")
+    print("\nTry: sesame run experiment=demo; sesame pretrain --help lists that stage's keys.")
+
+
+def _show_command_help(name: str) -> None:
+    from pipeline.compose import CONF, describe_keys, group_options
+    from pipeline.graph import STAGES, stage_module
+
+    command = COMMANDS[name]
+    print(f"usage: sesame {name} [options] {command.takes}\n\n{command.help}\n")
+    for option, meaning in command.options.items():
+        print(f"  {option.rstrip('='):<12} {meaning}")
+    if name not in STAGES and name not in ("run", "plan"):
+        return
+    sections = stage_module(name).SECTIONS if name in STAGES else ("name", "seed", "paths")
+    table = Table(box=None, pad_edge=False)
+    for heading in ("key", "default", "meaning"):
+        table.add_column(heading, overflow="fold")
+    for key, default, meaning in describe_keys(("paths", *sections)):
+        table.add_row(key, "" if default is None else str(default), meaning.replace("[", "\\["))
+    from rich import print as show
+
+    show(table)
+    groups = [group for group in sections if (CONF / group).is_dir()]
+    for group in groups if name in STAGES else ["experiment"]:
+        print(f"\n{group}= one of: {', '.join(group_options(group))}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""`sesame list`, `du` and `clean`: what is in the store, what it weighs, what nobody needs."""
+
+import shutil
+from collections import defaultdict
+from pathlib import Path
+
+from rich import print as show
+from rich.table import Table
+
+from data_prep.errors import UsageError
+from pipeline.cli import Arguments
+from pipeline.compose import compose_config
+from pipeline.graph import STAGES
+from pipeline.lease import read_holder
+from pipeline.plan import how_far
+from pipeline.runs import Entry, Runs
+from pipeline.store import LEASE, Output, Store
+from pipeline.summary import summarise
+
+
+def _store(arguments: Arguments) -> Store:
+    if arguments.words:
+        raise UsageError(f"{arguments.words[0]}: not an override; overrides look like key=value")
+    return Store(Path(compose_config(arguments.overrides).paths.store))
+
+
+def list_runs(arguments: Arguments) -> None:
+    """A line a run: how far it is and what it scored."""
+    store = _store(arguments)
+    runs = Runs(store)
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("run", "outputs", "state", "results"):
+        table.add_column(heading, overflow="fold")
+    for name in runs.names():
+        entries = runs.entries(name)
+        table.add_row(name, str(len(entries)), _state(store, entries), _results(store, entries))
+    show(table if runs.names() else f"no runs in {store.root}; try: sesame run experiment=demo")
+
+
+def _state(store: Store, entries: list[Entry]) -> str:
+    for entry in entries:
+        output = store.output(entry.stage, entry.fingerprint)
+        if output.is_done:
+            continue
+        holder = read_holder(output.path / LEASE)
+        doing = "runs" if holder else "stopped"
+        return f"{entry.stage} {doing}, {how_far(entry.stage, output.path)}"
+    return "done"
+
+
+def _results(store: Store, entries: list[Entry]) -> str:
+    outputs = [store.output(e.stage, e.fingerprint) for e in entries if e.stage == "finetune"]
+    files = [output.path / "scores.json" for output in outputs if output.is_done]
+    return "; ".join(
+        f"{score.task} {score.encoder} {100 * score.mean:.1f} ± {100 * score.deviation:.1f}"
+        for score in summarise(files)
+    )
+
+
+def disk_usage(arguments: Arguments) -> None:
+    """Bytes and files by stage and by run."""
+    store = _store(arguments)
+    runs = Runs(store)
+    users: dict[str, list[str]] = defaultdict(list)
+    for name in runs.names():
+        for entry in runs.entries(name):
+            users[f"{entry.stage}/{entry.fingerprint}"].append(name)
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("output", "bytes", "files", "runs"):
+        table.add_column(heading, justify="right" if heading in ("bytes", "files") else "left")
+    for stage in STAGES:
+        outputs = list(store.outputs(stage))
+        sizes = {output.reference: _weigh(output.path) for output in outputs}
+        total, files = (sum(size[part] for size in sizes.values()) for part in (0, 1))
+        table.add_row(f"[bold]{stage}[/]", f"{total:,}", f"{files:,}", "")
+        for reference, (size, count) in sizes.items():
+            needed = ", ".join(users[reference]) or "[dim]none[/]"
+            table.add_row(f"  {reference}", f"{size:,}", f"{count:,}", needed)
+    show(table)
+
+
+def _weigh(folder: Path) -> tuple[int, int]:
+    sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
+    return sum(sizes), len(sizes)
+
+
+def clean(arguments: Arguments) -> None:
+    """Remove the outputs no run needs; only says which without --yes."""
+    store = _store(arguments)
+    runs = Runs(store)
+    really = "--yes" in arguments.options
+    forget = arguments.options.get("--forget")
+    if forget is not None and forget not in runs.names():
+        raise UsageError(f"--forget {forget}: no such run; runs here: {', '.join(runs.names())}")
+    kept = _needed(store, runs, [name for name in runs.names() if name != forget])
+    unneeded = [
+        output
+        for stage in STAGES
+        for output in store.outputs(stage)
+        if output.reference not in kept and read_holder(output.path / LEASE) is None
+    ]
+    for output in unneeded:
+        size, count = _weigh(output.path)
+        verb = "removed" if really else "would remove"
+        print(f"{verb} {output.path} ({size:,} bytes, {count} files)")
+        if really:
+            shutil.rmtree(output.path)
+    if forget is not None and really:
+        runs.forget(forget)
+    if not unneeded:
+        print("nothing to remove: every output belongs to a run")
+    elif not really:
+        print("nothing was removed; sesame clean --yes does it")
+
+
+def _needed(store: Store, runs: Runs, names: list[str]) -> set[str]:
+    """Every output a run has, and those they were made from."""
+    needed: set[str] = set()
+    waiting = [
+        store.output(entry.stage, entry.fingerprint)
+        for name in names
+        for entry in runs.entries(name)
+    ]
+    while waiting:
+        output = waiting.pop()
+        if output.reference in needed:
+            continue
+        needed.add(output.reference)
+        waiting += _upstream(store, output)
+    return needed
+
+
+def _upstream(store: Store, output: Output) -> list[Output]:
+    if not output.path.is_dir() or not (output.is_done or output.is_begun):
+        return []
+    references = output.request()["upstream"].values()
+    return [store.from_reference(r) for r in references if not r.startswith("folder/")]

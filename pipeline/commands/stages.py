@@ -1,0 +1,171 @@
+"""`sesame run`, `plan`, `path` and the stages: build the graph, say what will happen, do it."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from omegaconf import DictConfig, OmegaConf
+
+from data_prep.errors import UsageError
+from data_prep.progress import console
+from pipeline.cli import Arguments
+from pipeline.compose import CONF, compose_config, compose_raw, register, typed
+from pipeline.config import Config
+from pipeline.execute import execute_all, refuse_to_pretrain
+from pipeline.graph import STAGES, Graph, Input, Node, as_input, experiment_graph
+from pipeline.plan import as_table, plan
+from pipeline.runs import Entry, Runs
+from pipeline.store import Store
+from pipeline.summary import closing_table
+
+
+def stage(arguments: Arguments) -> None:
+    """One stage of the configuration, and the data stages before it that are missing."""
+    _dispatch(arguments, _stage)
+
+
+def run(arguments: Arguments) -> None:
+    """Everything the experiment names."""
+    _dispatch(arguments, _run)
+
+
+def show_plan(arguments: Arguments) -> None:
+    """What `run` would do; does nothing itself."""
+    graph = _experiment(arguments.overrides)
+    console.print(as_table(plan(list(graph.nodes.values()), graph.store)))
+
+
+def path(arguments: Arguments) -> None:
+    """Print where a stage's output is or would be."""
+    if len(arguments.words) != 1 or arguments.words[0] not in STAGES:
+        raise UsageError(f"path: name one stage of {', '.join(STAGES)}")
+    config = compose_config(arguments.overrides)
+    _, target = _target(arguments.words[0], config, arguments.overrides)
+    print(target.output.path)
+
+
+def _dispatch(arguments: Arguments, do: Callable[[Arguments, Config], None]) -> None:
+    """Compose and do; Hydra itself runs sweeps and prints configurations."""
+    if arguments.words:
+        raise UsageError(f"{arguments.words[0]}: not an override; overrides look like key=value")
+    if "--cfg" in arguments.options:
+        _print_config(arguments)
+    elif "-m" in arguments.options:
+        _sweep(arguments, do)
+    else:
+        do(arguments, compose_config(arguments.overrides))
+
+
+def _print_config(arguments: Arguments) -> None:
+    what = arguments.options["--cfg"]
+    if what not in ("job", "hydra", "all"):
+        raise UsageError(f"--cfg {what}: must be one of job, hydra, all")
+    if what == "job":
+        raw = compose_raw(arguments.overrides)
+        part = arguments.options.get("--package")
+        shown = OmegaConf.select(raw, part) if part else raw
+        print(OmegaConf.to_yaml(shown, resolve="--resolve" in arguments.options), end="")
+        return
+    _with_hydra(["--cfg", what, *arguments.overrides], lambda raw: None)
+
+
+def _sweep(arguments: Arguments, do: Callable[[Arguments, Config], None]) -> None:
+    """Let Hydra's sweeper and launcher run one job a point."""
+
+    def job(raw: DictConfig) -> None:
+        from hydra.core.hydra_config import HydraConfig
+
+        point = list(HydraConfig.get().overrides.task)
+        do(Arguments(arguments.command, [], point, arguments.options), typed(raw))
+
+    _with_hydra(["--multirun", *arguments.overrides], job)
+
+
+def _with_hydra(argv: list[str], job: Callable[[DictConfig], None]) -> None:
+    import hydra
+
+    register()
+    sys.argv = ["sesame", *argv]
+    hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(job)()
+
+
+def _stage(arguments: Arguments, config: Config) -> None:
+    graph, target = _target(arguments.command, config, arguments.overrides)
+    nodes = list(graph.nodes.values())
+    if arguments.command != "pretrain":
+        refuse_to_pretrain(nodes, arguments.command, arguments.overrides)
+    console.print(as_table(plan(nodes, graph.store)))
+    _execute(graph, nodes, config.name, replace=False)
+    print(target.output.path)
+
+
+def _run(arguments: Arguments, config: Config) -> None:
+    graph = _experiment(arguments.overrides)
+    nodes = list(graph.nodes.values())
+    console.print(as_table(plan(nodes, graph.store)))
+    chosen = _between(nodes, arguments.options.get("--from"), arguments.options.get("--until"))
+    _execute(graph, chosen, config.name, replace="-m" not in arguments.options)
+    console.print(closing_table(nodes))
+    for node in chosen:
+        if node.stage == "report":
+            print(node.output.path / "index.html")
+
+
+def _execute(graph: Graph, nodes: list[Node], name: str, replace: bool) -> None:
+    graph.checksums.save()
+    entries = [Entry(node.stage, node.output.fingerprint, node.label) for node in nodes]
+    Runs(graph.store).record(name, entries, replace)
+    execute_all(nodes)
+
+
+def _experiment(overrides: list[str]) -> Graph:
+    config = compose_config(overrides)
+    if not config.stages:
+        raise UsageError("stages: this experiment names none; choose another experiment=")
+    return experiment_graph(
+        Store(Path(config.paths.store)), config, lambda point: compose_config([*overrides, *point])
+    )
+
+
+def _between(nodes: list[Node], first: str | None, last: str | None) -> list[Node]:
+    """The nodes of the stages from `first` to `last`."""
+    for option, name in (("--from", first), ("--until", last)):
+        if name is not None and name not in STAGES:
+            raise UsageError(f"{option} {name}: must be one of {', '.join(STAGES)}")
+    low = STAGES.index(first) if first else 0
+    high = STAGES.index(last) if last else len(STAGES) - 1
+    for node in nodes:
+        if STAGES.index(node.stage) < low and not node.output.is_done:
+            raise UsageError(f"--from {first}: {node.stage} before it is not done; start there")
+    return [node for node in nodes if low <= STAGES.index(node.stage) <= high]
+
+
+def _target(name: str, config: Config, overrides: list[str]) -> tuple[Graph, Node]:
+    """The graph of one stage instance, and its last node."""
+    if name == "report":
+        return _report(config, overrides)
+    graph = Graph(Store(Path(config.paths.store)))
+    made = {"export": graph.export, "tokenizer": graph.tokenizer}.get(name)
+    target = made(config) if made else graph.add(name, config)
+    if isinstance(target, Input):
+        raise UsageError(f"{name}: {target.path} is used as it is; there is nothing to make")
+    return graph, target
+
+
+def _report(config: Config, overrides: list[str]) -> tuple[Graph, Node]:
+    """The page about named runs, or about this experiment."""
+    if not config.runs:
+        graph = _experiment(overrides)
+        return graph, graph.add_report(config, graph.reported())
+    store = Store(Path(config.paths.store))
+    graph, runs = Graph(store), Runs(store)
+    reported: dict[str, Input] = {}
+    for name in config.runs:
+        if name not in runs.names():
+            raise UsageError(f"runs={name}: no such run; runs here: {', '.join(runs.names())}")
+        for entry in runs.entries(name):
+            output = store.output(entry.stage, entry.fingerprint)
+            if entry.stage != "report" and output.is_done:
+                role = "/".join(part for part in (name, entry.stage, entry.label) if part)
+                reported[role] = as_input(Input(output.reference, output.path))
+    return graph, graph.add_report(config, reported)

@@ -1,0 +1,199 @@
+"""The plan of work as a small directed graph: stage instances, what each reads, fingerprints."""
+
+import importlib
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from data_prep.errors import UsageError
+from data_prep.fields import result_keys
+from pipeline.config import Config, InstanceConfig
+from pipeline.content import Checksums
+from pipeline.references import Folder, Stored, resolve
+from pipeline.stages.work import Request
+from pipeline.store import Output, Store, fingerprint
+
+STAGES = ("shard", "tokenizer", "examples", "pretrain", "export", "finetune", "report")
+
+
+def stage_module(stage: str) -> ModuleType:
+    """The module of a stage; see `pipeline.stages.work` for what it has."""
+    return importlib.import_module(f"pipeline.stages.{stage}")
+
+
+@dataclass(frozen=True)
+class Input:
+    """Something a stage reads: another output, or a folder of the user's."""
+
+    reference: str
+    path: Path
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One stage instance: its config, what it reads, and where its output is or will be."""
+
+    stage: str
+    label: str
+    config: Config
+    inputs: dict[str, Input]
+    request: dict[str, Any]
+    output: Output
+
+
+class Graph:
+    """Stage instances in an order in which they can be done; equal ones are one node."""
+
+    def __init__(self, store: Store):
+        self.store = store
+        self.nodes: dict[str, Node] = {}
+        self.checksums = Checksums(store.root)
+        self._pretrainings: dict[str, Config] = {}
+
+    def add(self, stage: str, config: Config, label: str = "") -> Node:
+        """Add an instance and everything it needs."""
+        module = stage_module(stage)
+        return self._place(stage, config, label, self._inputs(module, config))
+
+    def add_pretraining(self, name: str, config: Config) -> Node:
+        """Add a pretraining that `encoder=<name>` may refer to."""
+        self._pretrainings[name] = config
+        return self.add("pretrain", config, "" if name == "pretrain" else name)
+
+    def add_report(self, config: Config, reported: dict[str, Input]) -> Node:
+        """Add the page about the given outputs, named by role."""
+        return self._place("report", config, "", reported)
+
+    def export(self, config: Config) -> Node | Input:
+        """The loadable folder that `config.encoder` refers to."""
+        text = config.encoder
+        if text is None or text in self._pretrainings:
+            own = self._pretrainings.get(text or "pretrain", config)
+            return self.add("export", replace(own, encoder=None))
+        found = resolve("encoder", text, "pretrain", self.store)
+        if isinstance(found, Folder):
+            return self._folder(found)
+        return self._place(
+            "export",
+            replace(config, export=replace(config.export, checkpoint=found.checkpoint)),
+            text,
+            {
+                "pretrain": Input(found.output.reference, found.output.path),
+                "tokenizer": self._upstream(found, "tokenizer"),
+            },
+        )
+
+    def reported(self) -> dict[str, Input]:
+        """Everything in the graph by role, for a report."""
+        return {
+            f"{node.stage}/{node.label}" if node.label else node.stage: as_input(node)
+            for node in self.nodes.values()
+            if node.stage != "report"
+        }
+
+    def tokenizer(self, config: Config) -> Node | Input:
+        """The vocabulary: trained here, brought by the user, or that of the model gone on from."""
+        for key, text, stage in (
+            ("tokenizer.source", config.tokenizer.source, "tokenizer"),
+            ("init.source", config.init.source, "pretrain"),
+        ):
+            if text is None:
+                continue
+            found = resolve(key, text, stage, self.store)
+            if isinstance(found, Folder):
+                own = replace(config.tokenizer, source=str(found.path.resolve()))
+                return self.add("tokenizer", replace(config, tokenizer=own))
+            if stage == "pretrain":
+                return self._upstream(found, "tokenizer")
+            return Input(found.output.reference, found.output.path)
+        return self.add("tokenizer", config)
+
+    def _inputs(self, module: ModuleType, config: Config) -> dict[str, Input]:
+        requests: dict[str, Request] = module.inputs(config)
+        return {role: as_input(self._request(request)) for role, request in requests.items()}
+
+    def _request(self, request: Request) -> Node | Input:
+        special = {"export": self.export, "tokenizer": self.tokenizer}.get(request.stage)
+        return special(request.config) if special else self.add(request.stage, request.config)
+
+    def _place(self, stage: str, config: Config, label: str, inputs: dict[str, Input]) -> Node:
+        module = stage_module(stage)
+        files: Callable[[Config], list[tuple[str, Path]]] | None = getattr(module, "files", None)
+        keys: Callable[[Config], dict[str, Any]] | None = getattr(module, "keys", None)
+        request = {
+            "stage": stage,
+            "format": module.FORMAT,
+            "config": keys(config) if keys else section_keys(config, module.SECTIONS),
+            "upstream": {role: item.reference for role, item in inputs.items()},
+            "files_read": self.checksums.describe(files(config)) if files else {},
+        }
+        output = self.store.output(stage, fingerprint(request))
+        if output.reference not in self.nodes:
+            self.nodes[output.reference] = Node(stage, label, config, inputs, request, output)
+        return self.nodes[output.reference]
+
+    def _folder(self, folder: Folder) -> Input:
+        files = sorted(path for path in folder.path.rglob("*") if path.is_file())
+        described = self.checksums.describe(
+            (str(path.relative_to(folder.path)), path) for path in files
+        )
+        return Input(f"folder/{fingerprint(described)}", folder.path.resolve())
+
+    def _upstream(self, found: Stored, role: str) -> Input:
+        output = self.store.from_reference(found.output.request()["upstream"][role])
+        return Input(output.reference, output.path)
+
+
+def as_input(item: Node | Input) -> Input:
+    """A node as what another stage reads."""
+    return item if isinstance(item, Input) else Input(item.output.reference, item.output.path)
+
+
+def section_keys(config: Config, sections: tuple[str, ...]) -> dict[str, Any]:
+    """The result keys of the named config sections."""
+    return {section: result_keys(getattr(config, section)) for section in sections}
+
+
+def experiment_graph(
+    store: Store, config: Config, recompose: Callable[[list[str]], Config]
+) -> Graph:
+    """Everything the experiment names: each stage once, or its named instances."""
+    graph = Graph(store)
+    for stage in config.stages:
+        if stage not in STAGES:
+            raise UsageError(f"stages: {stage} is no stage; choose from {', '.join(STAGES)}")
+    for stage in STAGES:
+        if stage not in config.stages:
+            continue
+        instances = {n: i for n, i in config.instances.items() if i.stage == stage}
+        for name, instance in (instances or {stage: InstanceConfig(stage)}).items():
+            for point in _points(instance):
+                own = recompose(point) if point else config
+                _add_instance(graph, stage, name, own, point)
+    return graph
+
+
+def _add_instance(graph: Graph, stage: str, name: str, config: Config, point: list[str]) -> None:
+    if stage == "pretrain":
+        graph.add_pretraining(name, config)
+    elif stage == "export":
+        graph.export(config)
+    elif stage == "tokenizer":
+        graph.tokenizer(config)
+    elif stage == "report":
+        graph.add_report(config, graph.reported())
+    else:
+        graph.add(stage, config, ", ".join(point))
+
+
+def _points(instance: InstanceConfig) -> Iterator[list[str]]:
+    """The overrides of every combination of an instance's sweep."""
+    axes = [
+        [f"{key}={value}" for value in (values if isinstance(values, list) else [values])]
+        for key, values in instance.sweep.items()
+    ]
+    for combination in itertools.product(*axes):
+        yield [*instance.set, *combination]

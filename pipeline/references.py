@@ -1,0 +1,59 @@
+"""One form of reference everywhere: a run's name, name@step, a fingerprint's start, a folder."""
+
+import re
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from data_prep.errors import UsageError
+from pipeline.runs import Runs
+from pipeline.store import Output, Store
+
+FINGERPRINT = re.compile(r"[0-9a-f]{4,16}")
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder outside the store, such as a Hugging Face model."""
+
+    path: Path
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An output of the store, and the checkpoint meant where it is a pretraining."""
+
+    output: Output
+    checkpoint: str
+
+
+def resolve(key: str, text: str, stage: str, store: Store) -> Folder | Stored:
+    """What `key=text` refers to: a folder, or an output of `stage` in the store."""
+    if Path(text).exists():
+        return Folder(Path(text))
+    name, _, checkpoint = text.partition("@")
+    runs = Runs(store)
+    found = (
+        runs.outputs(name, stage) if name in runs.names() else _by_fingerprint(name, stage, store)
+    )
+    if not found:
+        known = runs.names()
+        close = get_close_matches(name, known, n=1)
+        hint = (
+            f"; did you mean {close[0]}?" if close else f"; runs here: {', '.join(known) or 'none'}"
+        )
+        raise UsageError(
+            f"{key}={text}: no run with a {stage}, fingerprint or folder of this name{hint}"
+        )
+    if len(found) > 1:
+        choices = ", ".join(output.fingerprint for output in found)
+        raise UsageError(
+            f"{key}={text}: names {len(found)} outputs of {stage}; give one of {choices}"
+        )
+    return Stored(found[0], checkpoint or "last")
+
+
+def _by_fingerprint(beginning: str, stage: str, store: Store) -> list[Output]:
+    if not FINGERPRINT.fullmatch(beginning):
+        return []
+    return [out for out in store.outputs(stage) if out.fingerprint.startswith(beginning)]

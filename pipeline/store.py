@@ -1,0 +1,157 @@
+"""The store: one folder an output at `<stage>/<fingerprint>/`, real once its manifest is written.
+
+manifest.json   stage, config, upstream, counts, every file's size and checksum; written last
+run.json        times, host, versions: what is not the same on every machine
+.request.json   what the fingerprint hashes; written first, so that unfinished work explains itself
+"""
+
+import hashlib
+import json
+import os
+import platform
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from data_prep.errors import SesameError
+from data_prep.files import sha256, sync_directory, write_atomically
+
+MANIFEST, RUN, REQUEST, LEASE = "manifest.json", "run.json", ".request.json", ".lease.json"
+FINGERPRINT_LENGTH = 16
+
+
+def canonical(value: Any) -> str:
+    """JSON that is the same for equal values."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def fingerprint(request: dict[str, Any]) -> str:
+    """The name of the output that `request` describes."""
+    return hashlib.sha256(canonical(request).encode()).hexdigest()[:FINGERPRINT_LENGTH]
+
+
+@dataclass(frozen=True)
+class Output:
+    """A place in the store, finished or not."""
+
+    stage: str
+    fingerprint: str
+    path: Path
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the manifest is there."""
+        return (self.path / MANIFEST).exists()
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether work on it has started and not finished."""
+        return (self.path / REQUEST).exists()
+
+    @property
+    def reference(self) -> str:
+        """How manifests and runs name an output."""
+        return f"{self.stage}/{self.fingerprint}"
+
+    def manifest(self) -> dict[str, Any]:
+        """What the output is; a damaged manifest is an error with the remedy."""
+        return _load(self.path / MANIFEST)
+
+    def request(self) -> dict[str, Any]:
+        """What the fingerprint hashes, of a finished or unfinished output."""
+        if self.is_done:
+            manifest = self.manifest()
+            return {
+                key: manifest[key]
+                for key in ("stage", "format", "config", "upstream", "files_read")
+            }
+        return _load(self.path / REQUEST)
+
+    def begin(self, request: dict[str, Any]) -> None:
+        """Make the folder and say what it is going to be."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.path / REQUEST, json.dumps(request, indent=1, sort_keys=True))
+
+    def finish(self, request: dict[str, Any], counts: dict[str, Any], run: dict[str, Any]) -> None:
+        """Describe every file and make the output real."""
+        files = {
+            str(path.relative_to(self.path)): {"size": path.stat().st_size, "sha256": sha256(path)}
+            for path in self.files()
+        }
+        manifest = request | {"fingerprint": self.fingerprint, "counts": counts, "files": files}
+        write_atomically(self.path / RUN, json.dumps(run, indent=1, sort_keys=True))
+        write_atomically(self.path / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True))
+        (self.path / REQUEST).unlink(missing_ok=True)
+        sync_directory(self.path)
+
+    def files(self) -> list[Path]:
+        """The output's own files: nothing hidden, not the manifest, not run.json."""
+        found = []
+        for folder, folders, names in os.walk(self.path):
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            top = Path(folder) == self.path
+            found += [
+                Path(folder) / name
+                for name in sorted(names)
+                if not name.startswith(".") and not (top and name in (MANIFEST, RUN))
+            ]
+        return found
+
+
+class Store:
+    """All outputs below one folder."""
+
+    def __init__(self, root: Path):
+        self.root = root
+
+    def output(self, stage: str, fingerprint: str) -> Output:
+        """The place of one output, there or not."""
+        return Output(stage, fingerprint, self.root / stage / fingerprint)
+
+    def from_reference(self, reference: str) -> Output:
+        """The output a manifest or run names as `<stage>/<fingerprint>`."""
+        stage, _, name = reference.partition("/")
+        return self.output(stage, name)
+
+    def outputs(self, stage: str) -> Iterator[Output]:
+        """All outputs of a stage, finished or not."""
+        folder = self.root / stage
+        if folder.is_dir():
+            for path in sorted(folder.iterdir()):
+                output = Output(stage, path.name, path)
+                if output.is_done or output.is_begun:
+                    yield output
+
+
+def run_facts(name: str, started: datetime, seconds: float) -> dict[str, Any]:
+    """What differs from machine to machine, for run.json."""
+    versions = {}
+    for package in ("sesame-encoders", "torch", "pytorch-lightning", "deepspeed", "transformers"):
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return {
+        "name": name,
+        "started": started.isoformat(timespec="seconds"),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": round(seconds, 1),
+        "host": socket.gethostname(),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "python": platform.python_version(),
+        "versions": versions,
+    }
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        loaded: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, json.JSONDecodeError) as error:
+        raise SesameError(
+            f"{path}: cannot be read ({error}); remove the folder {path.parent} and run again"
+        ) from error
+    return loaded
