@@ -5,33 +5,71 @@ from dataclasses import dataclass
 from data_prep.errors import UsageError
 from data_prep.fields import execution, result
 
+METRICS = {
+    "classify": ("accuracy", "f1", "matthews"),
+    "regress": ("pearson", "spearman"),
+    "tag": ("entity_f1", "accuracy"),
+}
+READERS = {"classify": ("table",), "regress": ("table",), "tag": ("conll", "wiki_links")}
+
 
 @dataclass
 class TaskConfig:
     """A downstream task: where its examples are, what they look like, how it is scored."""
 
     name: str | None = result(None, "the task's name")
-    kind: str = result("classify", "what the head predicts", choices=("classify", "regress", "tag"))
-    reader: str = result("table", "form of the files", choices=("table", "conll", "wiki_links"))
+    kind: str = result("classify", "what the head predicts", choices=tuple(METRICS))
+    reader: str = result(
+        "table",
+        "form of the files: .tsv, .csv or .jsonl tables; words and tags in columns; links of a "
+        "MediaWiki dump",
+        choices=("table", "conll", "wiki_links"),
+    )
     data_dir: str | None = execution(None, "folder of the task's files")
     train: str | None = result(None, "training file below data_dir")
-    dev: str | None = result(None, "development file; cut from train when not set")
-    test: str | None = result(None, "test file; the development set is scored when not set")
+    dev: str | None = result(None, "development file; cut from train by hash when not set")
+    test: str | None = result(
+        None, "test file; when not set the development file is scored, or else a part of train"
+    )
+    columns: list[str] = result([], "names of a table's columns where the file has no header")
     text_a: str = result("sentence", "column of the (first) sentence")
     text_b: str | None = result(None, "column of the second sentence")
     label: str = result("label", "column of the label")
+    labels: list[str] = result([], "the labels there are; those of the training file when empty")
     where: dict[str, str] = result({}, "keep only rows whose columns have these values")
     train_examples: int | None = result(
-        None, "labelled examples to train on; a seeded sample", at_least=1
+        None, "labelled examples to train on at most; a sample drawn by finetune.seed", at_least=1
     )
     train_fraction: float = result(
-        1.0, "share of the training examples to use", at_least=0.0, at_most=1.0
-    )
+        1.0, "share of the training examples to use, drawn by finetune.seed",
+        at_least=0.0, at_most=1.0,
+    )  # fmt: skip
     dev_examples: int | None = result(None, "development examples at most", at_least=1)
     test_examples: int | None = result(None, "test examples at most", at_least=1)
     test_documents: list[str] = result([], "ids of the pages that make the test set (wiki_links)")
-    metric: str = result("accuracy", "the score that early stopping and tables use")
-    max_words: int = result(128, "longer sentences are cut", at_least=1)
+    metric: str = result(
+        "accuracy",
+        "the score that early stopping and tables use",
+        choices=tuple(dict.fromkeys(name for names in METRICS.values() for name in names)),
+    )
+
+    def check(self) -> None:
+        """Refuse combinations that contradict each other."""
+        if self.metric not in METRICS[self.kind]:
+            raise UsageError(
+                f"task.metric={self.metric}: task.kind={self.kind} is scored by "
+                f"{', '.join(METRICS[self.kind])}"
+            )
+        if self.reader not in READERS[self.kind]:
+            raise UsageError(
+                f"task.reader={self.reader}: task.kind={self.kind} is read by "
+                f"{', '.join(READERS[self.kind])}"
+            )
+        if self.test_documents and self.test is not None:
+            raise UsageError(
+                f"task.test_documents and task.test={self.test}: two test sets contradict each "
+                "other; set one of them"
+            )
 
 
 @dataclass
@@ -41,7 +79,7 @@ class FinetuneConfig:
     lr: float = result(5e-5, "peak learning rate", at_least=0.0)
     batch_size: int = result(32, "examples in a step", at_least=1)
     epochs: int = result(3, "passes over the training examples", at_least=1)
-    seed: int = result(0, "of the head's weights, the order and the sample of labels")
+    seed: int = result(0, "of the head's weights, the order and the sample of labels", at_least=0)
     mode: str = result(
         "full", "train the encoder too, or only the head", choices=("full", "frozen")
     )
@@ -55,14 +93,20 @@ class FinetuneConfig:
     pooling: str = result(
         "mean", "how a sentence becomes one vector", choices=("mean", "first", "max")
     )
-    head: str = result("linear", "what stands on the encoder", choices=("linear", "bilstm"))
+    head: str = result(
+        "linear",
+        "what stands on the encoder: a linear layer alone, or over a two-layer BiLSTM",
+        choices=("linear", "bilstm"),
+    )
     dropout: float = result(0.1, "before the head", at_least=0.0, at_most=0.9)
     warmup: float = result(0.1, "share of steps that warm up", at_least=0.0, at_most=1.0)
-    weight_decay: float = result(0.01, "of weights", at_least=0.0)
-    max_seq_length: int = result(128, "pieces an input has at most", at_least=8)
+    weight_decay: float = result(0.01, "of weights; never of biases and norms", at_least=0.0)
+    clip: float = result(1.0, "largest gradient norm", at_least=0.0)
+    max_seq_length: int = result(128, "pieces of an input; longer ones are cut", at_least=8)
     patience: int | None = result(
         None, "stop after this many epochs without a better score", at_least=1
     )
+    accelerator: str = execution("auto", "where to compute", choices=("auto", "cpu", "cuda", "mps"))
 
     def check(self) -> None:
         """Refuse combinations that contradict each other."""

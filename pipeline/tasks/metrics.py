@@ -1,0 +1,116 @@
+"""Scores of predictions: accuracy, F1, Matthews, Pearson, Spearman and entity F1.
+
+Plain NumPy: torchmetrics takes seconds to import, and entity F1 is not in it. Every score is
+tested against scikit-learn, SciPy or seqeval. Where a score is not defined (no positive, no
+deviation) it is 0, as scikit-learn has it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Entity = tuple[str, int, int]  # type, first word, one past the last word
+
+
+def score(
+    kind: str, gold: Sequence[Any], predicted: Sequence[Any], labels: Sequence[str]
+) -> dict[str, float]:
+    """All scores of a task's kind, by name."""
+    if kind == "regress":
+        x, y = np.asarray(gold, np.float64), np.asarray(predicted, np.float64)
+        return {"pearson": pearson(x, y), "spearman": spearman(x, y)}
+    if kind == "tag":
+        return tagging_scores(gold, predicted)
+    table = confusion(gold, predicted, labels)
+    return {
+        "accuracy": float(np.trace(table) / max(table.sum(), 1)),
+        "f1": f1(table),
+        "matthews": matthews(table),
+    }
+
+
+def confusion(
+    gold: Sequence[str], predicted: Sequence[str], labels: Sequence[str]
+) -> NDArray[np.int64]:
+    """How often each label (row) was predicted as each (column)."""
+    number = {label: index for index, label in enumerate(labels)}
+    table = np.zeros((len(labels), len(labels)), np.int64)
+    for truth, guess in zip(gold, predicted, strict=True):
+        table[number[truth], number[guess]] += 1
+    return table
+
+
+def f1(table: NDArray[np.int64]) -> float:
+    """F1 of the second of two labels (GLUE's positive class); the mean over labels if more."""
+    by_label = [
+        _ratio(2 * table[i, i], table[i].sum() + table[:, i].sum()) for i in range(len(table))
+    ]
+    return by_label[1] if len(table) == 2 else float(np.mean(by_label))
+
+
+def matthews(table: NDArray[np.int64]) -> float:
+    """Matthews' correlation, for any number of labels (Gorodkin's R_K)."""
+    gold, predicted = table.sum(1).astype(np.float64), table.sum(0).astype(np.float64)
+    total = float(table.sum())
+    covariance = float(np.trace(table)) * total - float(gold @ predicted)
+    spread = (total**2 - float(gold @ gold)) * (total**2 - float(predicted @ predicted))
+    return _ratio(covariance, float(np.sqrt(spread)))
+
+
+def pearson(x: Floats, y: Floats) -> float:
+    """Pearson's correlation."""
+    x, y = x - x.mean(), y - y.mean()
+    return _ratio(float(x @ y), float(np.sqrt((x @ x) * (y @ y))))
+
+
+def spearman(x: Floats, y: Floats) -> float:
+    """Spearman's correlation: Pearson's of ranks, equal values sharing their mean rank."""
+    return pearson(_ranks(x), _ranks(y))
+
+
+def _ranks(values: Floats) -> Floats:
+    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    mean_rank: Floats = last - (counts - 1) / 2
+    return mean_rank[which]
+
+
+def tagging_scores(
+    gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
+) -> dict[str, float]:
+    """Entity precision, recall and F1 (micro-averaged, as conlleval), and accuracy of words."""
+    right = found = there = same = words = 0
+    for truth, guess in zip(gold, predicted, strict=True):
+        real, claimed = entities(truth), entities(guess)
+        right += len(real & claimed)
+        found += len(claimed)
+        there += len(real)
+        same += sum(a == b for a, b in zip(truth, guess, strict=True))
+        words += len(truth)
+    return {
+        "entity_f1": _ratio(2 * right, found + there),
+        "entity_precision": _ratio(right, found),
+        "entity_recall": _ratio(right, there),
+        "accuracy": _ratio(same, words),
+    }
+
+
+def entities(tags: Sequence[str]) -> set[Entity]:
+    """The entities that BIO tags mark; I- after nothing or after another type begins one."""
+    found: set[Entity] = set()
+    start, current = 0, ""
+    for position, tag in enumerate([*tags, "O"]):
+        prefix, _, kind = tag.partition("-")
+        if current and (prefix != "I" or kind != current):
+            found.add((current, start, position))
+            current = ""
+        if kind and not current:
+            start, current = position, kind
+    return found
+
+
+def _ratio(part: float, whole: float) -> float:
+    return float(part / whole) if whole else 0.0

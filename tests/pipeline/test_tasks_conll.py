@@ -1,0 +1,71 @@
+"""CoNLL files become BIO sentences whatever their scheme, as conlleval reads them."""
+
+from pathlib import Path
+
+import pytest
+from seqeval.metrics.sequence_labeling import get_entities
+
+from data_prep.errors import SesameError
+from pipeline.tasks.config import TaskConfig
+from pipeline.tasks.conll import read_conll, to_bio
+from pipeline.tasks.examples import Example
+from pipeline.tasks.metrics import entities
+
+TASK = TaskConfig(kind="tag", reader="conll", metric="entity_f1")
+
+
+def read(folder: Path, content: str) -> list[Example]:
+    path = folder / "t.conll"
+    path.write_text(content)
+    return list(read_conll(path, TASK))
+
+
+def test_two_columns_with_tabs(tmp_path: Path) -> None:
+    examples = read(tmp_path, "Empire\tB-place\nState\tI-place\n=\tO\n\n\n\t\nESB\tB-place\n")
+    assert [(e.texts, e.gold, e.line) for e in examples] == [
+        (("Empire", "State", "="), ("B-place", "I-place", "O"), 1),
+        (("ESB",), ("B-place",), 7),
+    ]
+
+
+def test_four_columns_in_iob1_with_document_marks(tmp_path: Path) -> None:
+    content = (
+        "-DOCSTART- -X- -X- O\r\n\r\nU.N. NNP I-NP I-ORG\r\nofficial NN I-NP O\r\n"
+        "Ekeus NNP I-NP I-PER\r\nRolf NNP I-NP B-PER\r\n"
+    )
+    (example,) = read(tmp_path, content)
+    assert example.texts == ("U.N.", "official", "Ekeus", "Rolf")
+    assert example.gold == ("B-ORG", "O", "B-PER", "B-PER")
+    assert example.repaired == 2
+
+
+@pytest.mark.parametrize(
+    ("tags", "bio", "repaired"),
+    [
+        ("O I-PER I-PER", "O B-PER I-PER", 1),
+        ("B-PER I-LOC O", "B-PER B-LOC O", 1),
+        ("S-PER B-LOC I-LOC E-LOC S-LOC", "B-PER B-LOC I-LOC I-LOC B-LOC", 0),
+        ("B-PER E-PER I-PER", "B-PER I-PER B-PER", 1),
+        ("B-PER B-PER O", "B-PER B-PER O", 0),
+    ],
+)
+def test_schemes_become_bio(tags: str, bio: str, repaired: int) -> None:
+    assert to_bio(tags.split()) == (bio.split(), repaired)
+    reference = {(kind, start, end + 1) for kind, start, end in get_entities(tags.split())}
+    assert entities(bio.split()) == reference
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        ("a\tO\nsecret\n", r"t\.conll:2: 1 columns where there should be 2"),
+        ("a NN O\n\nsecret O\n", r"t\.conll:3: 2 columns where there should be 3"),
+        ("secret\n", r"t\.conll:1: 1 columns where there should be 2"),
+        ("a\tO\nsecret\tX-PER\n", r"t\.conll:2: the last column is no tag"),
+        ("a\tsecret\n", r"t\.conll:1: the last column is no tag"),
+    ],
+)
+def test_faults_name_file_and_line(tmp_path: Path, content: str, fault: str) -> None:
+    with pytest.raises(SesameError, match=fault) as caught:
+        read(tmp_path, content)
+    assert "secret" not in str(caught.value)

@@ -1,0 +1,96 @@
+"""Tables are read as their kind has it, and every fault is named by file and line."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from data_prep.errors import SesameError
+from pipeline.tasks.config import TaskConfig
+from pipeline.tasks.table import read_table
+
+
+def write(folder: Path, name: str, content: str | bytes) -> Path:
+    path = folder / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def test_tsv_takes_quotes_as_characters_and_drops_mark_and_line_ends(tmp_path: Path) -> None:
+    content = '\ufeffsentence\tlabel\r\nA "stray quote here\t1\r\nplain\t0\r\n'
+    path = write(tmp_path, "train.tsv", content)
+    examples = list(read_table(path, TaskConfig()))
+    assert [(e.texts, e.gold, e.line) for e in examples] == [
+        (('A "stray quote here',), "1", 2),
+        (("plain",), "0", 3),
+    ]
+
+
+def test_csv_cells_may_hold_commas_quotes_and_line_breaks(tmp_path: Path) -> None:
+    content = 'text,label,source\n"one, ""two""\nthree",1,a\nfour,0,b\nfive,0,a\n'
+    path = write(tmp_path, "t.csv", content)
+    examples = list(read_table(path, TaskConfig(text_a="text", where={"source": "a"})))
+    assert [(e.texts, e.gold, e.line) for e in examples] == [
+        (('one, "two"\nthree',), "1", 2),
+        (("five",), "0", 5),
+    ]
+
+
+def test_jsonl_labels_may_be_numbers(tmp_path: Path) -> None:
+    rows = [{"a": "x y", "b": "z", "s": 2.5}, {"a": "u", "b": "v", "s": "4"}]
+    path = write(tmp_path, "t.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    task = TaskConfig(kind="regress", metric="pearson", text_a="a", text_b="b", label="s")
+    assert [(e.texts, e.gold) for e in read_table(path, task)] == [
+        (("x y", "z"), 2.5),
+        (("u", "v"), 4.0),
+    ]
+
+
+def test_columns_may_be_named_where_there_is_no_header(tmp_path: Path) -> None:
+    path = write(tmp_path, "train.tsv", "gj04\t1\t\tThe sailors rode.\n")
+    task = TaskConfig(columns=["source", "label", "mark", "sentence"])
+    assert [(e.texts, e.gold, e.line) for e in read_table(path, task)] == [
+        (("The sailors rode.",), "1", 1)
+    ]
+
+
+def test_a_missing_column_lists_those_there_are(tmp_path: Path) -> None:
+    path = write(tmp_path, "t.tsv", "text\tgold\nsome\t1\n")
+    with pytest.raises(SesameError, match=r"t\.tsv:2: no column sentence; .* text, gold"):
+        list(read_table(path, TaskConfig()))
+
+
+def test_a_first_line_of_text_is_not_shown_as_columns(tmp_path: Path) -> None:
+    path = write(tmp_path, "t.tsv", "gj04\tOlga met Jan.\ngj04\tAnd left.\n")
+    with pytest.raises(SesameError, match=r"task\.columns") as caught:
+        list(read_table(path, TaskConfig()))
+    assert "Olga" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "fault"),
+    [
+        ("t.tsv", "sentence\tlabel\nsecret\t1\textra\n", r"t\.tsv:2: 3 columns .* be 2"),
+        ("t.tsv", "sentence\tlabel\n \t1\n", r"t\.tsv:2: .*sentence is empty"),
+        ("t.tsv", b"sentence\tlabel\nsecret\xff\t1\n", r"t\.tsv:2: byte 6 .* not UTF-8"),
+        ("t.tsv", "", r"t\.tsv: the file is empty"),
+        ("t.csv", 'sentence,label\nsecret,1\n"secret,1\n', r"t\.csv:3: not a CSV row"),
+        ("t.jsonl", '{"sentence": "secret", \n', r"t\.jsonl:1: not JSON at character"),
+        ("t.jsonl", '["secret"]\n', r"t\.jsonl:1: each line must be one JSON object"),
+        ("t.txt", "secret", r"must end in \.tsv, \.csv or \.jsonl"),
+    ],
+)
+def test_faults_name_file_and_line_but_never_the_text(
+    tmp_path: Path, name: str, content: str | bytes, fault: str
+) -> None:
+    path = write(tmp_path, name, content)
+    with pytest.raises(SesameError, match=fault) as caught:
+        list(read_table(path, TaskConfig()))
+    assert "secret" not in str(caught.value)
+
+
+def test_a_label_that_is_no_number_is_refused_in_regression(tmp_path: Path) -> None:
+    path = write(tmp_path, "t.tsv", "sentence\tlabel\nfine\t2\nbad\tsecret\n")
+    with pytest.raises(SesameError, match=r"t\.tsv:3: .*label is not a number") as caught:
+        list(read_table(path, TaskConfig(kind="regress", metric="pearson")))
+    assert "secret" not in str(caught.value)
