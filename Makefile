@@ -1,5 +1,5 @@
 # Two commands do all set-up on a fresh machine: `make demo` and `make test`.
-PYTHON ?= python3.11
+PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # TORCH_INDEX=<url or folder>  another torch build    WHEELHOUSE=<folder>  install without a network

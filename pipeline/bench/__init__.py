@@ -1,0 +1,1 @@
+"""Timings, one file a subject; each has `measure(config) -> list[Figure]`. Never run by tests."""

@@ -1,0 +1,48 @@
+from pathlib import Path
+
+import pytest
+
+from data_prep.files import atomic_write, sha256
+from data_prep.pieces import Piece, make_pieces
+
+
+def write_square(number: int, folder: Path) -> None:
+    (folder / "square").write_text(str(number * number))
+
+
+def write_or_fail(number: int, folder: Path) -> None:
+    (folder / "square").write_text("half")
+    if number == 2:
+        raise RuntimeError("killed")
+    write_square(number, folder)
+
+
+PIECES = [Piece(f"{number:03d}", number) for number in range(5)]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_pieces_come_back_in_order_whoever_made_them(tmp_path: Path, workers: int) -> None:
+    folders = make_pieces(PIECES, write_square, tmp_path, workers, "squares")
+    assert [int((folder / "square").read_text()) for folder in folders] == [0, 1, 4, 9, 16]
+
+
+def test_finished_pieces_are_kept_and_half_made_ones_made_anew(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError):
+        make_pieces(PIECES, write_or_fail, tmp_path, 1, "squares")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".002.tmp", "000", "001"]
+    kept = (tmp_path / "000" / "square").stat().st_mtime_ns
+    make_pieces(PIECES, write_square, tmp_path, 1, "squares")
+    assert (tmp_path / "000" / "square").stat().st_mtime_ns == kept
+    assert (tmp_path / "002" / "square").read_text() == "4"
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    with pytest.raises(RuntimeError), atomic_write(path) as stream:
+        stream.write(b"half")
+        raise RuntimeError("killed")
+    assert list(tmp_path.iterdir()) == []
+    with atomic_write(path) as stream:
+        stream.write(b"whole")
+    assert path.read_bytes() == b"whole"
+    assert sha256(path) == "5d5766cf2d78701614200418ee1450690d9af12c84d52545e4802f001ad53099"

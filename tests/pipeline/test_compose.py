@@ -1,0 +1,87 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from data_prep.errors import UsageError
+from pipeline.compose import CONF, compose_config, group_options
+from pipeline.models.config import BertConfig
+
+
+@pytest.mark.parametrize("experiment", group_options("experiment"))
+def test_every_recipe_composes(experiment: str) -> None:
+    config = compose_config([f"experiment={experiment}"])
+    assert config.name == experiment
+    assert isinstance(config.model, BertConfig)
+    assert config.stages
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        f"{path.parent.name}={path.stem}"
+        for path in sorted(CONF.glob("*/*.yaml"))
+        if path.parent.name != "experiment"
+    ],
+)
+def test_every_group_option_composes(choice: str) -> None:
+    compose_config([choice])
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("trainer.global_batchsize=3", "did you mean trainer.global_batch_size?"),
+        ("lr=1e-3", "did you mean optim.lr?"),
+        ("+foo=1", "there is no key foo"),
+        ("model=bert_tinny", "did you mean bert_tiny?"),
+        ("trainer.devices=two", "trainer.devices: Value 'two'"),
+        ("trainer.strategy=zero4", "trainer.strategy=zero4: must be one of single, ddp"),
+        ("examples.mask_rate=1.5", "examples.mask_rate=1.5: must be at most 0.9"),
+        ("trainer.global_batch_size=63", "fits: 62, 64"),
+        ("trainer.micro_batch_size=5", "fits: 1, 2, 4, 8, 16, 32"),
+        ("trainer.max_tokens=5", "two budgets contradict each other"),
+        ("trainer.strategy=single", "cannot use 2 ranks"),
+        ("examples.max_seq_length=1024", "more than model.max_positions=512"),
+        ("model.heads=3", "must divide model.hidden=128"),
+        ("pretrain.phases=[{max_seq_length: 128, share: 0.5}]", "shares add up to 0.5"),
+    ],
+)
+def test_a_mistake_is_answered_with_key_and_remedy(override: str, says: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        compose_config([override])
+    assert says in str(raised.value)
+    assert override.split("=")[0].lstrip("+").split(".")[-1] in str(raised.value)
+
+
+def test_one_seed_is_the_default_of_both_and_each_can_differ() -> None:
+    config = compose_config(["seed=7", "trainer.seed=8"])
+    assert (config.examples.seed, config.trainer.seed) == (7, 8)
+
+
+def test_a_single_path_needs_no_brackets_and_conditions_no_plus() -> None:
+    config = compose_config(["corpus.paths=/data/a.txt", "corpus.where.lang=sv"])
+    assert config.corpus.paths == ["/data/a.txt"]
+    assert config.corpus.where["lang"] == "sv"
+
+
+def test_the_users_conf_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "conf" / "model").mkdir(parents=True)
+    (tmp_path / "conf" / "model" / "ours.yaml").write_text("defaults: [bert, _self_]\nlayers: 5\n")
+    monkeypatch.chdir(tmp_path)
+    config = compose_config(["model=ours"])
+    assert isinstance(config.model, BertConfig)
+    assert config.model.layers == 5
+    assert "ours" in group_options("model")
+
+
+def test_help_does_not_import_torch() -> None:
+    code = (
+        "import sys; from pipeline.cli import run; run(['pretrain', '--help']);"
+        "run(['plan', 'x=1']);"
+        "sys.exit(any(name in sys.modules for name in ('torch', 'transformers', 'wandb')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=os.environ)
+    assert done.returncode == 0, done.stderr
