@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from hashlib import sha256
+from math import prod
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
@@ -75,7 +76,7 @@ class Chunk:
 
     def columns(self) -> dict[str, Array]:
         """The arrays that are there, by name, in file order."""
-        every = {item.name: getattr(self, item.name) for item in fields(self)}
+        every = {name: getattr(self, name) for name in COLUMNS}
         return {name: array for name, array in every.items() if array is not None}
 
     def between(self, start: int, stop: int) -> "Chunk":
@@ -160,6 +161,9 @@ class Chunk:
         return None
 
 
+COLUMNS = tuple(item.name for item in fields(Chunk))
+
+
 def concatenate(chunks: Sequence[Chunk]) -> Chunk:
     """The rows of all chunks, one after another."""
     if len(chunks) == 1:
@@ -178,7 +182,8 @@ def token_dtype(vocab_size: int) -> str:
 
 
 def _are_offsets(offsets: Array, end: int, least: int) -> bool:
-    return bool(offsets[0] == 0 and offsets[-1] == end and (np.diff(offsets) >= least).all())
+    steps = offsets[1:] - offsets[:-1]
+    return bool(offsets[0] == 0 and offsets[-1] == end and (steps >= least).all())
 
 
 def _join_offsets(arrays: Sequence[Array]) -> Array:
@@ -194,8 +199,8 @@ def _gather(offsets: Array, chosen: Array) -> tuple[Array, Array]:
     lengths = offsets[chosen + 1] - starts
     new_offsets = np.zeros(len(chosen) + 1, np.int32)
     np.cumsum(lengths, out=new_offsets[1:])
-    shifts = np.repeat(starts - new_offsets[:-1], lengths)
-    return np.arange(len(shifts), dtype=np.int32) + shifts, new_offsets
+    shifts = np.repeat(starts.astype(np.int64) - new_offsets[:-1], lengths)
+    return np.arange(len(shifts)) + shifts, new_offsets
 
 
 def _member(name: str, array: Array) -> bytes:
@@ -229,7 +234,7 @@ def _parse(number: int, content: bytes, names: Sequence[str], dtype: str) -> Chu
         if match[1].decode() != wanted:
             return f"column {name} has type {match[1].decode()}, not {wanted}"
         shape = tuple(int(length) for length in match.groups()[1:] if length is not None)
-        count = int(np.prod(shape))
+        count = prod(shape)
         end = position + size
         if size != NPY_BYTES + count * np.dtype(wanted).itemsize or end > len(content):
             return f"column {name} has not the size its shape {shape} asks for"
@@ -259,8 +264,7 @@ class ChunkWriter:
         self._folder, self._split = folder, split
         self._shard_size, self._chunk_rows = shard_size, chunk_rows
         self._dtype = token_dtype(vocab_size)
-        every = [item.name for item in fields(Chunk)]
-        self._columns = [name for name in every if static or name not in STATIC_COLUMNS]
+        self._columns = [name for name in COLUMNS if static or name not in STATIC_COLUMNS]
         self._pending: list[Chunk] = []
         self._pending_rows = 0
         self._tars = 0
@@ -443,9 +447,11 @@ def _read_index(tar: Path) -> dict[str, Any]:
 def _check_index(tar: Path, index: dict[str, Any], first: int) -> None:
     """An index must describe chunks that fill exactly the tar beside it."""
     path = _index_path(tar)
-    every = [item.name for item in fields(Chunk)]
-    dynamic = [name for name in every if name not in STATIC_COLUMNS]
-    if index.get("columns") not in (every, dynamic) or index.get("dtype") not in ("<u2", "<u4"):
+    dynamic = [name for name in COLUMNS if name not in STATIC_COLUMNS]
+    if index.get("columns") not in (list(COLUMNS), dynamic) or index.get("dtype") not in (
+        "<u2",
+        "<u4",
+    ):
         raise _damaged(path, "it names columns or types of another format")
     chunks = index.get("chunks")
     if index.get("first") != first or not isinstance(index.get("last"), bool):

@@ -8,6 +8,7 @@ Numba caches callers by their own file alone: after a change here, remove their 
 # mypy: disallow-untyped-decorators=False
 
 import zlib
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -41,23 +42,23 @@ def draw_unit(key: Any, number: Any) -> Any:
 
 
 @njit(cache=True)
-def _draw_all(keys: Any, numbers: Any) -> Any:
+def _draw_all(key: Any, numbers: Any) -> Any:
     drawn = np.empty(len(numbers), np.uint64)
     for index in range(len(numbers)):
-        drawn[index] = draw(keys[index], numbers[index])
+        drawn[index] = draw(key, numbers[index])
     return drawn
 
 
+def keys(key: int, numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """The draws of `key` with these numbers."""
+    drawn: NDArray[np.uint64] = _draw_all(np.uint64(key), numbers)
+    return drawn
+
+
+@lru_cache
 def key(seed: int, purpose: str, *numbers: int) -> int:
     """The key of one purpose under one seed, and of one case of it where numbers are given."""
-    made = np.array([0], np.uint64)
+    made = 0
     for number in (seed, zlib.crc32(purpose.encode()), *numbers):
-        made = keys(int(made[0]), np.array([number & 0xFFFFFFFFFFFFFFFF], np.uint64))
-    return int(made[0])
-
-
-def keys(key: int | NDArray[np.uint64], numbers: NDArray[Any]) -> NDArray[np.uint64]:
-    """Draw each of `numbers` of one key, or of the key beside it."""
-    spread = np.broadcast_to(np.asarray(key, np.uint64), numbers.shape)
-    drawn: NDArray[np.uint64] = _draw_all(spread, numbers.astype(np.uint64))
-    return drawn
+        made = int(keys(made, np.array([number], np.int64))[0])
+    return made

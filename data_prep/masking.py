@@ -17,17 +17,17 @@ Everything is a function of the example's pieces and its key: the batch it comes
 
 # mypy: disallow-untyped-decorators=False
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Protocol, Self
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from data_prep.counter import draw_below, draw_unit, key, keys
+from data_prep.chunks import Array, Chunk
+from data_prep.counter import draw, draw_below, draw_unit, key
 from data_prep.errors import UsageError
-
-Array = NDArray[Any]
 
 UNITS = ("token", "word", "span")
 LONGEST_SPAN = 10  # words
@@ -100,10 +100,21 @@ def example_keys(seed: int, epoch: Array, row: Array, row_examples: Array) -> ND
 
     `row_examples` [R+1] says which examples lie in which row.
     """
-    row_keys = keys(keys(key(seed, "masks"), epoch), row)
-    counts = np.diff(row_examples)
-    within = np.arange(int(row_examples[-1])) - np.repeat(row_examples[:-1], counts)
-    return keys(np.repeat(row_keys, counts), within)
+    made: NDArray[np.uint64] = _example_keys(
+        np.uint64(key(seed, "masks")), epoch, row, row_examples
+    )
+    return made
+
+
+def mask_rows(
+    rows: Chunk, seed: int, epoch: Array, row: Array, vocabulary: Vocabulary, rule: MaskRule
+) -> Chunk:
+    """The same rows with masks; `epoch` and `row` [R] number each in the whole data."""
+    keys = example_keys(seed, epoch, row, rows.row_examples)
+    masks = choose_masks(rows.tokens, rows.example_tokens, keys, vocabulary, rule)
+    return replace(
+        rows, target=masks.target, target_examples=masks.target_examples, input=masks.input
+    )
 
 
 def choose_masks(
@@ -130,6 +141,7 @@ def choose_masks(
     return Masks(target[:total], offsets, inputs[:total])
 
 
+@cache
 def _span_lengths(mean: float) -> NDArray[np.float64]:
     """Cumulative chances of 1 to LONGEST_SPAN words, geometric with this mean after the cut."""
     words = np.arange(1, LONGEST_SPAN + 1)
@@ -149,6 +161,17 @@ def _span_lengths(mean: float) -> NDArray[np.float64]:
     chances = low ** (words - 1.0)
     cumulative: NDArray[np.float64] = np.cumsum(chances) / chances.sum()
     return cumulative
+
+
+@njit(cache=True)
+def _example_keys(key: Any, epoch: Any, row: Any, row_examples: Any) -> Any:
+    made = np.empty(row_examples[-1], np.uint64)
+    for index in range(len(row)):
+        row_key = draw(draw(key, epoch[index]), row[index])
+        first = row_examples[index]
+        for example in range(first, row_examples[index + 1]):
+            made[example] = draw(row_key, example - first)
+    return made
 
 
 @njit(cache=True)

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from data_prep.chunks import Chunk
-from data_prep.masking import Masks
 
 NO_PAIR = -100  # cross_entropy's ignore_index
 
@@ -42,16 +41,19 @@ class Batch:
         )
 
 
-def collate(chunk: Chunk, masks: Masks) -> Batch:
-    """All rows of `chunk` as one batch in which `masks` hide what is to be predicted."""
-    starts = chunk.example_tokens[:-1]
-    lengths = np.diff(chunk.example_tokens)
-    tokens_N = chunk.tokens.astype(np.int64)
+def collate(rows: Chunk) -> Batch:
+    """Rows that have their masks, as one batch in which these hide what is to be predicted."""
+    assert rows.target is not None and rows.target_examples is not None
+    assert rows.input is not None, "rows without masks"
+    starts = rows.example_tokens[:-1]
+    lengths = np.diff(rows.example_tokens)
+    tokens_N = rows.tokens.astype(np.int64)
     positions_N = np.arange(len(tokens_N)) - np.repeat(starts, lengths)
-    segments_N = positions_N >= np.repeat(chunk.second, lengths)
-    targets_M = np.repeat(starts, np.diff(masks.target_examples)) + masks.target.astype(np.int64)
+    segments_N = positions_N >= np.repeat(rows.second, lengths)
+    targets_M = np.repeat(starts, np.diff(rows.target_examples)) + rows.target.astype(np.int64)
     labels_M = tokens_N[targets_M]
-    tokens_N[targets_M] = masks.input
+    tokens_N[targets_M] = rows.input
+    pair_labels_E = np.where(rows.label < 0, NO_PAIR, rows.label).astype(np.int64)
     return Batch(
         tokens_N=torch.from_numpy(tokens_N),
         positions_N=torch.from_numpy(positions_N),
@@ -59,7 +61,5 @@ def collate(chunk: Chunk, masks: Masks) -> Batch:
         lengths=lengths.astype(np.int64),
         targets_M=torch.from_numpy(targets_M),
         labels_M=torch.from_numpy(labels_M),
-        pair_labels_E=torch.from_numpy(
-            np.where(chunk.label < 0, NO_PAIR, chunk.label).astype(np.int64)
-        ),
+        pair_labels_E=torch.from_numpy(pair_labels_E),
     )

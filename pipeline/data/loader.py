@@ -1,0 +1,210 @@
+"""Rows from the example shards to the steps of one rank, and to held-out batches.
+
+A global batch is the next positions of the order; rank r of R takes the r-th equal slice of it,
+micro-batches are slices of that, and worker processes make whole steps in turn. So the sequence of
+global batches depends on no rank or worker count. Workers send compact rows; the tensors are made
+in the training process, which costs less than passing them between processes.
+"""
+
+import signal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+from data_prep.chunks import Chunk, ChunkStore, concatenate
+from data_prep.errors import SesameError
+from data_prep.masking import MaskRule, Vocabulary, mask_rows
+from data_prep.pieces import end_with_parent
+from pipeline.data.batch import Batch, collate
+from pipeline.data.cursor import BatchSchedule, Span, cut_spans, next_spans
+from pipeline.data.order import Order, Window
+
+
+@dataclass(frozen=True)
+class Step:
+    """One rank's part of one optimizer step."""
+
+    step: int
+    position: int  # of the global batch's first row
+    next_position: int  # where the next global batch starts to look
+    rows: int  # of the global batch
+    micro_batches: list[Batch]
+
+
+@dataclass(frozen=True)
+class _Plan:
+    step: int
+    spans: list[Span]
+
+
+@dataclass(frozen=True)
+class _Share:
+    plan: _Plan
+    rows: Chunk | SesameError  # a worker's error travels as a value, to be raised as it is
+
+
+class Loader:
+    """An endless iterable of steps from (`step`, `position`) on, or up to step `stop`."""
+
+    def __init__(
+        self,
+        store: ChunkStore,
+        order: Order,
+        vocabulary: Vocabulary,
+        rule: MaskRule,
+        schedule: BatchSchedule,
+        *,
+        rank: int = 0,
+        world: int = 1,
+        micro_batch_size: int | None = None,
+        step: int = 0,
+        position: int = 0,
+        skipped: Sequence[Span] = (),
+        stop: int | None = None,
+        workers: int = 0,
+    ):
+        schedule.check(world)
+        self._store, self._order = store, order
+        self._vocabulary, self._rule, self._schedule = vocabulary, rule, schedule
+        self._rank, self._world, self._micro_batch_size = rank, world, micro_batch_size
+        self._step, self._position, self._stop = step, position, stop
+        self._skipped, self._workers = tuple(skipped), workers
+        self._joined: tuple[int, Chunk] | None = None  # a window's start, and its chunks
+
+    def __iter__(self) -> Iterator[Step]:
+        for share in self._shares():
+            if isinstance(share.rows, SesameError):
+                raise share.rows
+            spans = share.plan.spans
+            size = self._micro_batch_size or share.rows.rows
+            starts = range(0, share.rows.rows, size)
+            yield Step(
+                step=share.plan.step,
+                position=spans[0][0],
+                next_position=spans[-1][1],
+                rows=_count(spans),
+                micro_batches=[
+                    collate(share.rows.between(start, min(start + size, share.rows.rows)))
+                    for start in starts
+                ],
+            )
+
+    def _shares(self) -> Iterator[_Share]:
+        if self._workers == 0:
+            return (_Share(plan, self._read(plan)) for plan in self._plans())
+        return iter(
+            DataLoader(
+                _Shares(self),
+                batch_size=None,
+                collate_fn=_as_it_is,
+                num_workers=self._workers,
+                worker_init_fn=_start_worker,
+                generator=torch.Generator(),  # or torch's global state would be drawn from
+            )
+        )
+
+    def _plans(self) -> Iterator[_Plan]:
+        step, position = self._step, self._position
+        while self._stop is None or step < self._stop:
+            spans = next_spans(position, self._schedule.size(step), self._skipped)
+            yield _Plan(step, spans)
+            step, position = step + 1, spans[-1][1]
+
+    def _read(self, plan: _Plan) -> Chunk:
+        """This rank's rows of one step, masked."""
+        share = _count(plan.spans) // self._world
+        spans = cut_spans(plan.spans, self._rank * share, (self._rank + 1) * share)
+        parts, epochs, numbers = [], [], []
+        for start, stop in spans:
+            for window, part in self._order.windows(start, stop):
+                parts.append(self._chunks_of(window).take(window.picks[part]))
+                epochs.append(np.full(part.stop - part.start, window.epoch))
+                numbers.append(window.numbers[part])
+        rows = concatenate(parts)
+        if self._store.static:
+            return rows
+        return mask_rows(
+            rows,
+            self._order.seed,
+            np.concatenate(epochs),
+            np.concatenate(numbers),
+            self._vocabulary,
+            self._rule,
+        )
+
+    def _chunks_of(self, window: Window) -> Chunk:
+        if self._joined is None or self._joined[0] != window.start:
+            chunks = [self._store.read(int(number)) for number in window.chunks]
+            self._joined = window.start, concatenate(chunks)
+        return self._joined[1]
+
+
+class _Shares(IterableDataset[_Share]):
+    """What one worker process makes: every n-th step, in order."""
+
+    def __init__(self, loader: Loader):
+        self._loader = loader
+
+    def __iter__(self) -> Iterator[_Share]:
+        worker = get_worker_info()
+        assert worker is not None
+        for turn, plan in enumerate(self._loader._plans()):
+            if turn % worker.num_workers == worker.id:
+                try:
+                    yield _Share(plan, self._loader._read(plan))
+                except SesameError as error:
+                    yield _Share(plan, error)
+                    return
+
+
+def _as_it_is(share: Any) -> Any:
+    return share
+
+
+def _start_worker(number: int) -> None:
+    """Leave the end to the training process: a preemption warning reaches every process of a job,
+    and workers that die of it would take the last checkpoint with them."""
+    end_with_parent()
+    for warning in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM):
+        signal.signal(warning, signal.SIG_IGN)
+
+
+def _count(spans: Sequence[Span]) -> int:
+    return sum(stop - start for start, stop in spans)
+
+
+class HeldOut:
+    """The first `rows` held-out rows in file order with their stored masks, cut over the ranks.
+
+    Every rank gets equally many batches, since a forward pass may be a collective; the rows are
+    dealt evenly over all of them, so one may be empty only where there are more ranks than rows.
+    """
+
+    def __init__(
+        self, store: ChunkStore, *, rows: int, micro_batch_size: int, rank: int = 0, world: int = 1
+    ):
+        assert store.static, f"{store.folder} holds no masks for {store.split}"
+        self._store, self._rows = store, min(rows, store.rows)
+        self._rank, self._world = rank, world
+        self._batches = -(-self._rows // (micro_batch_size * world))
+
+    def __len__(self) -> int:
+        return self._batches
+
+    def __iter__(self) -> Iterator[Batch]:
+        parts = self._batches * self._world
+        for batch in range(self._batches):
+            part = batch * self._world + self._rank
+            yield collate(
+                self._between(part * self._rows // parts, (part + 1) * self._rows // parts)
+            )
+
+    def _between(self, start: int, stop: int) -> Chunk:
+        firsts = self._store.first_row
+        first, last = np.searchsorted(firsts, [start, max(stop - 1, start)], side="right") - 1
+        joined = concatenate([self._store.read(number) for number in range(first, last + 1)])
+        return joined.between(start - int(firsts[first]), stop - int(firsts[first]))
