@@ -65,7 +65,7 @@ COMMANDS = {
     "inspect": Command(
         "pipeline.commands.looking:inspect_examples",
         "decoded examples with masks, segments and labels",
-        {"--count=": "examples to show (5)", "--shard=": "check and show one shard file"},
+        takes="[count=5] [shard=<file to check>] [overrides]",
     ),
     "doctor": Command("pipeline.commands.doctor:doctor", "what this machine can do, with remedies"),
     "bench": Command(

@@ -1,0 +1,41 @@
+"""`sesame inspect`: decoded examples with masks, segments and labels, and their statistics."""
+
+from pathlib import Path
+
+from data_prep.errors import SesameError, UsageError
+from pipeline.cli import Arguments
+from pipeline.compose import compose_config
+from pipeline.graph import Graph, as_input
+from pipeline.store import Store
+
+SHOWN = 5
+
+
+def inspect_examples(arguments: Arguments) -> None:
+    """Show examples of this configuration, or check and show one shard file."""
+    if arguments.words:
+        raise UsageError(f"{arguments.words[0]}: not an override; overrides look like key=value")
+    own = {"count": str(SHOWN), "shard": ""}
+    overrides = []
+    for override in arguments.overrides:
+        key, _, value = override.partition("=")
+        if key in own:
+            own[key] = value
+        else:
+            overrides.append(override)
+    if not own["count"].isdigit():
+        raise UsageError(f"count={own['count']}: must be a number")
+    config = compose_config(overrides)
+    graph = Graph(Store(Path(config.paths.store)))
+    examples = graph.add("examples", config)
+    if not examples.output.is_done:
+        words = " ".join(overrides)
+        raise SesameError(f"inspect: no examples yet; run: sesame examples {words}".rstrip())
+    from pipeline.inspect import inspect
+
+    inspect(
+        examples.output.path,
+        as_input(graph.tokenizer(config)).path,
+        int(own["count"]),
+        Path(own["shard"]) if own["shard"] else None,
+    )
