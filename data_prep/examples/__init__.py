@@ -1,0 +1,1 @@
+"""Document shards and a tokenizer to training rows; `build.build` is the way in."""
