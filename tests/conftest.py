@@ -1,0 +1,51 @@
+"""What the slow tests share: one whole run of the smoke recipe."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+os.environ.update(HF_HUB_OFFLINE="1", WANDB_MODE="offline", TOKENIZERS_PARALLELISM="false")
+
+
+@dataclass(frozen=True)
+class Sesame:
+    """The command line in a folder of its own, as a user has it."""
+
+    folder: Path
+
+    @property
+    def store(self) -> Path:
+        return self.folder / "store"
+
+    def __call__(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "pipeline.cli", *words],
+            cwd=self.folder,
+            env=os.environ | environment,
+            capture_output=True,
+            text=True,
+        )
+
+    def succeed(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        done = self(*words, **environment)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done
+
+
+@pytest.fixture
+def sesame(tmp_path: Path) -> Sesame:
+    """A user in an empty folder."""
+    return Sesame(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def smoke(tmp_path_factory: pytest.TempPathFactory) -> Sesame:
+    """A user who has run the smoke recipe; what it left is read by many tests and changed by none."""
+    user = Sesame(tmp_path_factory.mktemp("smoke"))
+    done = user.succeed("run", "experiment=smoke")
+    (user.folder / "first_run.txt").write_text(done.stdout)
+    return user
