@@ -1,0 +1,192 @@
+"""Records of source files as raw documents: text, JSON lines, tables and wiki pages.
+
+What cannot be read as a document is counted by reason in the tally, with file and byte.
+"""
+
+import csv
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from data_prep.config import CorpusConfig
+from data_prep.errors import UsageError
+from data_prep.sources import LONGEST_BYTES, Part, SourceFile, read_part
+from data_prep.tally import Tally
+from data_prep.wiki import (
+    Wiki,
+    is_disambiguation,
+    read_siteinfo,
+    split_pages,
+    starts_page,
+    to_prose,
+)
+
+
+@dataclass(frozen=True)
+class RawDocument:
+    """A document as its file has it."""
+
+    id: str
+    text: str
+
+
+def cut_whole(config: CorpusConfig) -> Callable[[SourceFile], bool]:
+    """Tells the files that cannot be cut: compressed, tables, and those that are one document."""
+
+    def whole(file: SourceFile) -> bool:
+        if file.compression or file.format in ("csv", "tsv"):
+            return True
+        return file.format == "txt" and config.documents == "file"
+
+    return whole
+
+
+def read_documents(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawDocument]:
+    """The documents of a part in order; every record counts as read, kept or dropped."""
+    read = {
+        "txt": _read_text,
+        "jsonl": _read_json_lines,
+        "csv": _read_table,
+        "tsv": _read_table,
+        "xml": _read_wiki,
+    }[part.file.format]
+    excluded = frozenset(config.exclude)
+    for document in read(part, config, tally):
+        if document.id in excluded:
+            tally.dropped["exclude"] += 1
+        else:
+            yield document
+
+
+def _decode(data: bytes, file: SourceFile, offset: int, tally: Tally) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        tally.repair_damaged("invalid_utf8", file.name, offset + error.start)
+        return data.decode(errors="replace")
+
+
+def _any_line(before: bytes, line: bytes) -> bool:
+    return True
+
+
+def _after_blank(before: bytes, line: bytes) -> bool:
+    return before != b"" and not before.strip()
+
+
+def _read_text(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawDocument]:
+    starts_record = _after_blank if config.documents == "blank_line" else _any_line
+    for offset, data in _text_records(read_part(part, starts_record, tally), config.documents):
+        tally.read += 1
+        text = _decode(data, part.file, offset, tally)
+        name = part.file.name
+        yield RawDocument(name if config.documents == "file" else f"{name}:{offset}", text)
+
+
+def _text_records(
+    lines: Iterator[tuple[int, bytes]], documents: str
+) -> Iterator[tuple[int, bytes]]:
+    held: list[bytes] = []
+    start, size = 0, 0
+    for offset, line in lines:
+        blank = not line.strip()
+        ends = documents == "line" or (documents == "blank_line" and blank)
+        if not held and blank:
+            continue
+        if not held:
+            start = offset
+        held.append(line)
+        size += len(line)
+        if ends or size >= LONGEST_BYTES:
+            yield start, b"".join(held)
+            held, size = [], 0
+    if held:
+        yield start, b"".join(held)
+
+
+def _read_json_lines(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawDocument]:
+    for offset, line in read_part(part, _any_line, tally):
+        if not line.strip():
+            continue
+        tally.read += 1
+        text = _decode(line, part.file, offset, tally)
+        try:
+            record = json.loads(text)
+            if isinstance(record, str):  # an object written as a string: escaped twice
+                record = json.loads(record)
+                tally.repaired["double_escaped_json"] += 1
+        except (ValueError, RecursionError):
+            tally.drop_damaged("malformed_json", part.file.name, offset)
+            continue
+        if isinstance(record, dict):
+            yield from _document_of(record, part.file, offset, config, tally)
+        else:
+            tally.drop_damaged("malformed_json", part.file.name, offset)
+
+
+def _document_of(
+    record: Mapping[str, Any], file: SourceFile, offset: int, config: CorpusConfig, tally: Tally
+) -> Iterator[RawDocument]:
+    if any(_as_text(record.get(key)) != value for key, value in config.where.items()):
+        tally.dropped["where"] += 1
+        return
+    text = record.get(config.text_field)
+    if not isinstance(text, str):
+        tally.drop_damaged("missing_text", file.name, offset)
+        return
+    identity = record.get(config.id_field)
+    yield RawDocument(f"{file.name}:{offset}" if identity is None else _as_text(identity), text)
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _read_table(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawDocument]:
+    place = 0
+
+    def text_lines() -> Iterator[str]:
+        nonlocal place
+        for offset, line in read_part(part, _any_line, tally):
+            place = offset
+            yield _decode(line, part.file, offset, tally)
+
+    csv.field_size_limit(LONGEST_BYTES)
+    if part.file.format == "csv":
+        rows = csv.reader(text_lines())
+    else:  # GLUE and its kind: a quotation mark is a character like any other
+        rows = csv.reader(text_lines(), delimiter="\t", quoting=csv.QUOTE_NONE)
+    header = next(rows, [])
+    if header and config.text_field not in header:
+        raise UsageError(
+            f"corpus.text_field={config.text_field}: {part.file.name} has no such column in its "
+            f"first line, which has {len(header)} columns"
+        )
+    while True:
+        try:
+            row = next(rows, None)
+        except csv.Error:
+            tally.read += 1
+            tally.drop_damaged("malformed_row", part.file.name, place)
+            continue
+        if row is None:
+            return
+        if row:
+            tally.read += 1
+            record = dict(zip(header, row, strict=False))
+            yield from _document_of(record, part.file, place, config, tally)
+
+
+def _read_wiki(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawDocument]:
+    wiki: Wiki = read_siteinfo(part.file)
+    lines = read_part(part, starts_page, tally)
+    for page in split_pages(lines, part.file.name, tally):
+        if page.namespace != 0:
+            tally.dropped["not_article"] += 1
+        elif page.redirect:
+            tally.dropped["redirect"] += 1
+        elif is_disambiguation(page):
+            tally.dropped["disambiguation"] += 1
+        else:
+            yield RawDocument(str(page.id), to_prose(page.text, wiki))

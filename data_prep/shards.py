@@ -1,0 +1,194 @@
+"""Document shards: plain tars of sections, written reproducibly and read fast.
+
+Section `<document>-<section>` is two members: `.txt` (UTF-8, one sentence a line, a blank line
+between paragraphs) and `.json` (document number in corpus order, section, id, source file).
+Beside each tar lies `<tar>.index.json` with counts and cuts: offsets of sections about 4 MB apart,
+where later stages may cut their pieces. Any tar reader, webdataset among them, reads the tars.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from data_prep.errors import SesameError
+from data_prep.files import atomic_write, write_atomically
+
+BLOCK = 512  # tar's unit: headers are one, contents are padded to whole ones
+CUT_BYTES = 4 << 20
+READ_BYTES = 1 << 20
+
+# ustar header around the name (100 bytes), size and checksum: mode 0644, owner 0, mtime 0, file.
+AFTER_NAME = b"0000644\0" + b"0000000\0" * 2
+AFTER_SIZE = b"00000000000\0"
+AFTER_CHECKSUM = b"0" + bytes(100) + b"ustar\x0000" + bytes(32) * 2 + b"0000000\0" * 2 + bytes(167)
+FIXED_SUM = sum(AFTER_NAME) + sum(AFTER_SIZE) + sum(b" " * 8) + sum(AFTER_CHECKSUM)
+
+
+@dataclass(frozen=True)
+class Section:
+    """At most some thousand sentences of one document; paragraph breaks are not kept here."""
+
+    document: int
+    section: int
+    id: str
+    source: str
+    sentences: list[str]
+
+
+@dataclass(frozen=True)
+class ShardPart:
+    """A run of sections inside one tar: a piece of work for later stages."""
+
+    path: Path
+    start: int
+    end: int
+
+
+def tar_header(name: str, size: int) -> bytes:
+    """The header block of a member, the same for the same name and size."""
+    filled = name.encode().ljust(100, b"\0")
+    assert len(filled) == 100, "member names are keys of fixed length"
+    octal = b"%011o\0" % size
+    checksum = FIXED_SUM + sum(filled) + sum(octal)
+    return filled + AFTER_NAME + octal + AFTER_SIZE + b"%06o\0 " % checksum + AFTER_CHECKSUM
+
+
+def member_bytes(size: int) -> int:
+    """What a member of `size` bytes takes in a tar."""
+    return BLOCK + -(-size // BLOCK) * BLOCK
+
+
+def metadata(document: int, section: int, tail: bytes) -> bytes:
+    """A section's JSON from its number and the part that was known before numbering."""
+    return b'{"document": %d, "section": %d, %s' % (document, section, tail)
+
+
+def metadata_tail(id: str, source: str) -> bytes:
+    """The part of a section's JSON that is known before documents are numbered."""
+    return json.dumps({"id": id, "source": source}, ensure_ascii=False).encode()[1:]
+
+
+@dataclass
+class ShardWriter:
+    """Writes the sections of one tar in order, and its index when closed."""
+
+    stream: IO[bytes]
+    position: int = 0
+    documents: int = 0
+    sections: int = 0
+    sentences: int = 0
+    words: int = 0
+    cuts: list[int] = field(default_factory=lambda: [0])
+    _last_document: int = -1
+
+    def add(
+        self, document: int, section: int, text: bytes, tail: bytes, sentences: int, words: int
+    ) -> None:
+        """Append one section; `text` is its `.txt` member."""
+        if self.position - self.cuts[-1] >= CUT_BYTES:
+            self.cuts.append(self.position)
+        key = f"{document:010d}-{section:05d}"
+        self._member(f"{key}.txt", text)
+        self._member(f"{key}.json", metadata(document, section, tail))
+        self.documents += document != self._last_document
+        self._last_document = document
+        self.sections += 1
+        self.sentences += sentences
+        self.words += words
+
+    def _member(self, name: str, content: bytes) -> None:
+        padding = bytes(-len(content) % BLOCK)
+        self.position += self.stream.write(
+            b"".join((tar_header(name, len(content)), content, padding))
+        )
+
+    def close(self) -> dict[str, Any]:
+        """End the archive; returns its index."""
+        self.stream.write(bytes(2 * BLOCK))
+        return {
+            "bytes": self.position + 2 * BLOCK,
+            "documents": self.documents,
+            "sections": self.sections,
+            "sentences": self.sentences,
+            "words": self.words,
+            "cuts": self.cuts,
+        }
+
+
+def write_shard(path: Path, sections: Iterator[tuple[int, int, bytes, bytes, int, int]]) -> None:
+    """Write a tar and its index; sections are (document, section, text, tail, sentences, words)."""
+    with atomic_write(path) as stream:
+        writer = ShardWriter(stream)
+        for section in sections:
+            writer.add(*section)
+        index = writer.close()
+    write_atomically(index_path(path), json.dumps(index) + "\n")
+
+
+def index_path(tar: Path) -> Path:
+    """Where a tar's index lies."""
+    return tar.with_name(f"{tar.name}.index.json")
+
+
+def parts(folder: Path, split: str) -> list[ShardPart]:
+    """The pieces of a split ("train" or "heldout") in corpus order, about 4 MB each."""
+    pieces = []
+    for index in sorted(folder.glob(f"{split}-*.tar.index.json")):
+        values = json.loads(index.read_text())
+        tar = index.with_name(index.name.removesuffix(".index.json"))
+        if not tar.exists() or tar.stat().st_size != values["bytes"]:
+            raise SesameError(
+                f"{tar} is not the {values['bytes']} bytes its index says; remove its folder "
+                "and run `sesame shard` again"
+            )
+        ends = [*values["cuts"][1:], values["bytes"] - 2 * BLOCK]
+        pieces += [
+            ShardPart(tar, start, end)
+            for start, end in zip(values["cuts"], ends, strict=True)
+            if start < end
+        ]
+    return pieces
+
+
+def read_sections(tar: Path, start: int = 0, end: int | None = None) -> Iterator[Section]:
+    """The sections between two offsets of a tar, or all of them."""
+    members = _read_members(tar, start, end)
+    for name, text in members:
+        _, described = next(members, ("", b""))
+        try:
+            values = json.loads(described)
+        except ValueError as error:
+            raise _damaged(tar, name) from error
+        yield Section(
+            document=values["document"],
+            section=values["section"],
+            id=values["id"],
+            source=values["source"],
+            sentences=[line for line in text.decode().split("\n") if line],
+        )
+
+
+def _read_members(tar: Path, start: int, end: int | None) -> Iterator[tuple[str, bytes]]:
+    with open(tar, "rb", buffering=READ_BYTES) as stream:
+        stream.seek(start)
+        position = start
+        while end is None or position < end:
+            header = stream.read(BLOCK)
+            if len(header) == BLOCK and header[0] == 0:
+                return
+            if len(header) < BLOCK or header[257:262] != b"ustar":
+                raise _damaged(tar, f"byte {position}")
+            size = int(header[124:135], 8)
+            content = stream.read(member_bytes(size) - BLOCK)
+            if len(content) < size:
+                raise _damaged(tar, f"byte {position}")
+            position += member_bytes(size)
+            yield header[:100].rstrip(b"\0").decode(), content[:size]
+
+
+def _damaged(tar: Path, place: str) -> SesameError:
+    return SesameError(
+        f"{tar} is damaged at {place}; remove its folder and run `sesame shard` again"
+    )

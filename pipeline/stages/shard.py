@@ -1,0 +1,30 @@
+"""Raw text to document shards: `sesame shard corpus.paths=notes.jsonl`.
+
+Reads the files that `corpus.paths` names; writes train and held-out tars, see data_prep.shards.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from data_prep.shard import make_shards
+from data_prep.sources import discover
+from pipeline.config import Config
+from pipeline.stages.work import Request, Work
+
+FORMAT = 1
+SECTIONS: tuple[str, ...] = ("corpus",)
+
+
+def inputs(config: Config) -> dict[str, Request]:
+    """Nothing comes before it."""
+    return {}
+
+
+def files(config: Config) -> list[tuple[str, Path]]:
+    """The corpus, by name below the root the user gave, in corpus order."""
+    return [(file.name, file.path) for file in discover(config.corpus.paths)]
+
+
+def run(work: Work) -> dict[str, Any]:
+    """Make the shards."""
+    return make_shards(work.config.corpus, work.out)
