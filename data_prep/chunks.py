@@ -1,8 +1,8 @@
-"""Example rows in chunks of columns: what `examples` writes and training reads, one seek a chunk.
+"""Example rows in files: what `examples` writes and training reads, one seek a chunk.
 
-A chunk is a few hundred rows; a row holds one example, or several when packed. Every column is one
-flat array, stored as one `.npy` member (`<chunk>.<column>.npy`) of a tar that plain webdataset
-reads too. Beside each tar lies `<tar>.index.json` with every chunk's size, place and checksum.
+A chunk is a few hundred rows as columns (`data_prep.columns`). Every column is one `.npy` member
+(`<chunk>.<column>.npy`) of a tar that plain webdataset reads too. Beside each tar lies
+`<tar>.index.json` with every chunk's size, place and checksum.
 
 Reads and writes `<folder>/<split>-00000.tar`, `<folder>/<split>-00000.tar.index.json`, and so on.
 """
@@ -13,7 +13,6 @@ import tarfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields
 from hashlib import sha256
 from math import prod
 from pathlib import Path
@@ -23,22 +22,19 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from data_prep.columns import (
+    COLUMNS,
+    DTYPES,
+    STATIC_COLUMNS,
+    Array,
+    Chunk,
+    concatenate,
+    token_dtype,
+)
 from data_prep.errors import SesameError
 from data_prep.files import atomic_write, write_atomically
 
-Array = NDArray[Any]
-
-STATIC_COLUMNS = ("target", "target_examples", "input")
-DTYPES = {
-    "row_examples": "<i4",
-    "example_tokens": "<i4",
-    "second": "<u2",
-    "label": "|i1",
-    "coin": "|i1",
-    "documents": "<u4",
-    "target": "<u2",
-    "target_examples": "<i4",
-}  # of all columns but tokens and input, whose type depends on the vocabulary
+__all__ = ["Array", "Chunk", "ChunkStore", "ChunkWriter", "concatenate", "token_dtype"]
 
 BLOCK = 512  # tar's unit
 END_OF_TAR = bytes(2 * BLOCK)
@@ -49,158 +45,6 @@ NPY_HEADER = re.compile(
     rb"'shape': \((\d+),(?: (\d+))?\), \} *\n"
 )
 FACTS = ("rows", "examples", "tokens", "offset", "bytes", "crc32")  # of a chunk, in the index
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Rows as columns: R rows, E examples, T pieces, M predictions (static masks only)."""
-
-    tokens: Array  # [T] unmasked ids: [CLS] a... [SEP] b... [SEP], example after example
-    row_examples: Array  # [R+1] where each row's examples begin
-    example_tokens: Array  # [E+1] where each example's pieces begin
-    second: Array  # [E] position in the example where segment 1 starts; its length if none
-    label: Array  # [E] 0 next or in order, 1 random or swapped, -1 no pair
-    coin: Array  # [E] 1 if a coin decided the label, 0 if it was forced
-    documents: Array  # [E, 2] document numbers of the segments
-    target: Array | None = None  # [M] position in the example that is predicted
-    target_examples: Array | None = None  # [E+1] where each example's predictions begin
-    input: Array | None = None  # [M] the id that stands at the target instead
-
-    @property
-    def rows(self) -> int:
-        return len(self.row_examples) - 1
-
-    @property
-    def examples(self) -> int:
-        return len(self.example_tokens) - 1
-
-    def columns(self) -> dict[str, Array]:
-        """The arrays that are there, by name, in file order."""
-        every = {name: getattr(self, name) for name in COLUMNS}
-        return {name: array for name, array in every.items() if array is not None}
-
-    def between(self, start: int, stop: int) -> "Chunk":
-        """Rows `start` to `stop` (excluded), without copying pieces."""
-        first, last = int(self.row_examples[start]), int(self.row_examples[stop])
-        begin, end = int(self.example_tokens[first]), int(self.example_tokens[last])
-        masks: dict[str, Array] = {}
-        if self.target is not None and self.target_examples is not None and self.input is not None:
-            low, high = int(self.target_examples[first]), int(self.target_examples[last])
-            masks = {
-                "target": self.target[low:high],
-                "target_examples": self.target_examples[first : last + 1] - np.int32(low),
-                "input": self.input[low:high],
-            }
-        return Chunk(
-            tokens=self.tokens[begin:end],
-            row_examples=self.row_examples[start : stop + 1] - np.int32(first),
-            example_tokens=self.example_tokens[first : last + 1] - np.int32(begin),
-            second=self.second[first:last],
-            label=self.label[first:last],
-            coin=self.coin[first:last],
-            documents=self.documents[first:last],
-            **masks,
-        )
-
-    def take(self, rows: Array) -> "Chunk":
-        """The given rows, in the given order."""
-        examples, row_examples = _gather(self.row_examples, rows)
-        pieces, example_tokens = _gather(self.example_tokens, examples)
-        masks: dict[str, Array] = {}
-        if self.target is not None and self.target_examples is not None and self.input is not None:
-            targets, target_examples = _gather(self.target_examples, examples)
-            masks = {
-                "target": self.target[targets],
-                "target_examples": target_examples,
-                "input": self.input[targets],
-            }
-        return Chunk(
-            tokens=self.tokens[pieces],
-            row_examples=row_examples,
-            example_tokens=example_tokens,
-            second=self.second[examples],
-            label=self.label[examples],
-            coin=self.coin[examples],
-            documents=self.documents[examples],
-            **masks,
-        )
-
-    def problem(self, token_dtype: str) -> str | None:
-        """What makes these arrays no chunk, or None; a sound chunk cannot lead an index astray."""
-        for name, array in self.columns().items():
-            wanted = DTYPES.get(name, token_dtype)
-            if array.dtype.str != wanted:
-                return f"column {name} has type {array.dtype.str}, not {wanted}"
-            if array.ndim != (2 if name == "documents" else 1):
-                return f"column {name} has {array.ndim} dimensions"
-        if len(self.row_examples) == 0 or len(self.example_tokens) == 0:
-            return "an offset column is empty"
-        examples = self.examples
-        if not len(self.second) == len(self.label) == len(self.coin) == examples:
-            return "columns second, label and coin do not match the number of examples"
-        if self.documents.shape != (examples, 2):
-            return f"column documents has shape {self.documents.shape}, not {(examples, 2)}"
-        if not _are_offsets(self.row_examples, examples, least=1):
-            return "column row_examples does not cut the examples into rows"
-        if not _are_offsets(self.example_tokens, len(self.tokens), least=1):
-            return "column example_tokens does not cut the pieces into examples"
-        lengths = np.diff(self.example_tokens)
-        if (self.second > lengths).any():
-            return "column second points past an example's end"
-        given = [getattr(self, name) is not None for name in STATIC_COLUMNS]
-        if any(given) and not all(given):
-            return f"only some of the columns {', '.join(STATIC_COLUMNS)} are there"
-        if self.target is None or self.target_examples is None or self.input is None:
-            return None
-        if len(self.target) != len(self.input) or len(self.target_examples) != examples + 1:
-            return "columns target, target_examples and input do not match"
-        if not _are_offsets(self.target_examples, len(self.target), least=0):
-            return "column target_examples does not cut the predictions into examples"
-        if (self.target >= np.repeat(lengths, np.diff(self.target_examples))).any():
-            return "column target points past an example's end"
-        return None
-
-
-COLUMNS = tuple(item.name for item in fields(Chunk))
-
-
-def concatenate(chunks: Sequence[Chunk]) -> Chunk:
-    """The rows of all chunks, one after another."""
-    if len(chunks) == 1:
-        return chunks[0]
-    joined = {}
-    for name in chunks[0].columns():
-        arrays = [getattr(chunk, name) for chunk in chunks]
-        is_offsets = name in ("row_examples", "example_tokens", "target_examples")
-        joined[name] = _join_offsets(arrays) if is_offsets else np.concatenate(arrays)
-    return Chunk(**joined)
-
-
-def token_dtype(vocab_size: int) -> str:
-    """The type ids are stored in."""
-    return "<u2" if vocab_size <= 1 << 16 else "<u4"
-
-
-def _are_offsets(offsets: Array, end: int, least: int) -> bool:
-    steps = offsets[1:] - offsets[:-1]
-    return bool(offsets[0] == 0 and offsets[-1] == end and (steps >= least).all())
-
-
-def _join_offsets(arrays: Sequence[Array]) -> Array:
-    bases = np.cumsum([0] + [int(array[-1]) for array in arrays])
-    assert bases[-1] < 1 << 31, "more pieces together than an offset can count"
-    parts = [array[1:] + np.int32(base) for array, base in zip(arrays, bases, strict=False)]
-    return np.concatenate([np.zeros(1, np.int32), *parts])
-
-
-def _gather(offsets: Array, chosen: Array) -> tuple[Array, Array]:
-    """Indices of everything inside the chosen ranges, and the offsets of these ranges together."""
-    starts = offsets[chosen]
-    lengths = offsets[chosen + 1] - starts
-    new_offsets = np.zeros(len(chosen) + 1, np.int32)
-    np.cumsum(lengths, out=new_offsets[1:])
-    shifts = np.repeat(starts.astype(np.int64) - new_offsets[:-1], lengths)
-    return np.arange(len(shifts)) + shifts, new_offsets
 
 
 def _member(name: str, array: Array) -> bytes:
@@ -215,7 +59,7 @@ def _member(name: str, array: Array) -> bytes:
     return info.tobuf(tarfile.USTAR_FORMAT) + content + padding
 
 
-def _parse(number: int, content: bytes, names: Sequence[str], dtype: str) -> Chunk | str:
+def _parse(number: int, content: bytes, names: Sequence[str], vocab_size: int) -> Chunk | str:
     """The chunk in these bytes, or what is wrong with them."""
     arrays: dict[str, Array] = {}
     position = 0
@@ -230,7 +74,7 @@ def _parse(number: int, content: bytes, names: Sequence[str], dtype: str) -> Chu
         match = NPY_HEADER.fullmatch(content[position : position + NPY_BYTES])
         if match is None:
             return f"column {name} is no plain array"
-        wanted = DTYPES.get(name, dtype)
+        wanted = DTYPES.get(name) or token_dtype(vocab_size)
         if match[1].decode() != wanted:
             return f"column {name} has type {match[1].decode()}, not {wanted}"
         shape = tuple(int(length) for length in match.groups()[1:] if length is not None)
@@ -244,7 +88,7 @@ def _parse(number: int, content: bytes, names: Sequence[str], dtype: str) -> Chu
     if position != len(content):
         return "there are members that belong to no column"
     chunk = Chunk(**arrays)
-    return chunk.problem(dtype) or chunk
+    return chunk.problem(vocab_size) or chunk
 
 
 class ChunkWriter:
@@ -263,7 +107,7 @@ class ChunkWriter:
         self.rows = self.examples = self.tokens = self.chunks = 0
         self._folder, self._split = folder, split
         self._shard_size, self._chunk_rows = shard_size, chunk_rows
-        self._dtype = token_dtype(vocab_size)
+        self._vocab_size = vocab_size
         self._columns = [name for name in COLUMNS if static or name not in STATIC_COLUMNS]
         self._pending: list[Chunk] = []
         self._pending_rows = 0
@@ -290,7 +134,7 @@ class ChunkWriter:
     def append(self, chunk: Chunk) -> None:
         """Write these rows as one chunk."""
         assert list(chunk.columns()) == self._columns, f"{list(chunk.columns())} are other columns"
-        problem = chunk.problem(self._dtype)
+        problem = chunk.problem(self._vocab_size)
         assert problem is None, problem
         content = b"".join(
             _member(f"{self.chunks:08d}.{name}.npy", array)
@@ -340,7 +184,8 @@ class ChunkWriter:
         self._open.close()
         index = {
             "columns": self._columns,
-            "dtype": self._dtype,
+            "dtype": token_dtype(self._vocab_size),
+            "vocab_size": self._vocab_size,
             "first": self.chunks - len(self._facts),
             "last": last,
             "chunks": self._facts,
@@ -363,7 +208,7 @@ class ChunkStore:
     def __init__(self, folder: Path, split: str):
         self.folder, self.split = folder, split
         self.columns: list[str] = []
-        self.token_dtype = ""
+        self.vocab_size = 0
         self._paths: list[Path] = []
         tables: list[Array] = []
         digest = sha256()
@@ -404,7 +249,7 @@ class ChunkStore:
             raise SesameError(f"{path}: chunk {number} cannot be read: {error.strerror}") from error
         if len(content) != size or zlib.crc32(content) != checksum:
             raise _damaged(path, f"chunk {number} at byte {offset} does not match its checksum")
-        chunk = _parse(number, content, self.columns, self.token_dtype)
+        chunk = _parse(number, content, self.columns, self.vocab_size)
         if isinstance(chunk, str):
             raise _damaged(path, f"chunk {number} at byte {offset}: {chunk}")
         if (chunk.rows, chunk.examples, len(chunk.tokens)) != (rows, examples, tokens):
@@ -418,10 +263,10 @@ class ChunkStore:
             path = self.folder / f"{self.split}-{len(self._paths):05d}.tar"
             index = _read_index(path)
             _check_index(path, index, first)
-            columns, dtype = index["columns"], index["dtype"]
-            if self._paths and (columns, dtype) != (self.columns, self.token_dtype):
+            columns, vocab_size = index["columns"], index["vocab_size"]
+            if self._paths and (columns, vocab_size) != (self.columns, self.vocab_size):
                 raise _damaged(path, "it has other columns than the files before it")
-            self.columns, self.token_dtype = columns, dtype
+            self.columns, self.vocab_size = columns, vocab_size
             self._paths.append(path)
             first += len(index["chunks"])
             yield index, index["last"]

@@ -68,6 +68,13 @@ class Loader:
         workers: int = 0,
     ):
         schedule.check(world)
+        if store.vocab_size != len(vocabulary.special):
+            raise SesameError(
+                f"{store.folder}: its pieces are of a vocabulary of {store.vocab_size}, the "
+                f"tokenizer's has {len(vocabulary.special)}; use the tokenizer it was made with"
+            )
+        if store.rows == 0:
+            raise SesameError(f"{store.folder}: holds no {store.split} rows to train on")
         self._store, self._order = store, order
         self._vocabulary, self._rule, self._schedule = vocabulary, rule, schedule
         self._rank, self._world, self._micro_batch_size = rank, world, micro_batch_size

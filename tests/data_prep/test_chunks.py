@@ -277,6 +277,7 @@ def npy(array: np.ndarray) -> bytes:
         ("another shape", lambda members: members | column("label", np.zeros((5, 2), np.int8))),
         ("another length", lambda members: members | column("label", np.zeros(5, np.int8))),
         ("no array", lambda members: members | {"00000000.label.npy": b"pickle"}),
+        ("foreign ids", lambda members: members | foreign_ids(members)),
         ("offsets that fall", lambda members: members | falling_offsets(members)),
     ],
 )
@@ -296,6 +297,12 @@ def column(name: str, array: np.ndarray) -> dict[str, bytes]:
 
 def without(members: dict[str, bytes], name: str) -> dict[str, bytes]:
     return {key: body for key, body in members.items() if key != f"00000000.{name}.npy"}
+
+
+def foreign_ids(members: dict[str, bytes]) -> dict[str, bytes]:
+    array = np.load(io.BytesIO(members["00000000.tokens.npy"]))
+    array[3] = 1000
+    return column("tokens", array)
 
 
 def falling_offsets(members: dict[str, bytes]) -> dict[str, bytes]:

@@ -1,7 +1,9 @@
 """The sequence of global batches depends on no rank or worker count, and resumes anywhere."""
 
 import json
+import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -261,8 +263,10 @@ class Simulated:
     """A store of any size whose chunks are made as they are read, and counted."""
 
     static = False
+    vocab_size = SIZE
 
     def __init__(self, chunks: int):
+        self.rows = 16 * chunks
         self.rows_per_chunk = np.full(chunks, 16)
         self.opened: list[int] = []
 
@@ -331,6 +335,26 @@ def test_a_damaged_chunk_stops_the_run_with_its_name(tmp_path: Path, workers: in
 def test_a_batch_that_does_not_divide_is_refused(store: ChunkStore) -> None:
     with pytest.raises(UsageError, match="must divide by the 5 ranks"):
         make_loader(store, world=5)
+
+
+def test_another_tokenizer_is_refused(store: ChunkStore) -> None:
+    other = Vocabulary(4, np.zeros(2000, bool), np.ones(2000, bool), np.arange(5, 2000))
+    order = Order(store.rows_per_chunk, seed=0, window=4)
+    with pytest.raises(SesameError, match=r"vocabulary of 1000, the tokenizer's has 2000"):
+        Loader(store, order, other, RULE, BatchSchedule(BATCH))
+
+
+def test_workers_outlive_preemption_warnings(store: ChunkStore) -> None:
+    steps = iter(make_loader(store, workers=1))
+    next(steps)
+    workers = multiprocessing.active_children()
+    assert len(workers) == 1
+    for warning in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM):
+        os.kill(workers[0].pid or 0, warning)
+    assert [step.step for step in islice(steps, 10)] == list(range(1, 11))
+    del steps
+    workers[0].join(10)
+    assert not workers[0].is_alive()
 
 
 def test_an_endless_loader_goes_on(store: ChunkStore) -> None:
