@@ -1,0 +1,139 @@
+"""Encoders: inputs are framed, cut and aligned rightly, and batches do not mix their inputs."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from data_prep.errors import SesameError
+from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
+from pipeline.encoders import BertEncoder, Encoder, kept_lengths, load_encoder, random_encoder
+from pipeline.models.config import BertConfig
+
+PIECES = ["a", "b", "c", "d", "e", "play", "##ing", "##ed", "##s", ".", ",", "home", "went"]
+VOCABULARY = [*Specials().names(), *PIECES]
+MODEL = BertConfig(layers=2, hidden=32, heads=2, intermediate=64, max_positions=32)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tokenizer")
+    library = from_vocabulary(VOCABULARY, lowercase=True, strip_accents=False, specials=Specials())
+    write_folder(folder, library, Specials(), None)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def encoder(tokenizer: Path) -> Encoder:
+    return random_encoder(MODEL, tokenizer, seed=0).eval()
+
+
+def pieces(encoder: Encoder, tokens: np.ndarray) -> str:
+    assert isinstance(encoder, BertEncoder)
+    return " ".join(encoder.tokenizer.piece(token) for token in tokens)
+
+
+def test_sentences_and_pairs_are_framed(encoder: Encoder) -> None:
+    inputs = encoder.encode_texts([("a playing",), ("b", "c d"), ("",)], max_length=32)
+    parts = np.split(inputs.tokens, inputs.offsets[1:-1])
+    assert [pieces(encoder, part) for part in parts] == [
+        "[CLS] a play ##ing [SEP]",
+        "[CLS] b [SEP] c d [SEP]",
+        "[CLS] [SEP]",
+    ]
+    batch = inputs.batch(np.array([1, 0]))
+    assert batch.segments_N.tolist() == [0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0]
+    assert batch.positions_N.tolist() == [0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4]
+    assert batch.lengths.tolist() == [6, 5]
+
+
+def test_words_are_known_by_their_first_piece(encoder: Encoder) -> None:
+    sentences = [("a", "playing", "plays", "b"), ("\u200b", "e"), ("went", "home.")]
+    inputs = encoder.encode_words(sentences, max_length=32)
+    assert inputs.word_counts.tolist() == [4, 2, 2]
+    batch = inputs.batch(np.array([2, 0, 1]))
+    firsts = [pieces(encoder, [batch.tokens_N[i]]) for i in batch.word_starts_W.tolist()]
+    assert firsts == ["went", "home", "a", "play", "play", "b", "[UNK]", "e"]
+
+
+def test_long_inputs_are_cut_and_counted(encoder: Encoder) -> None:
+    inputs = encoder.encode_texts([("a b c d e a b c",), ("a",), ("a b c d e", "d")], max_length=8)
+    assert [pieces(encoder, part) for part in np.split(inputs.tokens, inputs.offsets[1:-1])] == [
+        "[CLS] a b c d e a [SEP]",
+        "[CLS] a [SEP]",
+        "[CLS] a b c d [SEP] d [SEP]",
+    ]
+    assert inputs.cut == 2
+    words = encoder.encode_words([("a", "b", "c", "d", "e", "playing"), ("a",)], max_length=8)
+    assert words.word_counts.tolist() == [5, 1]
+    assert words.cut == 1
+    endless = encoder.encode_words([("." * 50,)], max_length=8)
+    assert (endless.word_counts.tolist(), endless.lengths.tolist()) == ([1], [8])
+
+
+def test_pairs_lose_pieces_from_the_longer_side_first() -> None:
+    def one_by_one(a: int, b: int, room: int) -> list[int]:
+        while a + b > room:  # as in google-research/bert
+            a, b = (a - 1, b) if a > b else (a, b - 1)
+        return [a, b]
+
+    for a in range(12):
+        for b in range(12):
+            for room in range(2, 20):
+                assert kept_lengths([a, b], room) == one_by_one(a, b, room)
+
+
+def test_a_batch_does_not_mix_its_inputs(encoder: Encoder) -> None:
+    inputs = encoder.encode_texts(
+        [("a b c",), ("playing home .", "went"), ("d",), ("e " * 9,)], max_length=32
+    )
+    together = encoder(inputs.batch(np.array([3, 1, 0, 2])))
+    assert len(together) == encoder.states == 3
+    lengths = inputs.lengths[[3, 1, 0, 2]].tolist()
+    for layer, states in enumerate(together):
+        assert states.shape[1] == encoder.hidden
+        for row, part in zip([3, 1, 0, 2], states.split(lengths), strict=True):
+            alone = encoder(inputs.batch(np.array([row])))[layer]
+            torch.testing.assert_close(part, alone, atol=1e-6, rtol=1e-5)
+
+
+def test_random_weights_follow_the_seed_alone(tokenizer: Path) -> None:
+    def weights(seed: int) -> torch.Tensor:
+        torch.rand(seed + 3)  # the state of torch's own generator must not matter
+        return torch.cat([p.flatten() for p in random_encoder(MODEL, tokenizer, seed).parameters()])
+
+    assert torch.equal(weights(1), weights(1))
+    assert not torch.equal(weights(1), weights(2))
+
+
+def test_a_longer_input_than_positions_is_refused(encoder: Encoder) -> None:
+    with pytest.raises(SesameError, match=r"finetune\.max_seq_length=64: .* 32 positions"):
+        encoder.encode_texts([("a",)], max_length=64)
+
+
+def test_a_hugging_face_folder_gives_its_own_hidden_states(tmp_path: Path, tokenizer: Path) -> None:
+    from transformers import AutoTokenizer, BertModel
+    from transformers import BertConfig as TheirConfig
+
+    torch.manual_seed(0)
+    config = TheirConfig(
+        vocab_size=len(VOCABULARY), hidden_size=32, num_hidden_layers=3, num_attention_heads=2,
+        intermediate_size=64, max_position_embeddings=32,
+    )  # fmt: skip
+    theirs = BertModel(config).eval()
+    theirs.save_pretrained(tmp_path)
+    their_tokenizer = AutoTokenizer.from_pretrained(tokenizer)
+    their_tokenizer.save_pretrained(tmp_path)
+
+    texts = [("a playing b .", "went home"), ("c", "d e , played")]
+    ours = load_encoder(tmp_path).eval()
+    inputs = ours.encode_texts(texts, max_length=32)
+    padded = their_tokenizer(texts, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        reference = theirs(**padded, output_hidden_states=True).hidden_states
+        states = ours(inputs.batch(np.arange(2)))
+    real = padded["attention_mask"].bool()
+    assert torch.equal(padded["input_ids"][real], torch.from_numpy(inputs.tokens).long())
+    for mine, expected in zip(states, reference, strict=True):
+        torch.testing.assert_close(mine, expected[real], atol=1e-5, rtol=1e-4)

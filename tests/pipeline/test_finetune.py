@@ -1,0 +1,222 @@
+"""Fine-tuning learns what can be learnt, repeats itself by seed, and writes what it found."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from data_prep.errors import SesameError, UsageError
+from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
+from pipeline.config import Config
+from pipeline.encoders import Encoder, random_encoder
+from pipeline.models.config import BertConfig
+from pipeline.stages import finetune as stage
+from pipeline.stages.work import Work
+from pipeline.tasks.batches import evaluation_order, training_order
+from pipeline.tasks.config import FinetuneConfig, TaskConfig
+from pipeline.tasks.examples import Example, Gold
+from pipeline.tasks.finetuning import Outcome, choose_device, finetune, learning_rate
+from pipeline.tasks.splits import Splits
+
+WORDS = ["good", "fine", "great", "bad", "dull", "poor", "film", "plot", "cast", "the", "was"]
+MODEL = BertConfig(
+    layers=1, hidden=32, heads=2, intermediate=64, max_positions=32, dropout=0.0,
+    attention_dropout=0.0,
+)  # fmt: skip
+FAST = FinetuneConfig(lr=5e-3, epochs=6, batch_size=16, max_seq_length=32, accelerator="cpu")
+TASKS = {
+    "classify": TaskConfig(name="toy", kind="classify"),
+    "regress": TaskConfig(name="toy", kind="regress", metric="pearson"),
+    "tag": TaskConfig(name="toy", kind="tag", reader="conll", metric="entity_f1"),
+}
+LABELS = {"classify": ["bad", "good"], "regress": [], "tag": ["O", "B-X", "I-X"]}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Models so small only lose by threads, much so where tests share the cores."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tokenizer")
+    vocabulary = [*Specials().names(), *WORDS]
+    library = from_vocabulary(vocabulary, lowercase=True, strip_accents=False, specials=Specials())
+    write_folder(folder, library, Specials(), None)
+    return folder
+
+
+def new_encoder(tokenizer: Path) -> Encoder:
+    return random_encoder(MODEL, tokenizer, seed=0)
+
+
+def example(kind: str, rng: np.random.Generator) -> Example:
+    """Good words are the first three, bad ones the next three: labels follow from counting."""
+    words = tuple(str(word) for word in rng.choice(WORDS, size=rng.integers(2, 12)))
+    good = sum(word in WORDS[:3] for word in words)
+    bad = sum(word in WORDS[3:6] for word in words)
+    gold: Gold
+    if kind == "tag":
+        gold = tuple("B-X" if word in WORDS[:3] else "O" for word in words)
+        return Example(words, gold, "", 0)
+    gold = float(good - bad) if kind == "regress" else ("good" if good > bad else "bad")
+    return Example((" ".join(words),), gold, "", 0)
+
+
+def toy(kind: str, train: int = 256) -> Splits:
+    rng = np.random.default_rng(0)
+    parts = [[example(kind, rng) for _ in range(size)] for size in (train, 60, 100)]
+    return Splits(*parts, LABELS[kind], 0)
+
+
+@pytest.mark.parametrize("kind", ["classify", "regress", "tag"])
+def test_what_can_be_learnt_is_learnt(kind: str, tokenizer: Path) -> None:
+    outcome = finetune(new_encoder(tokenizer), toy(kind), TASKS[kind], FAST)
+    assert outcome.scores[TASKS[kind].metric] > 0.9
+    assert outcome.steps == 6 * 16
+    assert max(outcome.dev_scores) == outcome.dev_scores[outcome.best_epoch - 1]
+    answers = [guess.answer for guess in outcome.predictions]
+    gold = [e.gold for e in toy(kind).test]
+    assert len(answers) == len(gold) == 100
+    if kind == "classify":
+        hits = [answer == truth for answer, truth in zip(answers, gold, strict=True)]
+        assert np.mean(hits) == pytest.approx(outcome.scores["accuracy"])
+        assert all(0.5 <= guess.confidence <= 1 for guess in outcome.predictions)
+    if kind == "regress":  # back on the scale of the gold numbers
+        assert np.abs(np.subtract(answers, gold)).mean() < 1
+
+
+@pytest.mark.parametrize("head", ["linear", "bilstm"])
+def test_the_same_seed_gives_the_same_numbers(head: str, tokenizer: Path) -> None:
+    config = replace(FAST, epochs=2, head=head, dropout=0.3)
+
+    def run(seed: int) -> Outcome:
+        torch.rand(seed + 5)  # the state of torch's own generator must not matter
+        own = replace(config, seed=seed)
+        return finetune(new_encoder(tokenizer), toy("tag", 64), TASKS["tag"], own)
+
+    assert run(1) == run(1)
+    assert run(1).predictions != run(2).predictions
+
+
+def test_a_frozen_encoder_stays_as_it_is(tokenizer: Path) -> None:
+    encoder = new_encoder(tokenizer)
+    before = {name: value.clone() for name, value in encoder.state_dict().items()}
+    frozen = replace(FAST, mode="frozen", epochs=2, layers="mix")
+    finetune(encoder, toy("classify", 64), TASKS["classify"], frozen)
+    assert all(torch.equal(value, before[name]) for name, value in encoder.state_dict().items())
+    finetune(encoder, toy("classify", 64), TASKS["classify"], replace(frozen, mode="full"))
+    changed = [n for n, v in encoder.state_dict().items() if not torch.equal(v, before[n])]
+    assert any("embeddings" in name for name in changed)
+
+
+def test_the_best_epoch_is_kept_and_patience_ends_it(tokenizer: Path) -> None:
+    """Training labels turned round: every epoch makes the development score worse."""
+    splits = toy("classify")
+    turned = [replace(e, gold="bad" if e.gold == "good" else "good") for e in splits.train]
+    wrong = replace(splits, train=turned, test=splits.dev)
+    outcome = finetune(
+        new_encoder(tokenizer), wrong, TASKS["classify"], replace(FAST, epochs=20, patience=2)
+    )
+    assert len(outcome.dev_scores) == outcome.best_epoch + 2 < 20
+    assert outcome.scores["accuracy"] == outcome.dev_scores[outcome.best_epoch - 1]
+
+
+def test_words_beyond_the_window_are_outside_and_counted(tokenizer: Path) -> None:
+    splits = toy("tag", 64)
+    long = Example(("good",) * 50, ("B-X",) * 50, "", 0)
+    outcome = finetune(new_encoder(tokenizer), replace(splits, test=[long]), TASKS["tag"], FAST)
+    tags = outcome.predictions[0].answer
+    assert isinstance(tags, tuple)
+    assert len(tags) == 50
+    assert set(tags[30:]) == {"O"}
+    assert outcome.cut == 1
+
+
+def test_a_loss_that_is_not_finite_stops_with_a_remedy(tokenizer: Path) -> None:
+    encoder = new_encoder(tokenizer)
+    with torch.no_grad():
+        next(encoder.parameters()).fill_(float("nan"))
+    with pytest.raises(SesameError, match=r"loss is nan at step 0 .* finetune\.lr=0\.005"):
+        finetune(encoder, toy("classify", 64), TASKS["classify"], FAST)
+
+
+def test_every_example_is_seen_once_an_epoch_in_batches_of_like_length() -> None:
+    lengths = np.random.default_rng(0).integers(3, 60, size=1000)
+    batches = training_order(lengths, 32, np.random.default_rng(1))
+    assert sorted(np.concatenate(batches)) == list(range(1000))
+    assert len(batches) == 32
+    assert all(len(rows) <= 32 for rows in batches)
+    spread = np.mean([np.ptp(lengths[rows]) for rows in batches])
+    assert spread < 0.5 * np.ptp(lengths)
+    again = training_order(lengths, 32, np.random.default_rng(2))
+    assert any((a != b).any() for a, b in zip(batches, again, strict=True) if len(a) == len(b))
+    assert sorted(np.concatenate(evaluation_order(lengths))) == list(range(1000))
+
+
+def test_the_learning_rate_rises_and_falls_in_lines() -> None:
+    rates = [learning_rate(step, 100, 0.1) for step in range(101)]
+    assert rates[9] == rates[10] == max(rates) == 1.0
+    assert rates[100] == 0.0
+    assert np.allclose(np.diff(rates[:10]), 0.1)
+    assert np.allclose(np.diff(rates[10:]), -1 / 90)
+
+
+def test_an_accelerator_that_is_not_there_is_a_usage_error() -> None:
+    if torch.cuda.is_available():
+        assert choose_device("auto").type == "cuda"
+    else:
+        with pytest.raises(UsageError, match=r"finetune\.accelerator=cuda"):
+            choose_device("cuda")
+    assert choose_device("cpu").type == "cpu"
+
+
+def test_the_stage_writes_scores_and_predictions(tokenizer: Path, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = [example("classify", rng) for _ in range(300)]
+    lines = [f"{row.texts[0]}\t{row.gold}" for row in rows]
+    (tmp_path / "train.tsv").write_text("\n".join(["sentence\tlabel", *lines, ""]))
+    config = Config(
+        encoder="random",
+        model=MODEL,
+        task=TaskConfig(name="toy", data_dir=str(tmp_path), train="train.tsv", train_examples=100),
+        finetune=replace(FAST, epochs=1, seed=3),
+    )
+    out = tmp_path / "out"
+    out.mkdir()
+    counts = stage.run(Work(config, {"tokenizer": tokenizer}, out, "0" * 16))
+    scores = json.loads((out / "scores.json").read_text())
+    assert scores == json.loads(json.dumps(counts))
+    assert scores["score"] == scores["scores"]["accuracy"]
+    assert (scores["task"], scores["encoder"], scores["seed"]) == ("toy", "random", 3)
+    assert (scores["train_examples"], scores["steps"]) == (100, 7)
+    lines = (out / "predictions.jsonl").read_text().splitlines()
+    predictions = [json.loads(line) for line in lines]
+    assert len(predictions) == scores["test_examples"]
+    right = sum(line["gold"] == line["prediction"] for line in predictions)
+    assert right / len(predictions) == pytest.approx(scores["score"])
+    assert sorted(path.name for path in out.iterdir()) == ["predictions.jsonl", "scores.json"]
+
+
+def test_only_random_encoders_are_told_by_their_model() -> None:
+    config = Config(model=MODEL, task=TaskConfig(name="toy"))
+    assert set(stage.inputs(config)) == {"encoder"}
+    assert "model" not in stage.keys(config)
+    random = replace(config, encoder="random")
+    assert set(stage.inputs(random)) == {"tokenizer"}
+    assert stage.keys(random)["model"]["hidden"] == 32
+
+
+def test_the_stage_imports_no_torch() -> None:
+    code = "import sys, pipeline.stages.finetune; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

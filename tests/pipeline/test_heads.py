@@ -1,0 +1,102 @@
+"""Heads on flat hidden states do what they would do on each input alone."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from data_prep.errors import UsageError
+from pipeline.encoders import InputBatch
+from pipeline.tasks.config import FinetuneConfig
+from pipeline.tasks.heads import BiLSTM, Head, LayerChoice, pool
+
+LENGTHS = np.array([3, 1, 7])
+
+
+def states(layers: int = 5, width: int = 8) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(int(LENGTHS.sum()), width, generator=generator) for _ in range(layers + 1)]
+
+
+def batch(word_starts: list[int], word_counts: list[int]) -> InputBatch:
+    units = torch.arange(int(LENGTHS.sum()))
+    starts = torch.tensor(word_starts, dtype=torch.int64)
+    return InputBatch(units, units, units, LENGTHS, starts, np.array(word_counts))
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [
+        ("embeddings", lambda x: x[0]),
+        ("last", lambda x: x[5]),
+        ("second_to_last", lambda x: x[4]),
+        ("sum_last_4", lambda x: x[2] + x[3] + x[4] + x[5]),
+        ("concat_last_4", lambda x: torch.cat([x[2], x[3], x[4], x[5]], dim=1)),
+        ("sum_all", lambda x: x[1] + x[2] + x[3] + x[4] + x[5]),
+        ("mix", lambda x: sum(x) / 6),
+    ],
+)
+def test_layer_choices(choice: str, expected) -> None:
+    layers = LayerChoice(choice, states=6, hidden=8)
+    chosen = layers(states())
+    torch.testing.assert_close(chosen, expected(states()))
+    assert chosen.shape[1] == layers.width
+
+
+def test_mix_weighs_by_softmax_and_gamma() -> None:
+    mix = LayerChoice("mix", states=6, hidden=8)
+    with torch.no_grad():
+        mix.weights[2] = 50.0
+        mix.gamma.fill_(3.0)
+    torch.testing.assert_close(mix(states()), 3 * states()[2])
+
+
+def test_four_layers_need_four_layers() -> None:
+    with pytest.raises(UsageError, match=r"finetune\.layers=sum_last_4: .* only 2 layers"):
+        LayerChoice("sum_last_4", states=3, hidden=8)
+
+
+@pytest.mark.parametrize("how", ["mean", "first", "max"])
+def test_pooling_equals_each_input_alone(how: str) -> None:
+    x_ND = states()[0]
+    alone = {"mean": lambda x: x.mean(0), "first": lambda x: x[0], "max": lambda x: x.max(0).values}
+    expected = [alone[how](part) for part in x_ND.split(LENGTHS.tolist())]
+    torch.testing.assert_close(pool(x_ND, LENGTHS, how), torch.stack(expected))
+
+
+def test_bilstm_equals_each_input_alone() -> None:
+    lstm, x_ND = BiLSTM(8), states()[0]
+    alone = [lstm.lstm(part)[0] for part in x_ND.split(LENGTHS.tolist())]
+    torch.testing.assert_close(lstm(x_ND, LENGTHS), torch.cat(alone))
+
+
+@pytest.mark.parametrize("kind", ["linear", "bilstm"])
+def test_tagging_sees_first_units_of_words_only(kind: str) -> None:
+    head = Head("tag", 4, 6, 8, FinetuneConfig(head=kind)).eval()
+    words = [1, 2, 3, 5, 9]
+    inputs, x = batch(words, [2, 1, 2]), states()
+    before = head(x, inputs)
+    assert before.shape == (5, 4)
+    others = [unit for unit in range(11) if unit not in words]
+    x[-1][others] += 1
+    torch.testing.assert_close(head(x, inputs), before)
+    x[-1][words[0]] += 1
+    changed = (head(x, inputs) != before).any(1)
+    assert changed.tolist() == ([True, True] if kind == "bilstm" else [True, False]) + [False] * 3
+
+
+@pytest.mark.parametrize("kind", ["linear", "bilstm"])
+@pytest.mark.parametrize("pooling", ["mean", "first", "max"])
+def test_sentences_get_one_answer_each(kind: str, pooling: str) -> None:
+    head = Head("classify", 3, 6, 8, FinetuneConfig(head=kind, pooling=pooling))
+    assert head(states(), batch([], [0, 0, 0])).shape == (3, 3)
+
+
+def test_losses() -> None:
+    config = FinetuneConfig()
+    numbers = Head("regress", 1, 6, 8, config).loss(
+        torch.tensor([[1.0], [3.0]]), torch.tensor([0.0, 3.0])
+    )
+    assert numbers.item() == pytest.approx(0.5)
+    classes = Head("classify", 2, 6, 8, config).loss(torch.zeros(3, 2), torch.tensor([0, 1, 1]))
+    assert classes.item() == pytest.approx(np.log(2))
