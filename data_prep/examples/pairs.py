@@ -65,8 +65,8 @@ class Spans:
     def lengths(self) -> Ints:
         """Pieces of each example, [CLS] and [SEP] included."""
         first, first_end, second, second_end = self.bounds.T
-        specials: Ints = np.where(second == second_end, 2, 3)
-        return first_end - first + second_end - second + specials
+        lengths: Ints = first_end - first + second_end - second
+        return lengths + np.where(second == second_end, 2, 3)
 
     def take(self, order: Ints) -> "Spans":
         """The same examples in another order."""

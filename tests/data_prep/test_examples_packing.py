@@ -1,5 +1,7 @@
 """Packing: every example once, no row too long, best fit, inside its window."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -23,7 +25,7 @@ def test_rows_hold_every_example_once_and_fit(window: int) -> None:
 def test_rows_are_filled_best_fit_decreasing() -> None:
     # 9 and 7 open rows; 4 goes where it leaves 0 (beside 7, not 9), 2 beside 9, 3 opens a row.
     order, rows = pack(np.array([2, 7, 3, 9, 4]), 11, 10)
-    assert [order[a:b].tolist() for a, b in zip(rows[:-1], rows[1:], strict=True)] == [
+    assert [order[a:b].tolist() for a, b in itertools.pairwise(rows)] == [
         [0, 3],
         [1, 4],
         [2],

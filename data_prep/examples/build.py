@@ -1,0 +1,210 @@
+"""Document shards and a tokenizer to example shards: texts, pool, rows, merge, proof.
+
+Reads a folder of document shards and a tokenizer folder; writes `train-*.tar`, `heldout-*.tar`
+with their indexes and `statistics.json`. All but the merge is done in pieces that follow from the
+shards alone, one a part of a shard (and duplicate), so the bytes depend on no number of workers.
+"""
+
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from data_prep.chunks import ChunkWriter
+from data_prep.config import ExamplesConfig
+from data_prep.errors import SesameError
+from data_prep.examples.pool import document_count, read_pool, write_pool
+from data_prep.examples.retokenize import Source, check_sources
+from data_prep.examples.rows import is_static, make_rows, read_chunk, read_counts, write_rows
+from data_prep.examples.statistics import statistics, summary
+from data_prep.examples.text import read_text, write_text
+from data_prep.examples.validate import Rules, validate
+from data_prep.fields import result_keys
+from data_prep.files import write_atomically
+from data_prep.pieces import Piece, make_piece, make_pieces, worker_count
+from data_prep.shards import ShardPart, parts
+from data_prep.tokenizers import Tokenizer
+
+SPLITS = ("train", "heldout")
+
+
+@dataclass(frozen=True)
+class TextTask:
+    """Tokenize one part of a shard."""
+
+    part: ShardPart
+    tokenizer: Path
+
+
+@dataclass(frozen=True)
+class PoolTask:
+    """Sample the texts of a split."""
+
+    texts: list[Path]
+    seed: int
+
+
+@dataclass(frozen=True)
+class RowsTask:
+    """Make the rows of one part of a shard, in one of its duplicates."""
+
+    text: Path
+    pool: Path | None
+    tokenizer: Path
+    config: ExamplesConfig
+    split: str
+    part: int
+    duplicate: int
+
+
+def build(shards: Path, tokenizer: Path, out: Path, config: ExamplesConfig) -> dict[str, Any]:
+    """Make, prove and count the examples of both splits; the counts are for the manifest."""
+    pieces, old = out / ".pieces", out / ".pieces.old"
+    shutil.rmtree(old, ignore_errors=True)
+    for leftover in out.glob(".*.tar*.tmp"):
+        leftover.unlink()
+    workers = worker_count(config.workers)
+    found = {split: parts(shards, split) for split in SPLITS}
+    if not found["train"]:
+        raise SesameError(f"{shards}: it has no training text; give the corpus more documents")
+    texts = {
+        split: _make_texts(found[split], split, tokenizer, pieces, workers) for split in SPLITS
+    }
+    pools = _make_pools(texts, config, pieces)
+    rules = Rules(config, _load(tokenizer))
+    every: dict[str, dict[str, Any]] = {}
+    for split in SPLITS:
+        rows = _make_rows(texts[split], pools[split], tokenizer, config, split, pieces, workers)
+        _merge(rows, split, rules.tokenizer.size, config, out)
+        sources = _sources(found[split], rows)
+        draws = validate(out, split, rules)
+        compared = check_sources(out, split, sources, tokenizer, config.seed)
+        counts = [read_counts(folder) for folder in (*texts[split], *rows)]
+        every[split] = statistics(counts, config) | {
+            "checked": {"rows": draws.rows, **asdict(compared)}
+        }
+    if every["train"]["rows"] == 0:
+        raise SesameError(
+            f"{shards}: its training text gives no example at all; give the corpus more text"
+        )
+    content = {"examples": result_keys(config), **every}
+    write_atomically(out / "statistics.json", json.dumps(content, indent=1) + "\n")
+    os.replace(pieces, old)  # at once: half-removed pieces would pass for whole ones after a kill
+    shutil.rmtree(old)
+    return {split: summary(every[split]) for split in SPLITS}
+
+
+@lru_cache(maxsize=1)
+def _load(folder: Path) -> Tokenizer:
+    """A worker makes many pieces with one tokenizer."""
+    return Tokenizer.load(folder)
+
+
+def _make_texts(
+    found: list[ShardPart], split: str, tokenizer: Path, root: Path, workers: int
+) -> list[Path]:
+    tasks = [
+        Piece(f"text-{split}-{number:06d}", TextTask(part, tokenizer))
+        for number, part in enumerate(found)
+    ]
+    return make_pieces(tasks, make_text, root, workers, f"tokenize {split}")
+
+
+def make_text(task: TextTask, folder: Path) -> None:
+    """Make the piece of a `TextTask`."""
+    write_text(task.part, _load(task.tokenizer), folder)
+
+
+def _make_pools(
+    texts: dict[str, list[Path]], config: ExamplesConfig, root: Path
+) -> dict[str, Path | None]:
+    """The pool each split draws from: its own, or the training one where it has one document."""
+    pools: dict[str, Path | None] = dict.fromkeys(SPLITS)
+    if config.pairs != "nsp":
+        return pools
+    counts = dict.fromkeys(SPLITS, 0)
+    for split in SPLITS:
+        if texts[split]:
+            piece = Piece(f"pool-{split}", PoolTask(texts[split], config.seed))
+            make_piece(piece, make_pool, root)
+            pools[split] = root / piece.name
+            counts[split] = document_count(root / piece.name)
+    if counts["train"] < 2:
+        raise SesameError(
+            "examples.pairs=nsp: all training text is of one document, so no random next sentence "
+            "can come from another; set corpus.documents so that it is cut into documents, or use "
+            "examples.pairs=sop or none"
+        )
+    if counts["heldout"] < 2:
+        pools["heldout"] = pools["train"]
+    return pools
+
+
+def make_pool(task: PoolTask, folder: Path) -> None:
+    """Make the piece of a `PoolTask`."""
+    write_pool(task.texts, task.seed, folder)
+
+
+def _make_rows(
+    texts: list[Path],
+    pool: Path | None,
+    tokenizer: Path,
+    config: ExamplesConfig,
+    split: str,
+    root: Path,
+    workers: int,
+) -> list[Path]:
+    duplicates = config.duplicates if split == "train" else 1
+    tasks = [
+        Piece(
+            f"rows-{split}-{duplicate:03d}-{part:06d}",
+            RowsTask(text, pool, tokenizer, config, split, part, duplicate),
+        )
+        for duplicate in range(duplicates)
+        for part, text in enumerate(texts)
+    ]
+    return make_pieces(tasks, make_part, root, workers, f"{split} examples")
+
+
+def make_part(task: RowsTask, folder: Path) -> None:
+    """Make the piece of a `RowsTask`."""
+    rows = make_rows(
+        read_text(task.text),
+        None if task.pool is None else read_pool(task.pool),
+        _load(task.tokenizer),
+        task.config,
+        split=task.split,
+        part=task.part,
+        duplicate=task.duplicate,
+    )
+    write_rows(rows, folder)
+
+
+def _merge(
+    rows: list[Path], split: str, vocab_size: int, config: ExamplesConfig, out: Path
+) -> None:
+    """Stream all rows, duplicate after duplicate, in corpus order, into shards."""
+    with ChunkWriter(
+        out,
+        split,
+        shard_size=config.shard_size,
+        chunk_rows=config.chunk_rows,
+        vocab_size=vocab_size,
+        static=is_static(config, split),
+    ) as writer:
+        for folder in rows:
+            writer.add(read_chunk(folder))
+
+
+def _sources(found: list[ShardPart], rows: list[Path]) -> list[Source]:
+    """Which rows of the merged split were made from which part of a shard."""
+    sources = []
+    first = 0
+    for number, folder in enumerate(rows):
+        end = first + int(read_counts(folder)["rows"])
+        sources.append(Source(found[number % len(found)], folder, first, end))
+        first = end
+    return sources

@@ -1,0 +1,85 @@
+"""Random segments come from a pool: a seeded sample of runs of sentences, mapped into memory.
+
+The whole corpus where it is small, else about `POOL_PIECES` pieces of it, so that a worker's
+memory does not grow with the corpus and no disk is read at random. Which runs are in depends on
+their keys alone. A pool folder holds ids.npy, sentences.npy, ends.npy and documents.npy.
+"""
+
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+
+from data_prep.counter import key, keys
+from data_prep.examples.pairs import Pool, Text
+from data_prep.examples.text import read_text
+
+POOL_PIECES = 1 << 26  # 128 MB of two-byte ids
+RUN_SENTENCES = 128  # long enough that few random segments meet a run's end
+
+
+def write_pool(texts: Sequence[Path], seed: int, folder: Path, size: int = POOL_PIECES) -> None:
+    """Sample the texts in these folders, in corpus order, into a pool of about `size` pieces."""
+    total = sum(int(np.load(text / "sentences.npy", mmap_mode="r")[-1]) for text in texts)
+    share = min(1.0, size / max(total, 1))
+    # The ends of the corpus are always in: where there are two documents, the pool has two.
+    parts = [
+        _sample(read_text(text), seed, share, text == texts[0], text == texts[-1]) for text in texts
+    ]
+    pool = _join(parts)
+    assert (np.diff(pool.documents) >= 0).all(), "sections are not in corpus order"
+    for item in fields(Pool):
+        np.save(folder / f"{item.name}.npy", getattr(pool, item.name))
+
+
+def read_pool(folder: Path) -> Pool:
+    """A pool, mapped into memory."""
+    columns = {
+        item.name: np.asarray(np.load(folder / f"{item.name}.npy", mmap_mode="r"))
+        for item in fields(Pool)
+    }
+    return Pool(**columns)
+
+
+def document_count(folder: Path) -> int:
+    """How many documents a pool has sentences of."""
+    return len(np.unique(np.load(folder / "documents.npy")))
+
+
+def _sample(text: Text, seed: int, share: float, is_first: bool, is_last: bool) -> Pool:
+    """The runs whose keys fall below `share`, and the first or last run where asked for."""
+    section = np.repeat(np.arange(len(text.documents)), np.diff(text.sections))
+    run = (np.arange(len(section)) - text.sections[section]) // RUN_SENTENCES
+    run_keys = keys(key(seed, "pool"), (text.names[section] << 8) + run)
+    is_kept = run_keys.astype(np.float64) * 2.0**-64 <= share
+    for wanted, end in ((is_first, 0), (is_last, -1)):
+        if wanted and len(section):
+            is_kept |= (section == section[end]) & (run == run[end])
+    lengths = np.diff(text.sentences)
+    chosen = np.flatnonzero(is_kept)
+    is_break = np.diff(chosen, prepend=-2) != 1
+    is_break |= np.diff(section[chosen], prepend=-1) != 0
+    ends = np.append(np.flatnonzero(is_break)[1:], len(chosen))
+    return Pool(
+        ids=text.ids[np.repeat(is_kept, lengths)],
+        sentences=np.concatenate([[0], np.cumsum(lengths[chosen])]),
+        ends=ends[np.cumsum(is_break) - 1],
+        documents=text.documents[section[chosen]],
+    )
+
+
+def _join(parts: Sequence[Pool]) -> Pool:
+    sentences = np.cumsum([0] + [len(part.ends) for part in parts])
+    pieces = np.cumsum([0] + [len(part.ids) for part in parts])
+    return Pool(
+        ids=np.concatenate([part.ids for part in parts]),
+        sentences=np.concatenate(
+            [part.sentences[:-1] + base for part, base in zip(parts, pieces, strict=False)]
+            + [pieces[-1:]]
+        ),
+        ends=np.concatenate(
+            [part.ends + base for part, base in zip(parts, sentences, strict=False)]
+        ),
+        documents=np.concatenate([part.documents for part in parts]),
+    )

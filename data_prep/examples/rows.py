@@ -1,0 +1,199 @@
+"""Second pass: the pieces of one part of a shard to finished rows, and what they count.
+
+A rows folder holds rows.npz (the columns of a `Chunk`), sections.npy (which section of the text
+each example is of, for the proof) and counts.json.
+"""
+
+# mypy: disallow-untyped-decorators=False
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from data_prep.chunks import Chunk
+from data_prep.config import ExamplesConfig
+from data_prep.counter import key, keys
+from data_prep.examples.packing import pack
+from data_prep.examples.pairs import (
+    Losses,
+    Pool,
+    Spans,
+    Text,
+    full_sentences,
+    next_sentence,
+    sentence_order,
+)
+from data_prep.masking import MaskRule, Vocabulary, choose_masks, example_keys
+from data_prep.tokenizers import Tokenizer
+
+Array = NDArray[Any]
+
+
+def is_static(config: ExamplesConfig, split: str) -> bool:
+    """Whether a split's masks are stored; held-out ones always are, so that scores compare."""
+    return config.masking == "static" or split == "heldout"
+
+
+def mask_rule(config: ExamplesConfig) -> MaskRule:
+    """How the config masks."""
+    return MaskRule(config.mask_rate, config.max_masks, config.mask_unit, config.span_length)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Finished rows of one part of a split."""
+
+    chunk: Chunk
+    sections: NDArray[np.int64]  # [E] each example's section in the text, by its place there
+    counts: dict[str, Any]
+
+
+def make_rows(
+    text: Text,
+    pool: Pool | None,
+    tokenizer: Tokenizer,
+    config: ExamplesConfig,
+    *,
+    split: str,
+    part: int,
+    duplicate: int,
+) -> Rows:
+    """Make the rows of one part of a split; `pool` is for pairs=nsp."""
+    spans, losses = make_spans(text, pool, config, duplicate)
+    order, row_examples = pack(spans.lengths, config.max_seq_length, config.packing_window)
+    counts = {"packed_rows": len(row_examples) - 1, **asdict(losses)}
+    if config.packing:
+        spans = spans.take(order)
+    else:
+        row_examples = np.arange(len(spans.label) + 1)
+    columns = assemble(spans, text, pool, tokenizer)
+    columns["row_examples"] = row_examples.astype(np.int32)
+    if is_static(config, split):
+        rows = len(row_examples) - 1
+        names = example_keys(
+            key(config.seed, split),
+            np.full(rows, duplicate),
+            (part << 32) + np.arange(rows),
+            row_examples,
+        )
+        masks = choose_masks(
+            columns["tokens"],
+            columns["example_tokens"],
+            names,
+            Vocabulary.of(tokenizer),
+            mask_rule(config),
+        )
+        columns |= vars(masks)
+    chunk = Chunk(**columns)
+    first_ids = text.sentences[text.sections]
+    sections = np.searchsorted(first_ids, spans.bounds[:, 0], "right") - 1
+    return Rows(chunk, sections, counts | count(chunk, config.max_seq_length, tokenizer.mask))
+
+
+def make_spans(
+    text: Text, pool: Pool | None, config: ExamplesConfig, duplicate: int
+) -> tuple[Spans, Losses]:
+    """The examples of a text, as the config pairs them."""
+    names = keys(key(config.seed, "pairs", duplicate), text.names)
+    limit = config.max_seq_length - (2 if config.pairs == "none" else 3)
+    if config.pairs == "none":
+        return full_sentences(text, limit)
+    if config.pairs == "sop":
+        return sentence_order(text, names, limit, config.short_seq_prob)
+    assert pool is not None, "next sentences need a pool"
+    return next_sentence(text, pool, names, limit, config.short_seq_prob)
+
+
+def assemble(spans: Spans, text: Text, pool: Pool | None, tokenizer: Tokenizer) -> dict[str, Array]:
+    """Copy the pieces that spans name, with special pieces around them, into a chunk's columns."""
+    example_tokens = np.zeros(len(spans.label) + 1, np.int32)
+    np.cumsum(spans.lengths, out=example_tokens[1:])
+    tokens = np.empty(int(example_tokens[-1]), text.ids.dtype)
+    source = text.ids if pool is None else pool.ids
+    is_random = spans.documents[:, 0] != spans.documents[:, 1]
+    _copy(text.ids, source, spans.bounds, is_random, tokenizer.cls, tokenizer.sep, tokens)
+    return {
+        "tokens": tokens,
+        "example_tokens": example_tokens,
+        "second": (spans.bounds[:, 1] - spans.bounds[:, 0] + 2).astype(np.uint16),
+        "label": spans.label,
+        "coin": spans.coin,
+        "documents": spans.documents.astype(np.uint32),
+    }
+
+
+def count(chunk: Chunk, longest: int, mask: int) -> dict[str, Any]:
+    """What the rows of a chunk hold; counts of several chunks add up."""
+    lengths = np.diff(chunk.example_tokens)
+    counts = {
+        "rows": chunk.rows,
+        "examples": chunk.examples,
+        "tokens": len(chunk.tokens),
+        "next": int((chunk.label == 0).sum()),
+        "other": int(((chunk.label == 1) & (chunk.coin == 1)).sum()),
+        "forced": int(((chunk.label == 1) & (chunk.coin == 0)).sum()),
+        "lengths": np.bincount(lengths, minlength=longest + 1).tolist(),
+    }
+    if chunk.target is None or chunk.target_examples is None or chunk.input is None:
+        return counts
+    places = np.repeat(chunk.example_tokens[:-1], np.diff(chunk.target_examples)) + chunk.target
+    is_mask = chunk.input == mask
+    is_kept = chunk.input == chunk.tokens[places]
+    return counts | {
+        "predictions": len(chunk.target),
+        "masked": int(is_mask.sum()),
+        "kept": int(is_kept.sum()),
+        "replaced": int((~is_mask & ~is_kept).sum()),
+    }
+
+
+def write_rows(rows: Rows, folder: Path) -> None:
+    """Keep finished rows until they are merged."""
+    np.savez(folder / "rows.npz", allow_pickle=False, **rows.chunk.columns())
+    np.save(folder / "sections.npy", rows.sections)
+    (folder / "counts.json").write_text(json.dumps(rows.counts))
+
+
+def read_chunk(folder: Path) -> Chunk:
+    """The rows that `write_rows` kept."""
+    with np.load(folder / "rows.npz") as columns:
+        return Chunk(**columns)
+
+
+def read_sections_of_examples(folder: Path) -> NDArray[np.int64]:
+    """Which section of its part each example is of, as `write_rows` kept it."""
+    sections: NDArray[np.int64] = np.load(folder / "sections.npy")
+    return sections
+
+
+def read_counts(folder: Path) -> dict[str, Any]:
+    """The counts that `write_rows` or `write_text` kept."""
+    counts: dict[str, Any] = json.loads((folder / "counts.json").read_text())
+    return counts
+
+
+@njit(cache=True)
+def _copy(ids: Any, pool: Any, bounds: Any, is_random: Any, cls: Any, sep: Any, tokens: Any) -> Any:
+    place = 0
+    for example in range(len(bounds)):
+        first, first_end, second, second_end = bounds[example]
+        tokens[place] = cls
+        place += 1
+        for index in range(first, first_end):
+            tokens[place] = ids[index]
+            place += 1
+        tokens[place] = sep
+        place += 1
+        if second == second_end:
+            continue
+        source = pool if is_random[example] else ids
+        for index in range(second, second_end):
+            tokens[place] = source[index]
+            place += 1
+        tokens[place] = sep
+        place += 1

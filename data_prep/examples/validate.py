@@ -1,0 +1,249 @@
+"""Proof that written rows keep every rule of pairs, lengths and masks; a violation is an error.
+
+Each row is checked by itself (`check_chunk`), and what only many rows can show, coins and the
+80/10/10 of masks, must lie within `SIGMAS` standard deviations of what the rule implies. What
+the rules force (a lone sentence's random partner, rounded and capped mask counts) is known
+exactly and checked exactly. Reads `<split>-*.tar`, writes nothing.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data_prep.chunks import Chunk, ChunkStore
+from data_prep.config import ExamplesConfig
+from data_prep.errors import SesameError
+from data_prep.examples.rows import mask_rule
+from data_prep.masking import MASKED, RANDOM, Vocabulary
+from data_prep.tokenizers import Tokenizer
+
+Array = NDArray[Any]
+Flags = NDArray[np.bool_]
+
+SIGMAS = 6.0
+MOST_ROWS = 2_000_000  # beyond this many, chunks spread evenly over the split are checked
+
+
+@dataclass
+class Rules:
+    """What rows are checked against."""
+
+    config: ExamplesConfig
+    tokenizer: Tokenizer
+    vocabulary: Vocabulary = field(init=False)
+    is_ordinary: Flags = field(init=False)  # by id: may be a random replacement
+    is_structure: Flags = field(init=False)  # by id: a special piece that text never has
+
+    def __post_init__(self) -> None:
+        tokenizer = self.tokenizer
+        self.vocabulary = Vocabulary.of(tokenizer)
+        self.is_ordinary = np.zeros(tokenizer.size, np.bool_)
+        self.is_ordinary[self.vocabulary.ordinary] = True
+        self.is_structure = np.zeros(tokenizer.size, np.bool_)
+        self.is_structure[[tokenizer.pad, tokenizer.cls, tokenizer.sep, tokenizer.mask]] = True
+
+
+@dataclass
+class Draws:
+    """How often chance fell which way, over all rows checked."""
+
+    rows: int = 0
+    coins: int = 0
+    other: int = 0  # coins that gave label 1
+    predictions: int = 0
+    masked: int = 0
+    kept: int = 0
+
+
+def validate(folder: Path, split: str, rules: Rules) -> Draws:
+    """Check a split's rows, all of them or an even sample of `MOST_ROWS`."""
+    store = ChunkStore(folder, split)
+    share = min(1.0, MOST_ROWS / max(store.rows, 1))
+    count = min(store.chunks, 1 + int(store.chunks * share))
+    numbers = np.unique(np.linspace(0, store.chunks - 1, count).astype(int))
+    return check(store, numbers.tolist(), rules)
+
+
+def check(store: ChunkStore, numbers: Iterable[int], rules: Rules) -> Draws:
+    """Check these chunks, each row by itself and then what chance decided in all of them."""
+    if store.vocab_size != rules.tokenizer.size:
+        raise SesameError(
+            f"{store.folder}: its {store.split} examples have a vocabulary of {store.vocab_size} "
+            f"pieces, the tokenizer one of {rules.tokenizer.size}; give their own tokenizer"
+        )
+    draws = Draws()
+    for number in numbers:
+        chunk = store.read(number)
+        found = check_chunk(chunk, rules)
+        if found is not None:
+            raise violation(store, number, *found)
+        _count_draws(chunk, rules.vocabulary.mask, draws)
+    problem = _implausible(draws, len(rules.vocabulary.ordinary))
+    if problem is not None:
+        raise SesameError(
+            f"{store.folder / store.split}-*.tar: {problem}; remove this output and make the "
+            "examples again, and if that does not help report a bug"
+        )
+    return draws
+
+
+def violation(store: ChunkStore, number: int, row: int, what: str) -> SesameError:
+    """The error for one row that breaks a rule."""
+    tars = sorted(store.folder.glob(f"{store.split}-*.tar"))
+    tar = next(tar for tar in tars if number in shard_chunks(tar))
+    return SesameError(
+        f"{tar}: chunk {number}, row {row}: {what}; remove this output and make the examples "
+        "again, and if that does not help report a bug"
+    )
+
+
+def shard_chunks(tar: Path) -> range:
+    """The numbers of the chunks in one shard file, as its index says."""
+    index = json.loads(tar.with_name(f"{tar.name}.index.json").read_bytes())
+    return range(index["first"], index["first"] + len(index["chunks"]))
+
+
+def check_chunk(chunk: Chunk, rules: Rules) -> tuple[int, str] | None:
+    """The first row that breaks a rule and the rule, or None."""
+    found = _check_rows(chunk, rules.config)
+    if found is not None:
+        return found
+    for is_wrong, what in _example_rules(chunk, rules):
+        if is_wrong.any():
+            example = int(np.argmax(is_wrong))
+            return int(np.searchsorted(chunk.row_examples, example, "right")) - 1, what
+    return None
+
+
+def _check_rows(chunk: Chunk, config: ExamplesConfig) -> tuple[int, str] | None:
+    row_tokens = np.diff(chunk.example_tokens[chunk.row_examples])
+    is_long = row_tokens > config.max_seq_length
+    if is_long.any():
+        row = int(np.argmax(is_long))
+        what = f"it has {row_tokens[row]} pieces, more than {config.max_seq_length}"
+        return row, what
+    is_shared = np.diff(chunk.row_examples) > 1
+    if not config.packing and is_shared.any():
+        return int(np.argmax(is_shared)), "it has several examples though packing is off"
+    return None
+
+
+def _example_rules(chunk: Chunk, rules: Rules) -> Iterable[tuple[Flags, str]]:
+    """Every rule about single examples: which examples break it, and what is wrong then."""
+    tokenizer, pairs = rules.tokenizer, rules.config.pairs
+    starts, lengths = chunk.example_tokens[:-1], np.diff(chunk.example_tokens)
+    second = chunk.second.astype(np.int64)
+    yield chunk.tokens[starts] != tokenizer.cls, "an example does not start with [CLS]"
+    yield (
+        chunk.tokens[starts + lengths - 1] != tokenizer.sep,
+        "an example does not end with [SEP]",
+    )
+    if pairs == "none":
+        yield second != lengths, "an example has a second segment though pairs are off"
+        yield lengths < 3, "an example is empty"
+    else:
+        yield (second < 3) | (lengths - second < 2), "a segment is empty"
+        yield chunk.tokens[starts + second - 1] != tokenizer.sep, "no [SEP] between the segments"
+    is_structure = rules.is_structure[chunk.tokens]
+    counts = np.add.reduceat(is_structure, starts, dtype=np.int64)
+    yield counts != (2 if pairs == "none" else 3), "a special piece stands inside a segment"
+    yield from _pair_rules(chunk, pairs)
+    if chunk.target is not None:
+        yield from _mask_rules(chunk, rules)
+
+
+def _pair_rules(chunk: Chunk, pairs: str) -> Iterable[tuple[Flags, str]]:
+    label, coin = chunk.label, chunk.coin
+    is_same = chunk.documents[:, 0] == chunk.documents[:, 1]
+    if pairs == "none":
+        yield (label != -1) | (coin != 0), "an example has a pair label though pairs are off"
+        yield ~is_same, "an example is of two documents"
+        return
+    yield (label != 0) & (label != 1), "a pair label is neither 0 nor 1"
+    yield (coin != 0) & (coin != 1), "coin is neither 0 nor 1"
+    if pairs == "nsp":
+        yield (label == 1) & is_same, "a random segment is of the same document"
+        yield (label == 0) & ~is_same, "a next segment is of another document"
+        yield (coin == 0) & (label == 0), "a next segment was not chosen by the coin"
+    else:
+        yield ~is_same, "a pair is of two documents"
+        yield coin == 0, "an order was not chosen by the coin"
+
+
+def _mask_rules(chunk: Chunk, rules: Rules) -> Iterable[tuple[Flags, str]]:
+    assert chunk.target is not None and chunk.target_examples is not None
+    assert chunk.input is not None
+    vocabulary, rule = rules.vocabulary, mask_rule(rules.config)
+    starts, counts = chunk.example_tokens[:-1], np.diff(chunk.target_examples)
+    example = np.repeat(np.arange(chunk.examples), counts)
+    places = starts[example] + chunk.target.astype(np.int64)
+    originals = chunk.tokens[places]
+
+    def of_targets(is_wrong: Flags) -> Flags:
+        return np.bincount(example[is_wrong], minlength=chunk.examples) > 0
+
+    is_repeated = np.diff(places, prepend=-1) <= 0
+    yield of_targets(is_repeated), "predictions are not in ascending order"
+    yield of_targets(vocabulary.special[originals]), "a special piece is to be predicted"
+    is_known = (chunk.input == vocabulary.mask) | (chunk.input == originals)
+    is_known |= rules.is_ordinary[chunk.input]
+    yield of_targets(~is_known), "a random replacement is not an ordinary piece"
+
+    is_maskable = ~vocabulary.special[chunk.tokens]
+    maskable = np.add.reduceat(is_maskable, starts, dtype=np.int64)
+    missing = rule.predictions(maskable) - counts
+    if rule.unit == "token":
+        yield missing != 0, "the number of predictions is not what rate and cap imply"
+        return
+    yield missing < 0, "there are more predictions than rate and cap allow"
+    is_word_start = vocabulary.starts_word[chunk.tokens] | ~is_maskable
+    is_word_start[1:] |= ~is_maskable[:-1]
+    word = np.cumsum(is_word_start) - 1
+    word_starts = np.flatnonzero(is_word_start)
+    sizes = np.diff(word_starts, append=len(chunk.tokens))
+    chosen = np.bincount(word[places], minlength=len(sizes))
+    word_example = np.searchsorted(chunk.example_tokens, word_starts, "right") - 1
+
+    def of_words(is_wrong: Flags) -> Flags:
+        return np.bincount(word_example[is_wrong], minlength=chunk.examples) > 0
+
+    yield of_words((chosen > 0) & (chosen < sizes)), "a word is predicted only in part"
+    is_free = (chosen == 0) & is_maskable[word_starts]
+    yield (
+        of_words(is_free & (sizes <= missing[word_example])),
+        "predictions are missing though a word would have fitted",
+    )
+
+
+def _count_draws(chunk: Chunk, mask: int, draws: Draws) -> None:
+    draws.rows += chunk.rows
+    draws.coins += int(chunk.coin.sum())
+    draws.other += int(((chunk.coin == 1) & (chunk.label == 1)).sum())
+    if chunk.target is None or chunk.target_examples is None or chunk.input is None:
+        return
+    places = np.repeat(chunk.example_tokens[:-1], np.diff(chunk.target_examples)) + chunk.target
+    draws.predictions += len(chunk.target)
+    draws.masked += int((chunk.input == mask).sum())
+    draws.kept += int((chunk.input == chunk.tokens[places]).sum())
+
+
+def _implausible(draws: Draws, ordinary: int) -> str | None:
+    """What chance would not have done, or None."""
+    kept = 1 - RANDOM
+    by_accident = (RANDOM - MASKED) / ordinary  # a random piece may be the original
+    for what, count, of, low, high in (
+        ("pairs with label 1 by coin", draws.other, draws.coins, 0.5, 0.5),
+        ("predictions shown as [MASK]", draws.masked, draws.predictions, MASKED, MASKED),
+        ("predictions left as they are", draws.kept, draws.predictions, kept, kept + by_accident),
+    ):
+        least = of * low - SIGMAS * sqrt(of * low * (1 - low))
+        most = of * high + SIGMAS * sqrt(of * high * (1 - high))
+        if not least <= count <= most:
+            return f"{count} of {of} {what}, where chance gives {least:.0f} to {most:.0f}"
+    return None
