@@ -62,9 +62,18 @@ class TokenizerConfig:
     )
     split_digits: bool = result(False, "make every digit a piece of its own (unigram and bpe)")
     character_coverage: float = result(
-        0.9995, "share of the text's characters the alphabet covers (unigram and bpe)",
+        0.9995, "share of the text's characters the alphabet covers; others become [UNK] or bytes",
         at_least=0.9, at_most=1.0,
     )  # fmt: skip
+    workers: int = execution(0, "processes; 0 takes one a core", at_least=0)
+
+    def check(self) -> None:
+        """Refuse settings that a given tokenizer would not follow."""
+        if self.source is not None and (self.lowercase or self.strip_accents):
+            raise UsageError(
+                f"tokenizer.source={self.source}: brings its own normalisation; leave out "
+                "tokenizer.lowercase and tokenizer.strip_accents"
+            )
 
 
 @dataclass
@@ -90,7 +99,9 @@ class ExamplesConfig:
     max_masks: int | None = result(
         None, "predictions an example has at most; no cap when not set", at_least=1
     )
-    span_length: float = result(3.8, "mean words of a masked span (SpanBERT)", at_least=1.0)
+    span_length: float = result(
+        3.8, "mean words of a masked span (SpanBERT), cut at 10 words", at_least=1.0, at_most=5.5
+    )
     duplicates: int = result(
         1, "differently paired (and, static, differently masked) copies of the corpus", at_least=1
     )

@@ -1,0 +1,66 @@
+"""Make a tokenizer folder: train it on document shards, or take one that exists.
+
+Reads shards (or `tokenizer.source`); writes what `huggingface.write_folder` lists, and
+`statistics.json` with counts and the figures on held-out text.
+"""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from data_prep.config import TokenizerConfig
+from data_prep.files import write_atomically
+from data_prep.pieces import worker_count
+from data_prep.tokenizers.counting import WordCounts, count_words
+from data_prep.tokenizers.huggingface import (
+    Specials,
+    from_sentencepiece,
+    from_vocabulary,
+    write_folder,
+)
+from data_prep.tokenizers.measure import measure
+from data_prep.tokenizers.sources import read_source
+from data_prep.tokenizers.tokenizer import Tokenizer
+from data_prep.tokenizers.train import train_sentencepiece, train_wordpiece
+
+
+def build_tokenizer(shards: Path | None, out: Path, config: TokenizerConfig) -> dict[str, Any]:
+    """Write the tokenizer to `out` and return its counts; a given source needs no shards."""
+    if config.source is not None:
+        source = read_source(Path(config.source))
+        write_folder(out, source.tokenizer, source.specials, source.sentencepiece_model)
+        return _write_statistics(out, {})
+    assert shards is not None, "a tokenizer is trained on shards"
+    pieces_root = out / ".pieces"
+    workers = worker_count(config.workers)
+    counts = count_words(shards, config, pieces_root, workers)
+    _train(counts, out, config)
+    statistics = _write_statistics(
+        out,
+        {
+            "words": counts.total,
+            "distinct_words": counts.distinct,
+            "heldout": measure(shards, out, pieces_root, workers),
+        },
+    )
+    shutil.rmtree(pieces_root)
+    return statistics
+
+
+def _train(counts: WordCounts, out: Path, config: TokenizerConfig) -> None:
+    specials = Specials()
+    case = (config.lowercase, config.strip_accents)
+    if config.kind == "wordpiece":
+        vocabulary = train_wordpiece(counts, config)
+        write_folder(out, from_vocabulary(vocabulary, *case, specials), specials, None)
+    else:
+        model = train_sentencepiece(counts, config)
+        write_folder(out, from_sentencepiece(model, *case, specials), specials, model)
+
+
+def _write_statistics(out: Path, counted: dict[str, Any]) -> dict[str, Any]:
+    tokenizer = Tokenizer.load(out)
+    statistics = {"kind": tokenizer.kind, "vocab_size": tokenizer.size, **counted}
+    write_atomically(out / "statistics.json", json.dumps(statistics, indent=2) + "\n")
+    return statistics

@@ -1,0 +1,94 @@
+"""How well a vocabulary fits text it has not seen: figures over the held-out shards.
+
+Reads held-out document shards, in pieces; each piece is `sums.json`, and sums add up.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data_prep.pieces import Piece, make_pieces
+from data_prep.shards import ShardPart
+from data_prep.tokenizers.counting import count_raw_words, grouped_parts, texts_of
+from data_prep.tokenizers.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class _MeasureTask:
+    parts: Sequence[ShardPart]
+    folder: Path
+
+
+def _measure_piece(task: _MeasureTask, folder: Path) -> None:
+    words = count_raw_words(texts_of(task.parts), punctuation_stands_alone=False)
+    sums = sums_over(words, Tokenizer.load(task.folder))
+    (folder / "sums.json").write_text(json.dumps(sums, sort_keys=True))
+
+
+def sums_over(words: Counter[str], tokenizer: Tokenizer) -> Counter[str]:
+    """What the figures are made of, over words between white space and how often they occur."""
+    encoded = tokenizer.encode_words(list(words))
+    counts = np.array(list(words.values()), np.int64)
+    unknown = np.concatenate([[0], np.cumsum(encoded.ids == tokenizer.unk)])
+    characters: Counter[str] = Counter()
+    for word, count in words.items():
+        for character in word:
+            characters[character] += count
+    distinct = list(characters)
+    alone = tokenizer.encode_words(distinct)
+
+    @cache
+    def changed(character: str) -> bool:
+        normaliser = tokenizer.library.normalizer
+        return normaliser is not None and normaliser.normalize_str(character).strip() != character
+
+    return Counter(
+        words=int(counts.sum()),
+        pieces=int(np.diff(encoded.offsets) @ counts),
+        unknown_pieces=int(np.diff(unknown[encoded.offsets]) @ counts),
+        characters=characters.total(),
+        unknown_characters=sum(
+            characters[character]
+            for number, character in enumerate(distinct)
+            if tokenizer.unk in alone[number]
+        ),
+        changed_characters=sum(
+            count for character, count in characters.items() if changed(character)
+        ),
+    )
+
+
+def measure(shards: Path, tokenizer: Path, pieces_root: Path, workers: int) -> dict[str, Any]:
+    """Fertility, unknown rate, coverage and the like on the held-out split."""
+    pieces = [
+        Piece(f"measure-{number:06d}", _MeasureTask(group, tokenizer))
+        for number, group in enumerate(grouped_parts(shards, "heldout"))
+    ]
+    sums: Counter[str] = Counter()
+    for folder in make_pieces(pieces, _measure_piece, pieces_root, workers, "measuring pieces"):
+        sums.update(json.loads((folder / "sums.json").read_text()))
+    return figures(sums)
+
+
+def figures(sums: Counter[str]) -> dict[str, Any]:
+    """The sums with the rates they give; a rate over nothing is null."""
+
+    def rate(part: str, whole: str) -> float | None:
+        return sums[part] / sums[whole] if sums[whole] else None
+
+    known = rate("unknown_characters", "characters")
+    return {
+        "words": sums["words"],
+        "pieces": sums["pieces"],
+        "characters": sums["characters"],
+        "fertility": rate("pieces", "words"),
+        "unknown_rate": rate("unknown_pieces", "pieces"),
+        "coverage": None if known is None else 1 - known,
+        "changed_characters": rate("changed_characters", "characters"),
+    }

@@ -1,0 +1,141 @@
+"""Tokenizers others made: a folder or file with tokenizer.json, vocab.txt or a .model.
+
+Reads the folders of Hugging Face, of Google's BERT releases and of this package.
+"""
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sentencepiece
+from tokenizers import Tokenizer
+
+from data_prep.errors import SesameError, UsageError
+from data_prep.tokenizers.huggingface import (
+    Specials,
+    finished,
+    from_sentencepiece,
+    from_vocabulary,
+)
+
+SETTINGS = ("special_tokens_map.json", "tokenizer_config.json")  # the later one decides
+ALIASES = {
+    "pad": ("[PAD]", "<pad>"),
+    "unk": ("[UNK]", "<unk>"),
+    "cls": ("[CLS]", "<cls>", "<s>"),
+    "sep": ("[SEP]", "<sep>", "</s>"),
+    "mask": ("[MASK]", "<mask>"),
+}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A tokenizer as found, its special pieces declared."""
+
+    tokenizer: Tokenizer
+    specials: Specials
+    sentencepiece_model: bytes | None = None
+
+
+def source_files(path: Path) -> list[Path]:
+    """The files of a tokenizer that are read, the one with the vocabulary last."""
+    if path.is_file() and path.suffix in (".json", ".txt", ".model"):
+        return [path]
+    if path.is_dir():
+        vocabularies = [path / "tokenizer.json", path / "vocab.txt", *sorted(path.glob("*.model"))]
+        for vocabulary in vocabularies:
+            if vocabulary.is_file():
+                settings = [path / name for name in SETTINGS]
+                return [file for file in settings if file.is_file()] + [vocabulary]
+    raise UsageError(
+        f"tokenizer.source={path}: must be a folder with tokenizer.json, vocab.txt or a .model "
+        "file, or one of these files"
+    )
+
+
+def read_source(path: Path) -> Source:
+    """Read a tokenizer; what its folder leaves unsaid follows from its vocabulary."""
+    *setting_files, vocabulary = source_files(path)
+    settings: dict[str, Any] = {}
+    for file in setting_files:
+        settings.update(_read_json(file))
+    if vocabulary.suffix == ".json":
+        return _from_tokenizer_json(vocabulary, settings)
+    if vocabulary.suffix == ".txt":
+        return _from_vocabulary_file(vocabulary, settings)
+    return _from_model_file(vocabulary, settings)
+
+
+def _from_tokenizer_json(file: Path, settings: dict[str, Any]) -> Source:
+    content = _read_text(file)
+    try:
+        tokenizer = Tokenizer.from_str(content)
+    except Exception as error:  # the library has no narrower class
+        raise SesameError(f"{file}: not a tokenizer of the tokenizers library") from error
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    specials = _specials(settings, tokenizer.get_vocab(True))
+    return Source(finished(tokenizer, specials), specials)
+
+
+def _from_vocabulary_file(file: Path, settings: dict[str, Any]) -> Source:
+    vocabulary = _read_text(file).removesuffix("\n").split("\n")
+    vocabulary = [piece.removesuffix("\r") for piece in vocabulary]
+    first_seen: dict[str, int] = {}
+    for line, piece in enumerate(vocabulary, 1):
+        if piece in first_seen:
+            raise SesameError(f"{file}, line {line}: the piece of line {first_seen[piece]} again")
+        first_seen[piece] = line
+    specials = _specials(settings, first_seen)
+    if specials.unk not in first_seen:
+        raise SesameError(f"{file}: no line is {specials.unk}, the piece for unknown words")
+    lowercase = settings.get("do_lower_case")
+    if lowercase is None:  # Google's releases do not say; an uncased vocabulary has no capitals
+        lowercase = not any(
+            piece != piece.lower() for piece in vocabulary if not piece.startswith("[")
+        )
+    strip_accents = settings.get("strip_accents")
+    if strip_accents is None:
+        strip_accents = lowercase  # as BERT does
+    return Source(from_vocabulary(vocabulary, lowercase, strip_accents, specials), specials)
+
+
+def _from_model_file(file: Path, settings: dict[str, Any]) -> Source:
+    model = file.read_bytes()
+    try:
+        processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    except RuntimeError as error:
+        raise SesameError(f"{file}: not a SentencePiece model") from error
+    pieces = [processor.id_to_piece(number) for number in range(len(processor))]
+    specials = _specials(settings, pieces)
+    return Source(from_sentencepiece(model, False, False, specials), specials, model)
+
+
+def _specials(settings: dict[str, Any], vocabulary: Collection[str]) -> Specials:
+    """The folder's own names, else the usual ones it has, else ours, to be added."""
+    names = {}
+    for role, aliases in ALIASES.items():
+        stated = settings.get(f"{role}_token")
+        name = stated.get("content") if isinstance(stated, dict) else stated
+        known = [alias for alias in aliases if alias in vocabulary]
+        names[role] = name or (known or list(aliases))[0]
+    return Specials(**names)
+
+
+def _read_text(file: Path) -> str:
+    try:
+        return file.read_bytes().decode()
+    except UnicodeDecodeError as error:
+        raise SesameError(f"{file}: not UTF-8 at byte {error.start}") from error
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(_read_text(file))
+    except json.JSONDecodeError as error:
+        raise SesameError(f"{file}, line {error.lineno}: not JSON") from error
+    if not isinstance(value, dict):
+        raise SesameError(f"{file}: must be a JSON object")
+    return value

@@ -1,0 +1,180 @@
+"""Find the distinct words of text at memory speed: a hash table over UTF-8 bytes, in numba.
+
+Text is a buffer of texts, each ended by the byte 0xFF, which UTF-8 never uses. It is cut only at
+ASCII bytes, so that a word is always valid UTF-8 by itself. A word gets a number when it is first
+seen; cutting a buffer gives the numbers of its words in order and where each text ends.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+SPACE, PUNCTUATION, LETTER, END = 0, 1, 2, 3  # what a byte does: separates, stands alone, joins
+END_BYTE = 0xFF
+
+# Fields of the state a scan goes on from when the table had to grow.
+POSITION, TEXT, FOUND, WORDS, BYTES = range(5)
+
+
+def byte_classes(punctuation_stands_alone: bool) -> NDArray[np.uint8]:
+    """What each byte does: cut at ASCII white space, and around ASCII punctuation where asked."""
+    classes = np.full(256, LETTER, np.uint8)
+    classes[list(b" \t\n\r")] = SPACE
+    classes[END_BYTE] = END
+    if punctuation_stands_alone:
+        classes[list(b"!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")] = PUNCTUATION
+    return classes
+
+
+def as_buffer(texts: Sequence[bytes]) -> NDArray[np.uint8]:
+    """The texts one after another, each with its end byte."""
+    ended = b"\xff".join([*texts, b""])
+    return np.frombuffer(ended, np.uint8)
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def _scan(
+    buffer: NDArray[np.uint8],
+    classes: NDArray[np.uint8],
+    slots: NDArray[np.int32],
+    hashes: NDArray[np.uint64],
+    starts: NDArray[np.int64],
+    arena: NDArray[np.uint8],
+    found: NDArray[np.int32],
+    text_ends: NDArray[np.int64],
+    state: NDArray[np.int64],
+) -> bool:
+    """Number the words of `buffer` from where `state` stands; False where the table is full."""
+    mask = np.uint64(slots.size - 1)
+    position, text, count = state[POSITION], state[TEXT], state[FOUND]
+    words, used = state[WORDS], state[BYTES]
+    complete = True
+    while position < buffer.size:
+        kind = classes[buffer[position]]
+        if kind in (SPACE, END):
+            if kind == END:
+                text_ends[text] = count
+                text += 1
+            position += 1
+            continue
+        hashed = np.uint64(0xCBF29CE484222325)  # FNV-1a
+        end = position
+        while True:
+            hashed = (hashed ^ np.uint64(buffer[end])) * np.uint64(0x100000001B3)
+            end += 1
+            if kind == PUNCTUATION or classes[buffer[end]] != LETTER:
+                break
+        hashed ^= hashed >> np.uint64(32)
+        length = end - position
+        slot = hashed & mask
+        word = -1
+        while slots[slot] != 0:
+            candidate = slots[slot] - 1
+            if hashes[candidate] == hashed:
+                start = starts[candidate]
+                if starts[candidate + 1] - start == length:
+                    same = True
+                    for i in range(length):
+                        if arena[start + i] != buffer[position + i]:
+                            same = False
+                            break
+                    if same:
+                        word = candidate
+                        break
+            slot = (slot + np.uint64(1)) & mask
+        if word < 0:
+            if words == hashes.size or used + length > arena.size:
+                complete = False
+                break
+            word = words
+            slots[slot] = word + 1
+            hashes[word] = hashed
+            for i in range(length):
+                arena[used + i] = buffer[position + i]
+            used += length
+            words += 1
+            starts[words] = used
+        found[count] = word
+        count += 1
+        position = end
+    state[POSITION], state[TEXT], state[FOUND] = position, text, count
+    state[WORDS], state[BYTES] = words, used
+    return complete
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def _place(slots: NDArray[np.int32], hashes: NDArray[np.uint64], words: int) -> None:
+    """Put the first `words` words into empty slots."""
+    mask = np.uint64(slots.size - 1)
+    for word in range(words):
+        slot = hashes[word] & mask
+        while slots[slot] != 0:
+            slot = (slot + np.uint64(1)) & mask
+        slots[slot] = word + 1
+
+
+class WordTable:
+    """Distinct words, numbered from 0 in the order they were first seen."""
+
+    def __init__(self, punctuation_stands_alone: bool = False) -> None:
+        self._classes = byte_classes(punctuation_stands_alone)
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget every word."""
+        self._slots = np.zeros(1 << 14, np.int32)  # always twice the words there is room for
+        self._hashes = np.empty(1 << 13, np.uint64)
+        self._starts = np.zeros((1 << 13) + 1, np.int64)
+        self._arena = np.empty(1 << 16, np.uint8)
+        self._words = 0
+
+    def __len__(self) -> int:
+        return self._words
+
+    @property
+    def size(self) -> int:
+        """How many bytes the distinct words have together."""
+        return int(self._starts[self._words])
+
+    def words(self, first: int = 0) -> list[bytes]:
+        """The words numbered from `first` on."""
+        bounds = self._starts[first : self._words + 1]
+        origin = int(bounds[0])
+        joined = self._arena[origin : int(bounds[-1])].tobytes()
+        cuts = (bounds - origin).tolist()
+        return [joined[a:b] for a, b in pairwise(cuts)]
+
+    def number(
+        self, buffer: NDArray[np.uint8], texts: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """The numbers of the buffer's words, and for each of its `texts` where its words end."""
+        found = np.empty(buffer.size, np.int32)
+        text_ends = np.empty(texts, np.int64)
+        state = np.array([0, 0, 0, self._words, self.size], np.int64)
+        while not _scan(
+            buffer, self._classes, self._slots, self._hashes, self._starts, self._arena,
+            found, text_ends, state,
+        ):  # fmt: skip
+            self._words = int(state[WORDS])
+            self._grow(buffer.size)
+        self._words = int(state[WORDS])
+        assert int(state[TEXT]) == texts, "every text of a buffer ends with the end byte"
+        return found[: int(state[FOUND])], text_ends
+
+    def _grow(self, longest_word: int) -> None:
+        """Make room for twice the words, and for any word of the buffer at hand."""
+        self._hashes = _lengthened(self._hashes, 2 * self._hashes.size)
+        self._starts = _lengthened(self._starts, self._hashes.size + 1)
+        self._arena = _lengthened(self._arena, 2 * self._arena.size + longest_word)
+        self._slots = np.zeros(2 * self._hashes.size, np.int32)
+        _place(self._slots, self._hashes, self._words)
+
+
+def _lengthened(array: NDArray[Any], size: int) -> NDArray[Any]:
+    longer = np.empty(size, array.dtype)
+    longer[: array.size] = array
+    return longer
