@@ -1,14 +1,24 @@
-"""What the scores of several fine-tunings say together: mean and deviation over seeds."""
+"""What the scores of several fine-tunings say together: mean and deviation over seeds.
+
+Fine-tunings that differ in more than the seed (a sweep of learning rates, layers or labels) are
+kept apart, and told apart by the keys that differ.
+"""
 
 import json
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean, median, stdev
+from typing import Any
 
 from rich.table import Table
 
 from pipeline.graph import Node
+from pipeline.store import MANIFEST
+
+RANDOM = "random"  # the label of an encoder that was never trained
+SEED = "finetune.seed"
 
 
 @dataclass(frozen=True)
@@ -19,6 +29,10 @@ class Score:
     metric: str
     encoder: str
     values: tuple[float, ...]
+    variant: str = ""  # settings that tell it from others of the task: "finetune.lr=2e-05"
+    run: str = ""  # where runs are compared
+    train_examples: int = 0
+    test_examples: int = 0
 
     @property
     def mean(self) -> float:
@@ -26,33 +40,113 @@ class Score:
         return fmean(self.values)
 
     @property
+    def median(self) -> float:
+        """Over seeds."""
+        return median(self.values)
+
+    @property
     def deviation(self) -> float:
         """Sample deviation over seeds; 0 for a single one."""
         return stdev(self.values) if len(self.values) > 1 else 0.0
 
+    @property
+    def is_random(self) -> bool:
+        """Whether its encoder was never trained."""
+        return self.encoder == RANDOM
 
-def summarise(score_files: list[Path]) -> list[Score]:
-    """Group fine-tunings by task and encoder, in the order they come."""
-    groups: dict[tuple[str, str, str], list[float]] = defaultdict(list)
-    for path in score_files:
-        scores = json.loads(path.read_text())
-        groups[scores["task"], scores["metric"], scores["encoder"]].append(scores["score"])
-    return [Score(*group, tuple(values)) for group, values in groups.items()]
+
+@dataclass(frozen=True)
+class Gain:
+    """A score beside that of the same encoder with random weights."""
+
+    score: Score
+    baseline: Score
+
+    @property
+    def difference(self) -> float:
+        """Of the means."""
+        return self.score.mean - self.baseline.mean
+
+    @property
+    def is_clear(self) -> bool | None:
+        """Whether means ± deviations do not overlap; None where a single seed has no deviation."""
+        if min(len(self.score.values), len(self.baseline.values)) < 2:
+            return None
+        return abs(self.difference) > self.score.deviation + self.baseline.deviation
+
+
+def summarise(score_files: Sequence[Path], runs: Sequence[str] = ()) -> list[Score]:
+    """Group fine-tunings by task, encoder and settings, in the order they come.
+
+    `runs`, where given, has the run of each file: equal encoders of two runs stay apart.
+    """
+    scores = [json.loads(path.read_text()) for path in score_files]
+    variants = _variants([score["task"] for score in scores], score_files)
+    groups: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
+    for score, variant, run in zip(scores, variants, runs or [""] * len(scores), strict=True):
+        groups[score["task"], score["metric"], score["encoder"], variant, run].append(score)
+    return [
+        Score(
+            task, metric, encoder, tuple(score["score"] for score in group), variant, run,
+            group[0]["train_examples"], group[0]["test_examples"],
+        )
+        for (task, metric, encoder, variant, run), group in groups.items()
+    ]  # fmt: skip
+
+
+def gains(scores: Sequence[Score]) -> dict[Score, Gain]:
+    """Each trained encoder's score beside the random one's of the same task and settings."""
+    baselines = {(s.task, s.metric, s.variant, s.run): s for s in scores if s.is_random}
+    pairs = ((s, baselines.get((s.task, s.metric, s.variant, s.run))) for s in scores)
+    return {s: Gain(s, baseline) for s, baseline in pairs if baseline and not s.is_random}
+
+
+def _variants(tasks: Sequence[str], score_files: Sequence[Path]) -> list[str]:
+    """What tells each fine-tuning from others of its task, seeds apart: "key=value, …"."""
+    settings = [_settings(path.parent / MANIFEST) for path in score_files]
+    told = []
+    for task, own in zip(tasks, settings, strict=True):
+        others = [each for name, each in zip(tasks, settings, strict=True) if name == task]
+        keys = [key for key in sorted(own) if any(each.get(key) != own[key] for each in others)]
+        told.append(", ".join(f"{key}={own[key]}" for key in keys))
+    return told
+
+
+def _settings(manifest: Path) -> dict[str, Any]:
+    """The settings of a fine-tuning by full key, without its seed and the model."""
+    config = json.loads(manifest.read_text())["config"]
+    return {
+        f"{section}.{key}": value
+        for section in ("task", "finetune")
+        for key, value in config[section].items()
+        if f"{section}.{key}" != SEED
+    }
 
 
 def closing_table(nodes: list[Node]) -> Table:
     """What a run ends with on the terminal."""
-    files = [
-        n.output.path / "scores.json" for n in nodes if n.stage == "finetune" and n.output.is_done
-    ]
+    done = [n.output.path for n in nodes if n.stage == "finetune" and n.output.is_done]
+    scores = summarise([path / "scores.json" for path in done])
+    beside = gains(scores)
+    headings = ["task", "metric", "encoder", "seeds", "mean", "deviation", "over random weights"]
+    if any(score.variant for score in scores):
+        headings.insert(3, "settings")
     table = Table(title="Scores on the test sets", title_justify="left")
-    for heading in ("task", "metric", "encoder", "seeds", "mean", "deviation"):
-        table.add_column(
-            heading, justify="right" if heading in ("seeds", "mean", "deviation") else "left"
-        )
-    for score in summarise(files):
+    for heading in headings:
+        is_text = heading in ("task", "metric", "encoder", "settings")
+        table.add_column(heading, justify="left" if is_text else "right")
+    for score in scores:
+        settings = [score.variant] if "settings" in headings else []
         table.add_row(
-            score.task, score.metric, score.encoder, str(len(score.values)),
+            score.task, score.metric, score.encoder, *settings, str(len(score.values)),
             f"{100 * score.mean:.1f}", f"± {100 * score.deviation:.1f}",
+            _verdict(beside.get(score)),
         )  # fmt: skip
     return table
+
+
+def _verdict(gain: Gain | None) -> str:
+    if gain is None:
+        return ""
+    said = {True: "clear", False: "within deviations", None: "one seed"}[gain.is_clear]
+    return f"{100 * gain.difference:+.1f} ({said})"

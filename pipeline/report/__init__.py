@@ -1,0 +1,1 @@
+"""The closing page: what a run read, did and scored, as HTML and SVG; see `page.make_page`."""

@@ -1,0 +1,235 @@
+"""Drawings: Altair charts as SVG that reads on light and dark ground, on screen and on paper.
+
+Colours stand in the SVG as plain attributes of the light theme, so that any program shows them; a
+style inside each file turns them to the dark theme's where a screen asks for it.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+WIDTH, HEIGHT = 360, 220  # small, so that text stays readable when a phone shows a figure
+MOST_POINTS = 240  # a line has; more would not be seen
+# Fonts of equal widths: text is measured here and drawn by the reader's program.
+FONT = "Helvetica, Arial, Liberation Sans, sans-serif"
+NUMBER = ".3~r"  # three digits, never an exponent
+
+INK, MUTED, RULE = "#23272e", "#636b75", "#dedbd4"
+SERIES = ("#2f6299", "#b9771c", "#2c7f6d", "#8c4f82", "#7a6a58", "#c0503f")
+DARK = {
+    INK: "#e8e5df", MUTED: "#a0a8b2", RULE: "#353b43",
+    **dict(zip(SERIES, ("#84b4e3", "#e3ae60", "#6fc4b0", "#c998bf", "#b8a893", "#ec8d7c"),
+               strict=True)),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Series:
+    """A line: its name, its points by x, and whether it is drawn dashed."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+    dashed: bool = False
+    colour: int = 0  # which of SERIES
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean with its deviation and the values behind it."""
+
+    name: str
+    values: Sequence[float]
+    mean: float
+    deviation: float
+    colour: int = 0
+
+
+def lines(
+    name: str,
+    title: str,
+    series: Sequence[Series],
+    *,
+    x_title: str = "step",
+    y_format: str = NUMBER,
+    zero: bool = False,
+    marks: Sequence[float] = (),
+) -> str:
+    """Lines over a common x; `marks` are vertical rules."""
+    import altair as alt
+
+    def values(points: list[_Point], item: Series) -> list[dict[str, Any]]:
+        told = {"series": item.name, "dash": item.dashed, "colour": _colour(item)}
+        return [vars(point) | told for point in points]
+
+    thinned = [(item, _thin(item.points)) for item in series]
+    data = [row for item, points in thinned for row in values(points, item)]
+    last = max(row["x"] for row in data)
+    x_axis = alt.Axis(format="~s" if last >= 10_000 else ",.0f", tickCount=5, tickMinStep=1)
+    x = alt.X("x:Q", title=x_title, axis=x_axis, scale={"nice": False})
+    scale = alt.Scale(zero=zero, nice=True)
+    y_axis = alt.Axis(format=y_format, tickCount=5)
+    palette = _palette(series)
+    base = alt.Chart(alt.Data(values=data))
+    layers = [
+        base.mark_area(opacity=0.18).encode(
+            x,
+            alt.Y("low:Q", title=None, axis=y_axis, scale=scale),
+            alt.Y2("high:Q"),
+            alt.Fill("colour:N", scale=None),  # not a legend of its own
+            alt.Detail("series:N"),
+        ),
+        base.mark_line(strokeWidth=1.8, strokeJoin="round").encode(
+            x,
+            alt.Y("y:Q", title=None, axis=y_axis, scale=scale),
+            alt.Color("series:N", scale=palette, legend=_legend(alt, series)),
+            alt.StrokeDash(
+                "dash:N", scale={"domain": [False, True], "range": [[1, 0], [5, 3]]}, legend=None
+            ),
+        ),
+    ]
+    if all(len(points) == 1 for _, points in thinned):
+        fill = alt.Fill("colour:N", scale=None)
+        layers.append(base.mark_point(size=40, strokeWidth=0).encode(x, alt.Y("y:Q"), fill))
+    if marks:
+        rules = alt.Chart(alt.Data(values=[{"x": mark} for mark in marks]))
+        layers.append(
+            rules.mark_rule(color=MUTED, strokeDash=[2, 3], strokeWidth=1).encode(alt.X("x:Q"))
+        )
+    return _draw(alt.layer(*layers), name, title)
+
+
+def histogram(
+    name: str,
+    title: str,
+    bins: Sequence[tuple[float, float, float]],
+    *,
+    x_title: str,
+    doubling: bool = False,
+) -> str:
+    """Bars of (low, high, count); `doubling` bins are equally wide on the page."""
+    import altair as alt
+
+    scale = alt.Scale(type="log", base=2, nice=False) if doubling else alt.Scale(nice=False)
+    lows = [low for low, _, _ in bins]
+    ticks = {"values": lows[:: 1 + len(bins) // 9]} if doubling else {"tickCount": 6}
+
+    data = [{"low": low, "high": high, "count": number} for low, high, number in bins]
+    chart = alt.Chart(alt.Data(values=data)).mark_bar(color=SERIES[0], binSpacing=1)
+    return _draw(
+        chart.encode(
+            alt.X(
+                "low:Q",
+                bin="binned",
+                title=x_title,
+                scale=scale,
+                axis=alt.Axis(format=",.0f", **ticks),
+            ),
+            alt.X2("high:Q"),
+            alt.Y("count:Q", title=None, axis=alt.Axis(format="~s", tickCount=5)),
+        ),
+        name,
+        title,
+    )
+
+
+def intervals(name: str, title: str, items: Sequence[Interval]) -> str:
+    """Means with deviations, a line each, and the single values as small dots."""
+    import altair as alt
+
+    order = [item.name for item in items]
+    means = [
+        {
+            "name": item.name,
+            "mean": 100 * item.mean,
+            "low": 100 * (item.mean - item.deviation),
+            "high": 100 * (item.mean + item.deviation),
+            "colour": _colour(item),
+        }
+        for item in items
+    ]
+    dots = [
+        {"name": item.name, "value": 100 * value, "colour": _colour(item)}
+        for item in items
+        for value in item.values
+    ]
+    y = alt.Y("name:N", sort=order, title=None, axis=alt.Axis(grid=False, labelLimit=150))
+    x_axis = alt.Axis(tickCount=5, format=NUMBER)
+    x_scale = alt.Scale(zero=False, nice=True, padding=8)
+    colour = alt.Color("colour:N", scale=None, legend=None)
+    base = alt.Chart(alt.Data(values=means))
+    chart = alt.layer(
+        base.mark_rule(strokeWidth=2.5).encode(
+            alt.X("low:Q", title=None, axis=x_axis, scale=x_scale), alt.X2("high:Q"), y, colour
+        ),
+        base.mark_point(filled=True, size=90, opacity=1).encode(alt.X("mean:Q"), y, colour),
+        alt.Chart(alt.Data(values=dots))
+        .mark_point(filled=False, size=34, strokeWidth=1.2, opacity=0.8, yOffset=14)
+        .encode(alt.X("value:Q"), y, colour),
+    )
+    return _draw(chart, name, title, height=60 + 46 * len(items))
+
+
+@dataclass(frozen=True)
+class _Point:
+    x: float
+    y: float
+    low: float
+    high: float
+
+
+def _thin(points: Sequence[tuple[float, float]]) -> list[_Point]:
+    """At most MOST_POINTS points: means of equal runs, with the least and largest of each."""
+    run = -(-len(points) // MOST_POINTS) or 1
+    thinned = []
+    for start in range(0, len(points), run):
+        xs, ys = zip(*points[start : start + run], strict=True)
+        thinned.append(_Point(sum(xs) / len(xs), sum(ys) / len(ys), min(ys), max(ys)))
+    return thinned
+
+
+def _colour(item: Series | Interval) -> str:
+    return SERIES[item.colour % len(SERIES)]
+
+
+def _palette(series: Sequence[Series]) -> dict[str, list[str]]:
+    colours = {item.name: _colour(item) for item in series}
+    return {"domain": list(colours), "range": list(colours.values())}
+
+
+def _legend(alt: Any, series: Sequence[Series]) -> Any:
+    if len({item.name for item in series}) < 2:
+        return None
+    return alt.Legend(orient="top", title=None, symbolType="stroke", labelLimit=140, columns=2)
+
+
+def _draw(chart: Any, name: str, title: str, height: int = HEIGHT) -> str:
+    import vl_convert
+
+    text = {"labelFont": FONT, "titleFont": FONT, "labelColor": MUTED, "titleColor": MUTED}
+    size = {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal"}
+    whole = chart.properties(
+        width=WIDTH, height=height, background="transparent", padding=4,
+        autosize={"type": "fit", "contains": "padding"},
+    ).configure(aria=False, font=FONT).configure_view(stroke=None).configure_axis(
+        **text, **size, grid=True, gridColor=RULE, domainColor=RULE, ticks=False, labelPadding=6,
+        titlePadding=8, labelOverlap=True,
+    ).configure_axisX(grid=False).configure_legend(
+        labelFont=FONT, labelColor=INK, labelFontSize=12, offset=6, columnPadding=14,
+    )  # fmt: skip
+    return _finish(vl_convert.vegalite_to_svg(whole.to_dict()), name, title)
+
+
+def _finish(svg: str, name: str, title: str) -> str:
+    """Name the drawing, keep its ids apart from other drawings', and teach it the dark theme."""
+    svg = re.sub(r'(\bid="|url\(#)(?=\w)', rf"\g<1>{name}-", svg)
+    dark = "".join(
+        f'.figure [{attribute}="{light}"]{{{attribute}:{colour}}}'
+        for light, colour in DARK.items()
+        for attribute in ("fill", "stroke")
+    )
+    style = f"<style>@media screen and (prefers-color-scheme:dark){{{dark}}}</style>"
+    head = f"<title>{escape(title)}</title>{style}"
+    root = 'class="figure" role="img"'
+    return re.sub(r'class="marks"([^>]*)>', lambda found: f"{root}{found[1]}>{head}", svg, count=1)

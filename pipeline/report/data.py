@@ -1,0 +1,196 @@
+"""The sections on data: corpus, tokenizer and examples, from what the stages counted."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pipeline.report import charts
+from pipeline.report.blocks import (
+    Block,
+    Column,
+    Examples,
+    Fact,
+    Facts,
+    Figure,
+    Figures,
+    Heading,
+    Section,
+    Table,
+)
+from pipeline.report.collect import Collected, Made
+from pipeline.report.wording import count, plain, share, short
+
+BINS = 32
+Measure = tuple[str, Callable[[dict[str, Any]], str]]
+SPLITS = {"train": "training", "heldout": "held out"}
+
+
+def corpus_section(collected: Collected) -> Section | None:
+    """Documents read, kept and dropped, by reason."""
+    sharded = collected.of("shard")
+    if not sharded:
+        return None
+    blocks: list[Block] = []
+    for number, made in enumerate(sharded, 1):
+        blocks += _heading(made, sharded)
+        blocks += _corpus(made, number)
+    return Section("corpus", "Corpus", blocks)
+
+
+def tokenizer_section(collected: Collected) -> Section | None:
+    """The vocabulary, and how it fits text it has not seen."""
+    tokenizers = collected.of("tokenizer")
+    if not tokenizers:
+        return None
+    blocks: list[Block] = []
+    for made in tokenizers:
+        blocks += _heading(made, tokenizers)
+        blocks.append(Facts(_tokenizer_facts(made.counts)))
+    return Section("tokenizer", "Tokenizer", blocks)
+
+
+def examples_section(collected: Collected, share_text: bool) -> Section | None:
+    """Rows, lengths, labels and masks; decoded examples only where text may be shared."""
+    every = collected.of("examples")
+    if not every:
+        return None
+    tokenizers = {made.reference: made.path for made in collected.of("tokenizer")}
+    blocks: list[Block] = []
+    for number, made in enumerate(every, 1):
+        blocks += _heading(made, every, f"rows of {made.config['examples']['max_seq_length']}")
+        blocks += _examples(made, number)
+        vocabulary = tokenizers.get(made.manifest["upstream"].get("tokenizer", ""))
+        if share_text and vocabulary:
+            from pipeline.report.decoded import decode_examples
+
+            blocks.append(Examples(decode_examples(made.path, vocabulary)))
+    return Section("examples", "Examples", blocks)
+
+
+def _heading(made: Made, among: Sequence[Made], told_by: str = "") -> list[Block]:
+    if len(among) < 2:
+        return []
+    said = (made.title, told_by, made.manifest["fingerprint"][:8])
+    return [Heading(", ".join(part for part in said if part))]
+
+
+def _tokenizer_facts(counts: dict[str, Any]) -> list[Fact]:
+    facts = [Fact("kind", counts["kind"]), Fact("pieces", count(counts["vocab_size"]))]
+    if "words" in counts:  # a tokenizer that was given has seen no words
+        facts.append(Fact("words trained on", short(counts["words"])))
+        facts.append(Fact("distinct words", short(counts["distinct_words"])))
+    held_out = counts.get("heldout", {})
+    for key, name, shown, note in (
+        ("fertility", "fertility", "{:.2f}".format, "pieces a word, held out"),
+        ("unknown_rate", "unknown pieces", share, "held out"),
+        ("coverage", "characters covered", share, "held out"),
+        ("changed_characters", "characters changed", share, "by case folding and normalising"),
+    ):
+        if held_out.get(key) is not None:
+            facts.append(Fact(name, shown(held_out[key]), note))
+    return facts
+
+
+def _examples(made: Made, number: int) -> list[Block]:
+    whole = made.json("statistics.json")
+    statistics = [whole[split] for split in SPLITS]
+    columns = (Column(""), *(Column(name, True) for name in SPLITS.values()))
+    rows = [[name, *map(show, statistics)] for name, show in _measures(made.config["examples"])]
+    lengths = _lengths(f"lengths-{number}", whole["train"]["lengths"])
+    return [Table("Rows, labels and masks", columns, rows), Figures([lengths])]
+
+
+def _measures(settings: dict[str, Any]) -> list[Measure]:
+    packing = "packed" if settings["packing"] else "unpacked"
+    measures: list[Measure] = [
+        ("rows", lambda each: count(each["rows"])),
+        ("examples", lambda each: count(each["examples"])),
+        ("tokens", lambda each: short(each["tokens"])),
+        ("tokens a row", lambda each: f"{each['mean_tokens_per_row']:.1f}"),
+        ("positions in use", lambda each: share(each["efficiency"][packing])),
+    ]
+    if settings["pairs"] != "none":
+        wrong = "swapped" if settings["pairs"] == "sop" else "random"
+        measures += [
+            (f"pairs {wrong}", lambda each: share(each["other"] + each["forced"], _pairs(each))),
+            (f"pairs {wrong} for want of a next", lambda each: share(each["forced"], _pairs(each))),
+        ]
+    measures += [
+        ("pieces to predict", _predicted),
+        ("of these masked", lambda each: share(each["masked"], each["predictions"])),
+        ("of these replaced", lambda each: share(each["replaced"], each["predictions"])),
+        ("of these kept", lambda each: share(each["kept"], each["predictions"])),
+    ]
+    return measures
+
+
+def _pairs(each: dict[str, Any]) -> int:
+    return int(each["next"] + each["other"] + each["forced"])
+
+
+def _predicted(each: dict[str, Any]) -> str:
+    """Stored masks as a share; dynamic ones are not stored."""
+    return share(each["predictions"], each["tokens"]) if each["predictions"] else "drawn later"
+
+
+def _lengths(name: str, lengths: Sequence[int]) -> Figure:
+    """How many training examples have how many pieces."""
+    longest = len(lengths) - 1
+    width = -(-(longest + 1) // BINS)
+    bins = [
+        (low, low + width, sum(lengths[low : low + width])) for low in range(0, longest + 1, width)
+    ]
+    title = "Lengths of training examples"
+    svg = charts.histogram(name, title, bins, x_title="pieces an example")
+    return Figure(name, title, f"In pieces; a row has at most {longest}.", svg)
+
+
+def _corpus(made: Made, number: int) -> list[Block]:
+    counts, statistics = made.counts, made.json("statistics.json")
+    documents = counts["documents"]
+    facts = [
+        Fact("documents read", count(documents["read"]), f"from {count(counts['files'])} files"),
+        Fact(
+            "documents kept", count(documents["kept"]), share(documents["kept"], documents["read"])
+        ),
+        Fact("words", short(sum(counts["words"].values()))),
+        Fact("words a document", short(sum(counts["words"].values()) / documents["kept"])),
+        Fact(
+            "held out", share(counts["words"]["heldout"], sum(counts["words"].values())), "of words"
+        ),
+    ]
+    if documents["broken_files"]:
+        facts.append(Fact("files broken off", count(documents["broken_files"])))
+    columns = (Column(""), *(Column(name, True) for name in SPLITS.values()))
+    kinds = ("sections", "sentences", "words", "bytes")
+    rows = [[kind, *(count(counts[kind][split]) for split in SPLITS)] for kind in kinds]
+    blocks: list[Block] = [Facts(facts), Table("Kept text", columns, rows)]
+    for key, caption in (("dropped", "Documents dropped"), ("repaired", "Documents repaired")):
+        if documents[key]:
+            blocks.append(_reasons(caption, documents[key], documents["read"]))
+    blocks.append(
+        Figures(
+            [
+                _sizes(f"corpus-{number}-{unit}", unit, statistics[f"document_{unit}"])
+                for unit in ("words", "sentences")
+            ]
+        )
+    )
+    return blocks
+
+
+def _reasons(caption: str, reasons: dict[str, int], read: int) -> Table:
+    columns = (Column("reason"), Column("documents", True), Column("share of read", True))
+    ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+    rows = [[plain(reason), count(number), share(number, read)] for reason, number in ordered]
+    return Table(caption, columns, rows, [number / ordered[0][1] for _, number in ordered])
+
+
+def _sizes(name: str, unit: str, histogram: dict[str, list[int]]) -> Figure:
+    """How many documents have how many words or sentences, in bins that double."""
+    bins = [
+        (low, 2 * low, number)
+        for low, number in zip(histogram["from"], histogram["documents"], strict=True)
+    ]
+    title = f"Documents by {unit}"
+    svg = charts.histogram(name, title, bins, x_title=f"{unit} a document", doubling=True)
+    return Figure(name, title, "In bins that double.", svg)

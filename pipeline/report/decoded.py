@@ -1,0 +1,59 @@
+"""A few examples as text, with what masking made of them; only called where `share.text` allows."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from data_prep.chunks import Chunk, ChunkStore
+from data_prep.tokenizers import Tokenizer
+from pipeline.report.blocks import Decoded, Piece
+
+SHOWN = 3
+LABELS = {0: "the second segment follows the first", 1: "the second segment does not follow"}
+
+
+def decode_examples(examples: Path, tokenizer: Path) -> list[Decoded]:
+    """The first held-out examples, whose masks are stored; training ones where none is held out."""
+    reader = Tokenizer.load(tokenizer)
+    for split in ("heldout", "train"):
+        store = ChunkStore(examples, split)
+        if store.rows:
+            chunk = store.read(0)
+            return [_decode(chunk, n, reader, split) for n in range(min(SHOWN, chunk.examples))]
+    return []
+
+
+def _decode(chunk: Chunk, number: int, tokenizer: Tokenizer, split: str) -> Decoded:
+    begin, end = (int(place) for place in chunk.example_tokens[number : number + 2])
+    stands = dict(_targets(chunk, number))
+    pieces = [
+        _piece(int(token), stands.get(position), tokenizer)
+        for position, token in enumerate(chunk.tokens[begin:end])
+    ]
+    where = "held out" if split == "heldout" else "training"
+    told = [where, f"{end - begin} pieces"]
+    told += [LABELS[label] for label in (int(chunk.label[number]),) if label in LABELS]
+    return Decoded("; ".join(told), pieces)
+
+
+def _targets(chunk: Chunk, number: int) -> Iterator[tuple[int, int]]:
+    """Positions to predict, and the id that stands there instead."""
+    if chunk.target is None or chunk.target_examples is None or chunk.input is None:
+        return
+    low, high = (int(place) for place in chunk.target_examples[number : number + 2])
+    for target, stands in zip(chunk.target[low:high], chunk.input[low:high], strict=True):
+        yield int(target), int(stands)
+
+
+def _piece(token: int, stands: int | None, tokenizer: Tokenizer) -> Piece:
+    text = tokenizer.piece(token)
+    readable = text.removeprefix("##").replace("▁", "")
+    space = " " if tokenizer.starts_word[token] else ""
+    if token in (tokenizer.cls, tokenizer.sep):
+        return Piece(readable, "special", space=" ")
+    if stands is None:
+        return Piece(readable, space=space)
+    if stands == tokenizer.mask:
+        return Piece(readable, "masked", "masked", space)
+    if stands == token:
+        return Piece(readable, "kept", "to predict, left as it is", space)
+    return Piece(readable, "replaced", f"to predict, stands as {tokenizer.piece(stands)}", space)

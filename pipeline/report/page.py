@@ -1,0 +1,78 @@
+"""Puts the page together and writes it: index.html with its figures inside, and each as a file.
+
+Every string goes through Jinja's escaping; only our own style sheet and the SVG of `charts`, which
+escapes by itself, are taken as they are. The page needs no network and runs no script.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from data_prep.files import write_atomically
+from pipeline.config import Config
+from pipeline.report.blocks import Figure, Section
+from pipeline.report.collect import Collected
+from pipeline.report.data import corpus_section, examples_section, tokenizer_section
+from pipeline.report.running import next_section, run_section, subtitle
+from pipeline.report.tasks import headline, read_scores, tasks_section
+from pipeline.report.training import training_section
+
+HERE = Path(__file__).parent
+CLOSING = "Written by Sesame. This page loads nothing from the network and runs no script."
+
+
+@dataclass(frozen=True)
+class Page:
+    """The page and the drawings in it."""
+
+    html: str
+    sections: list[Section]
+
+    @property
+    def figures(self) -> list[Figure]:
+        """All drawings, in the order of the page."""
+        return [figure for section in self.sections for figure in section.figures]
+
+    def write(self, out: Path) -> None:
+        """Write index.html and a file for each drawing."""
+        for figure in self.figures:
+            write_atomically(out / f"{figure.name}.svg", figure.svg)
+        write_atomically(out / "index.html", self.html)
+
+
+def make_page(collected: Collected, config: Config) -> Page:
+    """The page about some outputs; sections without outputs are left out."""
+    scores = read_scores(collected)
+    share_text = config.share.text
+    tasks = list(dict.fromkeys(score.task for score in scores))
+    possible = (
+        run_section(collected, share_text),
+        corpus_section(collected),
+        tokenizer_section(collected),
+        examples_section(collected, share_text),
+        training_section(collected),
+        tasks_section(scores),
+        next_section(collected, config, tasks),
+    )
+    sections = [section for section in possible if section]
+    html = _environment().get_template("page.html").render(
+        title=config.report.title or " and ".join(collected.runs) or config.name,
+        subtitle=subtitle(collected),
+        headline=headline(scores),
+        sections=sections,
+        css=Markup((HERE / "page.css").read_text()),
+        closing=CLOSING,
+    )  # fmt: skip
+    return Page(html, sections)
+
+
+def _environment() -> Environment:
+    return Environment(
+        loader=FileSystemLoader(HERE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

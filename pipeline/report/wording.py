@@ -1,0 +1,58 @@
+"""Numbers and names as a reader wants them."""
+
+from typing import Any
+
+THIN = "\u202f"  # a narrow space that does not break
+
+
+def count(value: float) -> str:
+    """A whole number with thousands apart; 1234567 is 1,234,567."""
+    return f"{value:,.0f}"
+
+
+def short(value: float) -> str:
+    """A number to three digits, large ones in thousands, millions and so on."""
+    for limit, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= limit:
+            scaled = value / (1e3 if unit == "k" else limit)
+            return f"{scaled:.3g}{THIN}{unit}" if scaled < 999.5 else f"{scaled:.0f}{THIN}{unit}"
+    return count(value) if float(value).is_integer() else f"{value:.3g}"
+
+
+def share(part: float, whole: float = 1.0) -> str:
+    """A part of a whole as a percentage; a dash where there is no whole."""
+    if not whole:
+        return "–"
+    percent = 100 * part / whole
+    digits = ".2g" if 0 < percent < 1 else ".2f" if 99 < percent < 100 else ".1f"
+    return f"{percent:{digits}}{THIN}%"
+
+
+def percent(score: float) -> str:
+    """A score between 0 and 1 as tables print it."""
+    return f"{100 * score:.1f}"
+
+
+def duration(seconds: float) -> str:
+    """A time in the two largest units that matter."""
+    if seconds < 59.95:
+        return f"{seconds:.1f}{THIN}s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}{THIN}min {rest}{THIN}s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}{THIN}h {minutes}{THIN}min"
+
+
+def plain(key: str) -> str:
+    """A name from the code as words."""
+    return key.replace("_", " ").replace(".", " · ")
+
+
+def amount(value: Any) -> str:
+    """A count of unknown kind: whole numbers grouped, others to four digits."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return count(value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

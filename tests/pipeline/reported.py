@@ -1,0 +1,216 @@
+"""Outputs of a small run in the shape its stages write them, for tests of the report."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data_prep.chunks import Chunk, ChunkWriter
+from data_prep.fields import result_keys
+from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
+from pipeline.config import Config
+from pipeline.models.config import BertConfig
+from pipeline.store import Output, Store, fingerprint
+
+FACTS = {
+    "name": "sample",
+    "started": "2026-01-02T03:04:05+00:00",
+    "finished": "2026-01-02T03:14:05+00:00",
+    "host": "node-1",
+    "machine": "x86_64, 2 cores",
+    "python": "3.11.2",
+    "versions": {"torch": "2.9.0", "sesame-encoders": "0.1.0"},
+}
+WORDS = ["the", "little", "film", "was", "warm", "and", "##est", "quietly", "funny", ".", "it"]
+TASKS = {"polarity": ("accuracy", 0.72, 0.61), "mentions": ("entity_f1", 0.48, 0.39)}
+
+
+class SampleRun:
+    """Writes outputs into a store; `inputs` is what a report of them gets."""
+
+    def __init__(self, store: Path, words: list[str] = WORDS) -> None:
+        self.store = Store(store)
+        self.words = words
+        self.config = Config(name="sample", model=BertConfig(layers=2, hidden=128, heads=2))
+        self.inputs: dict[str, Path] = {}
+        self.seconds = {"shard": 12.3, "pretrain": 431.0, "finetune": 9.8}
+
+    def finish(
+        self, role: str, sections: tuple[str, ...], counts: dict[str, Any],
+        files: dict[str, str] | None = None, upstream: dict[str, str] | None = None,
+    ) -> Output:  # fmt: skip
+        """Make an output real."""
+        stage = role.split("/")[0]
+        request = {
+            "stage": stage,
+            "format": 1,
+            "config": {name: result_keys(getattr(self.config, name)) for name in sections},
+            "upstream": upstream or {},
+            "files_read": {},
+        }
+        output = self.store.output(stage, fingerprint({**request, "role": role}))
+        output.begin(request)
+        for name, content in (files or {}).items():
+            (output.path / name).write_text(content)
+        output.finish(request, counts, FACTS | {"seconds": self.seconds.get(stage, 3.4)})
+        self.inputs[role] = output.path
+        return output
+
+    def write_all(self) -> "SampleRun":
+        """One output of every stage, and fine-tunings over tasks, encoders and seeds."""
+        self.write_shard()
+        self.write_examples(self.write_tokenizer())
+        self.write_pretraining()
+        self.finish("export", ("export",), {"parameters": 4_400_000})
+        for task in TASKS:
+            for encoder in ("pretrain", "random"):
+                for seed in (1, 2, 3):
+                    self.write_finetuning(task, encoder, seed)
+        return self
+
+    def write_shard(self) -> Output:
+        """A corpus of reviews."""
+        documents = {
+            "read": 33_530, "kept": 31_246, "broken_files": 1, "repaired": {"invalid_utf8": 4},
+            "dropped": {"duplicate": 2_101, "short": 180, "where": 3},
+        }  # fmt: skip
+        counts = {
+            "files": 3,
+            "documents": documents,
+            "sections": {"train": 31_089, "heldout": 157},
+            "sentences": {"train": 402_118, "heldout": 2_043},
+            "words": {"train": 6_012_377, "heldout": 30_119},
+            "bytes": {"train": 33_412_876, "heldout": 170_220},
+            "shards": {"train": 1, "heldout": 1},
+        }
+        shape = [2, 9, 60, 311, 1_201, 3_900, 9_204, 10_411, 4_800, 1_100, 220, 28]
+        histogram = {"from": [2**n for n in range(12)], "documents": shape}
+        statistics = counts | {
+            "document_words": histogram,
+            "document_sentences": {"from": [1, 2, 4, 8], "documents": [900, 8_000, 20_000, 2_346]},
+            "damaged": [["a.jsonl", 17, "malformed_json, document dropped"]],
+        }
+        return self.finish(
+            "shard", ("corpus",), counts, {"statistics.json": json.dumps(statistics)}
+        )
+
+    def write_tokenizer(self) -> Output:
+        """A vocabulary of a few words."""
+        held_out = {
+            "words": 30_119, "pieces": 38_250, "characters": 141_000, "fertility": 1.27,
+            "unknown_rate": 0.0004, "coverage": 0.99993, "changed_characters": 0.0,
+        }  # fmt: skip
+        counts = {
+            "kind": "wordpiece", "vocab_size": 5 + len(self.words),
+            "words": 6_012_377, "distinct_words": 148_213, "heldout": held_out,
+        }  # fmt: skip
+        output = self.finish("tokenizer", ("tokenizer",), counts)
+        specials = Specials()
+        vocabulary = [*specials.names(), *self.words]
+        write_folder(
+            output.path, from_vocabulary(vocabulary, False, False, specials), specials, None
+        )
+        return output
+
+    def write_examples(self, tokenizer: Output, role: str = "examples") -> Output:
+        """Two held-out examples with masks, and counts of many more."""
+        lengths = [0] * 129
+        for length in range(9, 129):
+            lengths[length] = 40 + (9_000 if length == 128 else int(200 * math.exp(-length / 40)))
+        whole = {
+            "rows": 14_431, "examples": 14_431, "tokens": 1_771_202, "next": 7_190, "other": 7_101,
+            "forced": 140, "predictions": 0, "masked": 0, "kept": 0, "replaced": 0,
+            "mean_tokens_per_row": 122.735, "efficiency": {"unpacked": 0.958867, "packed": 0.9911},
+            "lengths": lengths,
+        }  # fmt: skip
+        held_out = whole | {
+            "rows": 81, "examples": 81, "tokens": 9_800, "next": 41, "other": 39, "forced": 1,
+            "predictions": 1_470, "masked": 1_180, "kept": 146, "replaced": 144,
+        }  # fmt: skip
+        content = json.dumps({"train": whole, "heldout": held_out})
+        output = self.finish(
+            role, ("examples",), {"train": {"rows": 14_431}, "heldout": {"rows": 81}},
+            {"statistics.json": content}, {"tokenizer": tokenizer.reference},
+        )  # fmt: skip
+        first = 5  # after the special pieces
+        ids = [2, first, first + 1, first + 2, first + 3, 3, first + 4, first + 5, first + 6, 3]
+        chunk = Chunk(
+            tokens=np.array(ids * 2, np.uint16),
+            row_examples=np.array([0, 1, 2], np.int32),
+            example_tokens=np.array([0, 10, 20], np.int32),
+            second=np.array([6, 6], np.uint16),
+            label=np.array([0, 1], np.int8),
+            coin=np.array([1, 1], np.int8),
+            documents=np.array([[1, 1], [1, 2]], np.uint32),
+            target=np.array([1, 2, 7], np.uint16),
+            target_examples=np.array([0, 2, 3], np.int32),
+            input=np.array([4, first + 1, first + 8], np.uint16),
+        )
+        with ChunkWriter(
+            output.path, "heldout", shard_size=1 << 20, chunk_rows=8, vocab_size=100, static=True
+        ) as writer:
+            writer.add(chunk)
+        return output
+
+    def write_pretraining(self, role: str = "pretrain", steps: int = 1500) -> Output:
+        """Curves that fall and rise as curves do, with one restart and one dropped step."""
+        rng = np.random.default_rng(len(role))
+        metrics, timing = [], []
+        for step in range(10, steps + 1, 10):
+            part = step / steps
+            loss = 4.2 + 4.6 * math.exp(-5 * part) + rng.normal(0, 0.05)
+            told = 0.5 + 0.3 * part + rng.normal(0, 0.02)
+            metrics.append({
+                "step": step, "position": 64 * step, "loss": loss + 0.6, "mlm_loss": loss,
+                "mlm_accuracy": max(0.0, 0.34 - loss / 26), "pair_loss": 0.69 - 0.25 * part,
+                "pair_accuracy": told, "perplexity": math.exp(loss), "tokens": 7_000 * step,
+                "lr": 1e-3 * min(part / 0.1, (1 - part) / 0.9),
+                "gradient_norm": 0.6 + rng.gamma(2, 0.2),
+            })  # fmt: skip
+            timing.append({
+                "step": step, "tokens_per_second": 24_000 + rng.normal(0, 600), "seconds": 2.9,
+                "data_wait": 0.011, "overhead": 0.02,
+            })  # fmt: skip
+            if step % 250 == 0:
+                metrics.append({
+                    "step": step, "heldout_loss": loss + 0.7, "heldout_mlm_loss": loss + 0.08,
+                    "heldout_mlm_accuracy": max(0.0, 0.33 - loss / 26), "heldout_pair_loss": 0.62,
+                    "heldout_pair_accuracy": told - 0.01,
+                })  # fmt: skip
+        metrics.insert(60, {"step": 605, "dropped": "the loss 9.1 is beyond 7.2"})
+        timing.insert(80, {"step": 800, "restart": True})
+        return self.finish(
+            role, ("model", "optim", "trainer", "pretrain"),
+            {"steps": steps, "updates": steps - 1, "tokens": 7_000 * steps},
+            {"metrics.jsonl": _lines(metrics), "timing.jsonl": _lines(timing)},
+        )  # fmt: skip
+
+    def write_finetuning(
+        self, task: str, encoder: str, seed: int, lr: float = 5e-5, run: str = ""
+    ) -> Output:
+        """One score; the random encoder's is lower."""
+        metric, trained, random = TASKS.get(task, ("accuracy", 0.7, 0.6))
+        level = random if encoder == "random" else trained
+        score = level + 0.004 * (seed - 2)
+        own = replace(self.config.finetune, seed=seed, lr=lr)
+        self.config = replace(
+            self.config, task=replace(self.config.task, name=task, metric=metric), finetune=own
+        )
+        scores = {
+            "task": task, "kind": "classify", "metric": metric, "score": score,
+            "scores": {metric: score}, "encoder": encoder, "seed": seed,
+            "train_examples": 400, "dev_examples": 200, "test_examples": 2_000, "steps": 39,
+        }  # fmt: skip
+        sections = ("task", "finetune", *(("model",) if encoder == "random" else ()))
+        role = f"finetune/encoder={encoder}, task={task}, finetune.seed={seed}, finetune.lr={lr}"
+        output = self.finish(role, sections, scores, {"scores.json": json.dumps(scores)})
+        if run:
+            self.inputs[f"{run}/{role}"] = self.inputs.pop(role)
+        return output
+
+
+def _lines(rows: list[dict[str, Any]]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
