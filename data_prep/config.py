@@ -80,14 +80,16 @@ class TokenizerConfig:
 class ExamplesConfig:
     """Document shards and a vocabulary to training rows (stage `examples`)."""
 
-    max_seq_length: int = result(128, "positions in a row, special pieces included", at_least=8)
+    max_seq_length: int = result(
+        128, "positions in a row, special pieces included", at_least=8, at_most=32_768
+    )
     pairs: str = result(
         "nsp",
         "segment pairs: next sentence (BERT), sentence order (ALBERT) or none (RoBERTa)",
         choices=("nsp", "sop", "none"),
     )
     short_seq_prob: float = result(
-        0.1, "share of examples with a shorter target length", at_least=0.0, at_most=1.0
+        0.1, "share of pairs with a shorter target length", at_least=0.0, at_most=1.0
     )
     masking: str = result(
         "dynamic",
