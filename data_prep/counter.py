@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 FIRST = np.uint64(0xBF58476D1CE4E5B9)
 SECOND = np.uint64(0x94D049BB133111EB)
+ALL_BITS = (1 << 64) - 1
 
 
 @njit(cache=True, inline="always")
@@ -49,7 +50,7 @@ def _draw_all(key: Any, numbers: Any) -> Any:
     return drawn
 
 
-def keys(key: int, numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
+def keys(key: int, numbers: NDArray[np.int64] | NDArray[np.uint64]) -> NDArray[np.uint64]:
     """The draws of `key` with these numbers."""
     drawn: NDArray[np.uint64] = _draw_all(np.uint64(key), numbers)
     return drawn
@@ -60,5 +61,5 @@ def key(seed: int, purpose: str, *numbers: int) -> int:
     """The key of one purpose under one seed, and of one case of it where numbers are given."""
     made = 0
     for number in (seed, zlib.crc32(purpose.encode()), *numbers):
-        made = int(keys(made, np.array([number], np.int64))[0])
+        made = int(keys(made, np.array([number & ALL_BITS], np.uint64))[0])
     return made

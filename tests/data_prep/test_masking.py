@@ -290,3 +290,8 @@ def test_vocabulary_of_a_tokenizer() -> None:
     vocabulary = Vocabulary.of(Tokenizer())
     assert np.flatnonzero(vocabulary.special).tolist() == [0, 100, 101, 102, 103]
     assert vocabulary.mask == 103
+
+
+def test_a_key_may_seed_another() -> None:
+    made = [key(key(seed, "split"), "masks") for seed in range(64)]
+    assert len(set(made)) == 64
