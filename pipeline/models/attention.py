@@ -1,94 +1,227 @@
 """Attention inside each example of a flat, unpadded batch: one function, `attend`, on every device.
 
-Rows of a flat batch are pieces of all examples, one after another. An `AttentionPlan` is made once
-a batch from the examples' lengths (on the host, so that no device has to wait) and shared by all
-layers. It sorts examples by length: those of equal length then lie side by side and are attended
-as one dense block, without a mask and without copying.
+Rows of a flat batch are the pieces of all examples, one after another. An `AttentionPlan` is made
+once a batch from the examples' lengths (on the host, so that no device has to wait) and shared by
+all layers. It sorts examples by length, so that those of a block lie side by side: a block of equal
+lengths is a dense view of the batch, without mask or copy; only the few lengths left over share
+blocks that are padded inside.
 
-N pieces, B examples of a block, L its length, H heads, D width of a head
+N pieces, E examples, B examples of a block, L its longest, H heads, D width of a head, P = B·L
 """
 
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import pairwise
+from typing import Any, cast
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from pipeline.models.dropout import dropped, random_bits
+
+ALONE = 256  # pieces of one length that fill a block of their own; fewer are not worth a call
+SLACK = 8  # lengths of a padded block differ by this at most, or by an eighth of the longest
+
+
+@dataclass(frozen=True)
+class Padding:
+    """How a block of unequal lengths is laid out as B rows of L."""
+
+    slots: Tensor  # row of the block -> slot
+    mask_B1L: Tensor  # -inf where padded: added to attention scores
 
 
 @dataclass(frozen=True)
 class Block:
-    """Neighbouring examples of equal length."""
+    """Neighbouring examples that are attended together."""
 
     start: int
+    end: int
     examples: int
     length: int
+    padding: Padding | None
 
-    @property
-    def end(self) -> int:
-        return self.start + self.examples * self.length
+    def lay(self, x: Tensor) -> Tensor:
+        """The block's part of the batch [N, ...] as [B, L, ...], zeros where padded."""
+        part = x[self.start : self.end]
+        if self.padding is not None:
+            padded = x.new_zeros(self.examples * self.length, *x.shape[1:])
+            part = padded.index_copy_(0, self.padding.slots, part)
+        return part.view(self.examples, self.length, *x.shape[1:])
+
+    def pick(self, x: Tensor) -> Tensor:
+        """The real rows of [B, L, ...]."""
+        x = x.flatten(0, 1)
+        return x if self.padding is None else x.index_select(0, self.padding.slots)
 
 
 @dataclass(frozen=True)
 class AttentionPlan:
-    """How the pieces of a batch are laid out for attention."""
+    """How the pieces of a batch are sorted and cut into blocks."""
 
     blocks: tuple[Block, ...]
-    order_N: Tensor | None  # sorted row -> given row; none where already sorted
+    order_N: Tensor | None  # sorted row -> given row; none where the batch is sorted already
     place_N: Tensor | None  # given row -> sorted row
-    starts_E: Tensor  # sorted row of each example's first piece, in the given order
+    starts_E: Tensor  # sorted row of each example's first piece, examples in the given order
+    offsets: Tensor  # [E + 1] int32, where sorted examples begin and end
+    longest: int
 
     @classmethod
-    def of(cls, lengths: np.ndarray, device: torch.device | str = "cpu") -> "AttentionPlan":
+    def of(cls, lengths: NDArray[np.int64], device: torch.device | str = "cpu") -> "AttentionPlan":
         """Plan for examples of these lengths."""
-        lengths = np.asarray(lengths, dtype=np.int64)
-        by_length = np.argsort(lengths, kind="stable")
-        sorted_lengths = lengths[by_length]
-        ends = np.cumsum(sorted_lengths)
+
+        def tensor(array: NDArray[Any]) -> Tensor:
+            return torch.from_numpy(array).to(device, non_blocking=True)
+
+        by_length = np.argsort(-lengths, kind="stable")
+        offsets = np.concatenate([[0], np.cumsum(lengths[by_length])])
         starts_E = np.empty_like(lengths)
-        starts_E[by_length] = ends - sorted_lengths
-        blocks, start = [], 0
-        for length, group in groupby(sorted_lengths.tolist()):
-            block = Block(start, len(list(group)), length)
-            blocks.append(block)
-            start = block.end
-        if np.array_equal(by_length, np.arange(len(lengths))):
-            return cls(tuple(blocks), None, None, torch.from_numpy(starts_E).to(device))
-        given_starts = np.cumsum(lengths) - lengths
-        place_N = np.repeat(starts_E - given_starts, lengths) + np.arange(lengths.sum())
-        order_N = np.empty_like(place_N)
-        order_N[place_N] = np.arange(len(place_N))
+        starts_E[by_length] = offsets[:-1]
+        order = place = None
+        if np.any(np.diff(by_length) < 0):
+            given_starts = np.cumsum(lengths) - lengths
+            rows = np.arange(offsets[-1])
+            place_N = np.repeat(starts_E - given_starts, lengths) + rows
+            order_N = np.empty_like(place_N)
+            order_N[place_N] = rows
+            order, place = tensor(order_N), tensor(place_N)
         return cls(
-            tuple(blocks),
-            torch.from_numpy(order_N).to(device),
-            torch.from_numpy(place_N).to(device),
-            torch.from_numpy(starts_E).to(device),
+            tuple(_block(part, start, device) for start, part in _cut(lengths[by_length])),
+            order,
+            place,
+            tensor(starts_E),
+            tensor(offsets.astype(np.int32)),
+            int(lengths.max(initial=0)),
         )
 
-    def sort(self, x_N: Tensor) -> Tensor:
-        """Rows in the given order, put into the plan's order."""
-        return x_N if self.order_N is None else x_N.index_select(0, self.order_N)
+    def sort(self, x: Tensor) -> Tensor:
+        """Rows in the given order, put into the plan's."""
+        return x if self.order_N is None else x.index_select(0, self.order_N)
 
-    def restore(self, x_N: Tensor) -> Tensor:
-        """Rows in the plan's order, put back into the given order."""
-        return x_N if self.place_N is None else x_N.index_select(0, self.place_N)
+    def restore(self, x: Tensor) -> Tensor:
+        """Rows in the plan's order, put back into the given one."""
+        return x if self.place_N is None else x.index_select(0, self.place_N)
 
     def rows(self, indices: Tensor) -> Tensor:
-        """Given row numbers as row numbers of the plan's order."""
+        """Row numbers of the given order as those of the plan's."""
         return indices if self.place_N is None else self.place_N[indices]
 
 
-def attend(
-    q_NHD: Tensor, k_NHD: Tensor, v_NHD: Tensor, plan: AttentionPlan, dropout: float
-) -> Tensor:
-    """Softmax attention of every piece to the pieces of its own example, in the plan's order."""
+def _cut(lengths: NDArray[np.int64]) -> list[tuple[int, NDArray[np.int64]]]:
+    """Cut falling lengths into blocks, as (first row, lengths of the block)."""
+    edges = [0, *(np.flatnonzero(np.diff(lengths)) + 1).tolist(), len(lengths)]
+    cuts: list[int] = []  # examples at which blocks begin
+    open_length = 0  # longest of a padded block that may still grow
+    for first, end in pairwise(edges):
+        length = int(lengths[first])
+        alone = (end - first) * length >= ALONE
+        if alone or open_length - length > max(SLACK, open_length // 8) or not open_length:
+            cuts.append(first)
+            open_length = 0 if alone else length
+    starts = np.cumsum(lengths) - lengths
+    return [
+        (int(starts[first]), lengths[first:end]) for first, end in pairwise([*cuts, len(lengths)])
+    ]
+
+
+def _block(lengths: NDArray[np.int64], start: int, device: torch.device | str) -> Block:
+    examples, longest, end = len(lengths), int(lengths[0]), start + int(lengths.sum())
+    if lengths[-1] == longest:
+        return Block(start, end, examples, longest, None)
+    real_BL = np.arange(longest) < lengths[:, None]
+    mask_B1L = np.where(real_BL, 0.0, -np.inf).astype(np.float32)[:, None]
+    padding = Padding(
+        torch.from_numpy(np.flatnonzero(real_BL)).to(device),
+        torch.from_numpy(mask_B1L).to(device),
+    )
+    return Block(start, end, examples, longest, padding)
+
+
+def attend(qkv_N3HD: Tensor, plan: AttentionPlan, dropout: float) -> Tensor:
+    """Softmax attention of every piece to its own example, in the plan's order, as [N, H, D].
+
+    `dropout` is the share of attention probabilities set to zero.
+    """
+    if qkv_N3HD.is_cuda and qkv_N3HD.dtype in (torch.float16, torch.bfloat16) and not dropout:
+        # Not run by us: no CUDA device here. The kernel knows no dropout and no fp32.
+        from torch.nn.attention.varlen import varlen_attn
+
+        q, k, v = qkv_N3HD.unbind(1)
+        offsets, longest = plan.offsets, plan.longest
+        return cast(Tensor, varlen_attn(q, k, v, offsets, offsets, longest, longest))
+    if qkv_N3HD.is_cpu and qkv_N3HD.dtype in (torch.float32, torch.float64):
+        output: Tensor = _HostAttention.apply(qkv_N3HD, plan, dropout)  # type: ignore[no-untyped-call]
+        return output
+    return attend_blocks(qkv_N3HD, plan, dropout)
+
+
+def attend_blocks(qkv_N3HD: Tensor, plan: AttentionPlan, dropout: float) -> Tensor:
+    """Attention block by block through torch's own kernels, on any device and in any precision."""
     outputs = []
     for block in plan.blocks:
-        q, k, v = (
-            x[block.start : block.end].unflatten(0, (block.examples, block.length)).transpose(1, 2)
-            for x in (q_NHD, k_NHD, v_NHD)
-        )
-        x_BHLD = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout)
-        outputs.append(x_BHLD.transpose(1, 2).flatten(0, 1))
-    return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+        q, k, v = block.lay(qkv_N3HD).permute(2, 0, 3, 1, 4).unbind()
+        mask = None if block.padding is None else block.padding.mask_B1L[:, None].to(q.dtype)
+        x_BHLD = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)
+        outputs.append(block.pick(x_BHLD.transpose(1, 2)))
+    return torch.cat(outputs)
+
+
+class _HostAttention(torch.autograd.Function):
+    """`attend_blocks` for CPUs: less overhead a block, and dropout at a fraction of its price."""
+
+    @staticmethod
+    def forward(ctx: Any, qkv_N3HD: Tensor, plan: AttentionPlan, dropout: float) -> Tensor:
+        heads, width = qkv_N3HD.shape[2:]
+        output_NHD = qkv_N3HD.new_empty(len(qkv_N3HD), heads, width)
+        kept = []
+        for block in plan.blocks:
+            # One copy makes all three contiguous, with examples and heads in one dimension.
+            q, k, v = block.lay(qkv_N3HD).permute(2, 0, 3, 1, 4).flatten(1, 2).unbind()
+            weights = torch.softmax(_scores(q, k, block, heads), -1)
+            bits = random_bits(weights.shape) if dropout else None
+            mixed = torch.bmm(dropped(weights, bits, dropout), v)
+            x_BHLD = mixed.view(block.examples, heads, block.length, width)
+            output_NHD[block.start : block.end] = block.pick(x_BHLD.transpose(1, 2))
+            kept += [q, k, v, weights, bits]
+        ctx.plan, ctx.dropout = plan, dropout
+        ctx.save_for_backward(output_NHD, *kept)
+        return output_NHD
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_output_NHD: Tensor) -> tuple[Tensor, None, None]:
+        output_NHD, *kept = ctx.saved_tensors
+        rows, heads, width = output_NHD.shape
+        d_qkv_N3HD = output_NHD.new_empty(rows, 3, heads, width)
+        # Softmax's backward needs the sum over keys of weight times gradient; it equals output
+        # times gradient of the output, which is less to multiply.
+        inner_NH1 = (d_output_NHD * output_NHD).sum(-1, keepdim=True)
+        for number, block in enumerate(ctx.plan.blocks):
+            q, k, v, weights, bits = kept[5 * number : 5 * number + 5]
+            d_output = block.lay(d_output_NHD).transpose(1, 2).flatten(0, 1)
+            inner = block.lay(inner_NH1).transpose(1, 2).flatten(0, 1)
+            d_weights = dropped(torch.bmm(d_output, v.transpose(1, 2)), bits, ctx.dropout)
+            d_scores = d_weights.sub_(inner).mul_(weights).mul_(width**-0.5)
+            d_qkv = torch.stack(
+                [
+                    torch.bmm(d_scores, k),
+                    torch.bmm(d_scores.transpose(1, 2), q),
+                    torch.bmm(dropped(weights, bits, ctx.dropout).transpose(1, 2), d_output),
+                ]
+            )
+            d_qkv_3BHLD = d_qkv.view(3, block.examples, heads, block.length, width)
+            d_qkv_BL3HD = d_qkv_3BHLD.permute(1, 3, 0, 2, 4)
+            d_qkv_N3HD[block.start : block.end] = block.pick(d_qkv_BL3HD)
+        return d_qkv_N3HD, None, None
+
+
+def _scores(q: Tensor, k: Tensor, block: Block, heads: int) -> Tensor:
+    """Scaled products of queries and keys [B·H, L, L], -inf at padded keys."""
+    scale = q.shape[-1] ** -0.5
+    if block.padding is None:
+        return torch.baddbmm(q.new_empty(1, 1, 1), q, k.transpose(1, 2), beta=0, alpha=scale)
+    mask = block.padding.mask_B1L.to(q.dtype).repeat_interleave(heads, 0)
+    return torch.baddbmm(mask, q, k.transpose(1, 2), alpha=scale)

@@ -13,17 +13,19 @@ from typing import NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from data_prep.errors import UsageError
-from pipeline.data.batch import Batch
+from pipeline.data.batch import NO_PAIR, Batch
 from pipeline.models.attention import AttentionPlan, attend
 from pipeline.models.config import BertConfig
+from pipeline.models.dropout import Dropout
+from pipeline.models.losses import masked_loss
 from pipeline.models.positions import Rotation, rotate, rotation, sinusoids
 
 SEGMENTS = 2
-NO_PAIR = -100
 
 
 class Losses(NamedTuple):
@@ -38,6 +40,8 @@ class Losses(NamedTuple):
 class Embeddings(nn.Module):
     """Pieces, positions and segments as one vector each."""
 
+    sinusoids: Tensor | None
+
     def __init__(self, config: BertConfig, vocab_size: int) -> None:
         super().__init__()
         self.tokens = nn.Embedding(vocab_size, config.hidden)
@@ -47,19 +51,20 @@ class Embeddings(nn.Module):
             if config.positions == "learned"
             else None
         )
-        if config.positions == "sinusoidal":
-            table = sinusoids(config.max_positions, config.hidden)
-            self.register_buffer("sinusoids", table, persistent=False)
+        waves = config.positions == "sinusoidal"
+        table = sinusoids(config.max_positions, config.hidden) if waves else None
+        self.register_buffer("sinusoids", table, persistent=False)
         self.norm = nn.LayerNorm(config.hidden, config.norm_eps, bias=config.biases)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, tokens_N: Tensor, positions_N: Tensor, segments_N: Tensor) -> Tensor:
-        x_ND = self.tokens(tokens_N) + self.segments(segments_N)
+        x_ND: Tensor = self.tokens(tokens_N) + self.segments(segments_N)
         if self.positions is not None:
             x_ND = x_ND + self.positions(positions_N)
-        elif hasattr(self, "sinusoids"):
+        elif self.sinusoids is not None:
             x_ND = x_ND + self.sinusoids[positions_N]
-        return self.dropout(self.norm(x_ND))
+        x_ND = self.dropout(self.norm(x_ND))
+        return x_ND
 
 
 class Attention(nn.Module):
@@ -75,12 +80,14 @@ class Attention(nn.Module):
     def forward(
         self, x_ND: Tensor, plan: AttentionPlan, turn: Rotation | None, rows_R: Tensor | None
     ) -> Tensor:
-        q_NHD, k_NHD, v_NHD = self.qkv(x_ND).unflatten(1, (3, self.heads, -1)).unbind(1)
+        qkv_N3HD = self.qkv(x_ND).unflatten(1, (3, self.heads, -1))
         if turn is not None:
-            q_NHD, k_NHD = rotate(q_NHD, turn), rotate(k_NHD, turn)
+            qk_N2HD, v_N1HD = qkv_N3HD.split([2, 1], 1)
+            qkv_N3HD = torch.cat([rotate(qk_N2HD, turn), v_N1HD], 1)
         dropout = self.dropout if self.training else 0.0
-        x_ND = attend(q_NHD, k_NHD, v_NHD, plan, dropout).flatten(1)
-        return self.output(_kept(x_ND, rows_R))
+        x_ND = attend(qkv_N3HD, plan, dropout).flatten(1)
+        x_ND = self.output(_kept(x_ND, rows_R))
+        return x_ND
 
 
 class FeedForward(nn.Module):
@@ -94,10 +101,14 @@ class FeedForward(nn.Module):
         self.output = nn.Linear(config.intermediate, config.hidden, bias=config.biases)
 
     def forward(self, x_ND: Tensor) -> Tensor:
+        inner: Tensor = self.input(x_ND)
         if self.gated:
-            x, gate = self.input(x_ND).chunk(2, dim=-1)
-            return self.output(F.gelu(x) * gate)
-        return self.output(F.gelu(self.input(x_ND)))
+            inner, gate = inner.chunk(2, dim=-1)
+            inner = F.gelu(inner) * gate
+        else:
+            inner = F.gelu(inner)
+        x_ND = self.output(inner)
+        return x_ND
 
 
 class Layer(nn.Module):
@@ -110,7 +121,7 @@ class Layer(nn.Module):
         self.attention_norm = nn.LayerNorm(config.hidden, config.norm_eps, bias=config.biases)
         self.feedforward = FeedForward(config)
         self.feedforward_norm = nn.LayerNorm(config.hidden, config.norm_eps, bias=config.biases)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(
         self,
@@ -124,10 +135,12 @@ class Layer(nn.Module):
         if self.pre_norm:
             attended = self.attention(self.attention_norm(x_ND), plan, turn, rows_R)
             x_ND = _kept(x_ND, rows_R) + self.dropout(attended)
-            return x_ND + self.dropout(self.feedforward(self.feedforward_norm(x_ND)))
-        attended = self.attention(x_ND, plan, turn, rows_R)
-        x_ND = self.attention_norm(_kept(x_ND, rows_R) + self.dropout(attended))
-        return self.feedforward_norm(x_ND + self.dropout(self.feedforward(x_ND)))
+            x_ND = x_ND + self.dropout(self.feedforward(self.feedforward_norm(x_ND)))
+        else:
+            attended = self.attention(x_ND, plan, turn, rows_R)
+            x_ND = self.attention_norm(_kept(x_ND, rows_R) + self.dropout(attended))
+            x_ND = self.feedforward_norm(x_ND + self.dropout(self.feedforward(x_ND)))
+        return x_ND
 
 
 def _kept(x_ND: Tensor, rows_R: Tensor | None) -> Tensor:
@@ -136,6 +149,8 @@ def _kept(x_ND: Tensor, rows_R: Tensor | None) -> Tensor:
 
 class Bert(nn.Module):
     """The encoder, and the pooler that makes one vector of an example's first piece."""
+
+    turns: Tensor | None
 
     def __init__(
         self, config: BertConfig, vocab_size: int, checkpoint_activations: bool = False
@@ -152,13 +167,13 @@ class Bert(nn.Module):
             else nn.Identity()
         )
         self.pooler = nn.Linear(config.hidden, config.hidden, bias=config.biases)
-        if config.positions == "rotary":
-            table = rotation(config.max_positions, config.hidden // config.heads)
-            self.register_buffer("turns", table, persistent=False)
+        rotary = config.positions == "rotary"
+        table = rotation(config.max_positions, config.hidden // config.heads) if rotary else None
+        self.register_buffer("turns", table, persistent=False)
         initialise(self, config.init_std)
 
     def forward(
-        self, tokens_N: Tensor, positions_N: Tensor, segments_N: Tensor, lengths: np.ndarray
+        self, tokens_N: Tensor, positions_N: Tensor, segments_N: Tensor, lengths: NDArray[np.int64]
     ) -> list[Tensor]:
         """Hidden states x_ND: the embeddings' output, then every layer's."""
         plan = AttentionPlan.of(lengths, tokens_N.device)
@@ -170,7 +185,7 @@ class Bert(nn.Module):
         tokens_N: Tensor,
         positions_N: Tensor,
         segments_N: Tensor,
-        lengths: np.ndarray,
+        lengths: NDArray[np.int64],
         plan: AttentionPlan,
         rows_R: Tensor | None = None,
     ) -> list[Tensor]:
@@ -182,7 +197,7 @@ class Bert(nn.Module):
             )
         positions_N = plan.sort(positions_N)
         x_ND = self.embeddings(plan.sort(tokens_N), positions_N, plan.sort(segments_N))
-        turn = self.turns[positions_N].unbind(1) if hasattr(self, "turns") else None
+        turn = None if self.turns is None else self.turns[positions_N].unbind(1)
         states = [x_ND]
         for layer in self.layers:
             rows = rows_R if len(states) == len(self.layers) else None
@@ -209,10 +224,10 @@ class MaskedHead(nn.Module):
         self.decoder = None if config.tied else nn.Linear(config.hidden, vocab_size, bias=False)
         self.bias = nn.Parameter(torch.zeros(vocab_size))
 
-    def forward(self, x_MD: Tensor, embeddings_VD: Tensor) -> Tensor:
-        """Logits over the vocabulary."""
+    def forward(self, x_MD: Tensor, embeddings_VD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Vectors, matrix and bias that make the logits, which no loss needs all at once."""
         weight_VD = embeddings_VD if self.decoder is None else self.decoder.weight
-        return F.linear(self.norm(F.gelu(self.transform(x_MD))), weight_VD, self.bias)
+        return self.norm(F.gelu(self.transform(x_MD))), weight_VD, self.bias
 
 
 class BertForPretraining(nn.Module):
@@ -235,26 +250,27 @@ class BertForPretraining(nn.Module):
         x_RD = self.bert.encode(
             batch.tokens_N, batch.positions_N, batch.segments_N, batch.lengths, plan, targets_R
         )[-1]
-        x_MD, first_ED = x_RD.split([len(batch.targets_M), len(batch.lengths)])
-        logits_MV = self.masked(x_MD, self.bert.embeddings.tokens.weight).float()
+        x_MD, first_ED = x_RD[: len(batch.targets_M)], x_RD[len(batch.targets_M) :]
+        y_MD, weight_VD, bias_V = self.masked(x_MD, self.bert.embeddings.tokens.weight)
+        mlm_sum, mlm_correct = masked_loss(y_MD, weight_VD, bias_V, batch.labels_M)
         logits_E2 = self.pair(self.bert.pool(first_ED)).float()
         # Without pairs the sum is zero, not absent: every parameter keeps a gradient under DDP.
         return Losses(
-            F.cross_entropy(logits_MV, batch.labels_M, reduction="sum"),
-            (logits_MV.detach().argmax(1) == batch.labels_M).sum(),
+            mlm_sum,
+            mlm_correct,
             F.cross_entropy(logits_E2, batch.pair_labels_E, reduction="sum", ignore_index=NO_PAIR),
             (logits_E2.detach().argmax(1) == batch.pair_labels_E).sum(),
         )
 
     def predict(
-        self, tokens_N: Tensor, positions_N: Tensor, segments_N: Tensor, lengths: np.ndarray
+        self, tokens_N: Tensor, positions_N: Tensor, segments_N: Tensor, lengths: NDArray[np.int64]
     ) -> tuple[Tensor, Tensor]:
         """Logits of both heads at all positions: masked-LM [N, V] and pair [E, 2]."""
         x_ND = self.bert(tokens_N, positions_N, segments_N, lengths)[-1]
         starts = np.cumsum(lengths) - lengths
         first_ED = x_ND[torch.from_numpy(starts).to(x_ND.device)]
         return (
-            self.masked(x_ND, self.bert.embeddings.tokens.weight),
+            F.linear(*self.masked(x_ND, self.bert.embeddings.tokens.weight)),
             self.pair(self.bert.pool(first_ED)),
         )
 

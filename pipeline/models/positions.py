@@ -6,7 +6,7 @@ P positions, N pieces, H heads, D width, I = D / 2 frequencies
 import torch
 from torch import Tensor
 
-Rotation = tuple[Tensor, Tensor]  # cosines and sines, [N, 1, D] each
+Rotation = tuple[Tensor, Tensor]  # cosines and sines, [N, 1, 1, D] each
 
 
 def _angles(positions: int, width: int) -> Tensor:
@@ -22,13 +22,13 @@ def sinusoids(positions: int, width: int) -> Tensor:
 
 
 def rotation(positions: int, width: int) -> Tensor:
-    """Cosines and sines for `rotate`, [P, 2, 1, D] (Su et al.; halves as in ModernBERT)."""
+    """Cosines and sines for `rotate`, [P, 2, 1, 1, D] (Su et al.; halves as in ModernBERT)."""
     angles_PD = torch.cat([_angles(positions, width)] * 2, -1)
-    return torch.stack([angles_PD.cos(), angles_PD.sin()], 1)[:, :, None].float()
+    return torch.stack([angles_PD.cos(), angles_PD.sin()], 1)[:, :, None, None].float()
 
 
-def rotate(x_NHD: Tensor, turn: Rotation) -> Tensor:
-    """Turn each pair (i, i + D/2) by its position's angle."""
-    cosines, sines = (part.to(x_NHD.dtype) for part in turn)
-    first, second = x_NHD.chunk(2, dim=-1)
-    return x_NHD * cosines + torch.cat([-second, first], -1) * sines
+def rotate(x_NGHD: Tensor, turn: Rotation) -> Tensor:
+    """Turn each pair (i, i + D/2) by its position's angle, in each of G groups of heads."""
+    cosines, sines = (part.to(x_NGHD.dtype) for part in turn)
+    first, second = x_NGHD.chunk(2, dim=-1)
+    return x_NGHD * cosines + torch.cat([-second, first], -1) * sines
