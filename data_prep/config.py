@@ -62,7 +62,7 @@ class TokenizerConfig:
     )
     split_digits: bool = result(False, "make every digit a piece of its own (unigram and bpe)")
     character_coverage: float = result(
-        0.9995, "share of the text's characters the alphabet covers; others become [UNK] or bytes",
+        0.99999, "share of the text's characters the alphabet covers; others become [UNK] or bytes",
         at_least=0.9, at_most=1.0,
     )  # fmt: skip
     workers: int = execution(0, "processes; 0 takes one a core", at_least=0)

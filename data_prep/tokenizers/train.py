@@ -67,7 +67,7 @@ def train_wordpiece(counts: WordCounts, config: TokenizerConfig) -> list[str]:
         for word, count in words.items()
     )
     begin = {word[0] for word in words}
-    go_on = {letter for word in words for letter in word[1:]}
+    go_on = {CONTINUES + letter for word in words for letter in word[1:]}
     model = _train(
         coded,
         config,
@@ -85,7 +85,9 @@ def train_wordpiece(counts: WordCounts, config: TokenizerConfig) -> list[str]:
     merges = [_decoded(piece, symbols) for piece in pieces if len(piece) > 1]
     if len(merges) < merges_wanted:
         raise _too_large(config, len(SPECIAL) + len(symbols) + len(merges))
-    return SPECIAL + symbols + merges
+    # SentencePiece sums coverage in single precision: where it takes that for complete before
+    # the rarest character, it fills the place with one more merge.
+    return SPECIAL + symbols + merges[:merges_wanted]
 
 
 def _decoded(piece: str, symbols: list[str]) -> str:
