@@ -108,8 +108,13 @@ def _variants(tasks: Sequence[str], score_files: Sequence[Path]) -> list[str]:
     for task, own in zip(tasks, settings, strict=True):
         others = [each for name, each in zip(tasks, settings, strict=True) if name == task]
         keys = [key for key in sorted(own) if any(each.get(key) != own[key] for each in others)]
-        told.append(", ".join(f"{key}={own[key]}" for key in keys))
+        told.append(", ".join(f"{key}={_short(own[key])}" for key in keys))
     return told
+
+
+def _short(value: Any) -> str:
+    """A setting; lists may name documents and labels, which stay home."""
+    return f"({len(value)} given)" if isinstance(value, list | dict) else str(value)
 
 
 def _settings(manifest: Path) -> dict[str, Any]:

@@ -59,11 +59,11 @@ def lines(
     """Lines over a common x; `marks` are vertical rules."""
     import altair as alt
 
-    def values(points: list[_Point], item: Series) -> list[dict[str, Any]]:
+    def values(points: list[Point], item: Series) -> list[dict[str, Any]]:
         told = {"series": item.name, "dash": item.dashed, "colour": _colour(item)}
         return [vars(point) | told for point in points]
 
-    thinned = [(item, _thin(item.points)) for item in series]
+    thinned = [(item, thin(item.points)) for item in series]
     data = [row for item, points in thinned for row in values(points, item)]
     last = max(row["x"] for row in data)
     x_axis = alt.Axis(format="~s" if last >= 10_000 else ",.0f", tickCount=5, tickMinStep=1)
@@ -71,7 +71,7 @@ def lines(
     scale = alt.Scale(zero=zero, nice=True)
     y_axis = alt.Axis(format=y_format, tickCount=5)
     palette = _palette(series)
-    base = alt.Chart(alt.Data(values=data))
+    base = alt.Chart(alt.NamedData("points"))
     layers = [
         base.mark_area(opacity=0.18).encode(
             x,
@@ -93,11 +93,12 @@ def lines(
         fill = alt.Fill("colour:N", scale=None)
         layers.append(base.mark_point(size=40, strokeWidth=0).encode(x, alt.Y("y:Q"), fill))
     if marks:
-        rules = alt.Chart(alt.Data(values=[{"x": mark} for mark in marks]))
+        rules = alt.Chart(alt.NamedData("marks"))
         layers.append(
             rules.mark_rule(color=MUTED, strokeDash=[2, 3], strokeWidth=1).encode(alt.X("x:Q"))
         )
-    return _draw(alt.layer(*layers), name, title)
+    datasets = {"points": data, "marks": [{"x": mark} for mark in marks]}
+    return _draw(alt.layer(*layers), datasets, name, title)
 
 
 def histogram(
@@ -116,7 +117,7 @@ def histogram(
     ticks = {"values": lows[:: 1 + len(bins) // 9]} if doubling else {"tickCount": 6}
 
     data = [{"low": low, "high": high, "count": number} for low, high, number in bins]
-    chart = alt.Chart(alt.Data(values=data)).mark_bar(color=SERIES[0], binSpacing=1)
+    chart = alt.Chart(alt.NamedData("bins")).mark_bar(color=SERIES[0], binSpacing=1)
     return _draw(
         chart.encode(
             alt.X(
@@ -129,6 +130,7 @@ def histogram(
             alt.X2("high:Q"),
             alt.Y("count:Q", title=None, axis=alt.Axis(format="~s", tickCount=5)),
         ),
+        {"bins": data},
         name,
         title,
     )
@@ -158,34 +160,35 @@ def intervals(name: str, title: str, items: Sequence[Interval]) -> str:
     x_axis = alt.Axis(tickCount=5, format=NUMBER)
     x_scale = alt.Scale(zero=False, nice=True, padding=8)
     colour = alt.Color("colour:N", scale=None, legend=None)
-    base = alt.Chart(alt.Data(values=means))
+    base = alt.Chart(alt.NamedData("means"))
     chart = alt.layer(
         base.mark_rule(strokeWidth=2.5).encode(
             alt.X("low:Q", title=None, axis=x_axis, scale=x_scale), alt.X2("high:Q"), y, colour
         ),
         base.mark_point(filled=True, size=90, opacity=1).encode(alt.X("mean:Q"), y, colour),
-        alt.Chart(alt.Data(values=dots))
+        alt.Chart(alt.NamedData("dots"))
         .mark_point(filled=False, size=34, strokeWidth=1.2, opacity=0.8, yOffset=14)
         .encode(alt.X("value:Q"), y, colour),
     )
-    return _draw(chart, name, title, height=60 + 46 * len(items))
+    datasets = {"means": means, "dots": dots}
+    return _draw(chart, datasets, name, title, height=60 + 46 * len(items))
 
 
 @dataclass(frozen=True)
-class _Point:
+class Point:
     x: float
     y: float
     low: float
     high: float
 
 
-def _thin(points: Sequence[tuple[float, float]]) -> list[_Point]:
+def thin(points: Sequence[tuple[float, float]]) -> list[Point]:
     """At most MOST_POINTS points: means of equal runs, with the least and largest of each."""
     run = -(-len(points) // MOST_POINTS) or 1
     thinned = []
     for start in range(0, len(points), run):
         xs, ys = zip(*points[start : start + run], strict=True)
-        thinned.append(_Point(sum(xs) / len(xs), sum(ys) / len(ys), min(ys), max(ys)))
+        thinned.append(Point(sum(xs) / len(xs), sum(ys) / len(ys), min(ys), max(ys)))
     return thinned
 
 
@@ -204,7 +207,14 @@ def _legend(alt: Any, series: Sequence[Series]) -> Any:
     return alt.Legend(orient="top", title=None, symbolType="stroke", labelLimit=140, columns=2)
 
 
-def _draw(chart: Any, name: str, title: str, height: int = HEIGHT) -> str:
+def _draw(
+    chart: Any,
+    datasets: dict[str, list[dict[str, Any]]],
+    name: str,
+    title: str,
+    height: int = HEIGHT,
+) -> str:
+    """The SVG of a chart; data joins it late, since Altair copies and checks what it holds."""
     import vl_convert
 
     text = {"labelFont": FONT, "titleFont": FONT, "labelColor": MUTED, "titleColor": MUTED}
@@ -218,7 +228,8 @@ def _draw(chart: Any, name: str, title: str, height: int = HEIGHT) -> str:
     ).configure_axisX(grid=False).configure_legend(
         labelFont=FONT, labelColor=INK, labelFontSize=12, offset=6, columnPadding=14,
     )  # fmt: skip
-    return _finish(vl_convert.vegalite_to_svg(whole.to_dict()), name, title)
+    spec = whole.to_dict() | {"datasets": datasets}
+    return _finish(vl_convert.vegalite_to_svg(spec), name, title)
 
 
 def _finish(svg: str, name: str, title: str) -> str:

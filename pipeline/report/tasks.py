@@ -27,9 +27,9 @@ METRICS = {
     "entity_f1": "entity F1",
 }
 EXPLANATION = (
-    "Means over seeds with the sample deviation, in points of a hundred, on test examples that "
-    "neither training nor model choice has seen. A difference is clear where mean ± deviation of "
-    "the two encoders do not overlap."
+    "Means over seeds with the sample deviation, in points of a hundred, on the test examples. "
+    "Labels are the training examples each fine-tuning saw. A difference is clear where mean ± "
+    "deviation of the two encoders do not overlap."
 )
 
 
@@ -67,7 +67,7 @@ def headline(scores: Sequence[Score]) -> Facts | None:
         gain = beside.get(best)
         note = name_metric(best.metric)
         if gain:
-            note = f"{note}; random weights {percent(gain.baseline.mean)}, {verdict(gain)}"
+            note = f"{note}, {difference(gain)} over random weights: {verdict(gain)}"
         facts.append(Fact(task, mean_and_deviation(best), note))
     return Facts(facts) if facts else None
 
@@ -84,6 +84,11 @@ def mean_and_deviation(score: Score) -> str:
     return f"{percent(score.mean)} ± {percent(score.deviation)}"
 
 
+def difference(gain: Gain) -> str:
+    """Points gained, with their sign."""
+    return f"{100 * gain.difference:+.1f}".replace("-", "−")
+
+
 def verdict(gain: Gain) -> str:
     """Whether a difference means something."""
     if gain.is_clear is None:
@@ -95,9 +100,9 @@ def verdict(gain: Gain) -> str:
 
 def _table(task: str, metric: str, scores: Sequence[Score], beside: dict[Score, Gain]) -> Table:
     columns = [
-        Column("encoder"), Column("labels", True), Column("test examples", True),
-        Column("seeds", True), Column(name_metric(metric), True), Column("median", True),
-        Column("over random weights", True), Column(""),
+        Column("encoder"), Column(name_metric(metric), True), Column("over random weights", True),
+        Column(""), Column("median", True), Column("seeds", True), Column("labels", True),
+        Column("test examples", True),
     ]  # fmt: skip
     rows = []
     for score in scores:
@@ -105,13 +110,13 @@ def _table(task: str, metric: str, scores: Sequence[Score], beside: dict[Score, 
         rows.append(
             [
                 _encoder(score),
+                mean_and_deviation(score),
+                difference(gain) if gain else "",
+                verdict(gain) if gain else "",
+                percent(score.median),
+                count(len(score.values)),
                 count(score.train_examples),
                 count(score.test_examples),
-                count(len(score.values)),
-                mean_and_deviation(score),
-                percent(score.median),
-                f"{100 * gain.difference:+.1f}".replace("-", "−") if gain else "",
-                verdict(gain) if gain else "",
             ]
         )
     return Table(f"{task}: {name_metric(metric)}", columns, rows)

@@ -157,8 +157,10 @@ class SampleRun:
 
     def write_pretraining(self, role: str = "pretrain", steps: int = 1500) -> Output:
         """Curves that fall and rise as curves do, with one restart and one dropped step."""
-        rng = np.random.default_rng(len(role))
-        metrics, timing = [], []
+        self.config = replace(self.config, trainer=replace(self.config.trainer, max_steps=steps))
+        rng = np.random.default_rng(steps)
+        metrics: list[dict[str, Any]] = []
+        timing: list[dict[str, Any]] = []
         for step in range(10, steps + 1, 10):
             part = step / steps
             loss = 4.2 + 4.6 * math.exp(-5 * part) + rng.normal(0, 0.05)

@@ -1,0 +1,261 @@
+"""The report: one page that is whole, safe, deterministic, and keeps text at home."""
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from copy import copy
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from data_prep.errors import SesameError
+from pipeline.config import ReportConfig, ShareConfig
+from pipeline.report import charts
+from pipeline.report.collect import collect
+from pipeline.stages import report
+from pipeline.stages.work import Work
+from tests.pipeline.reported import WORDS, SampleRun
+
+HOSTILE = '<script>alert("x")</script> \' & \u202eרע <b>🦊'
+VOID = {"meta", "link", "br", "img", "hr", "input"}
+
+
+class Reader(HTMLParser):
+    """Elements, attributes and text as a browser sees them; checks that tags are balanced."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str]] = []
+        self.texts: list[str] = []
+        self._open: list[str] = []
+        self.feed(html)
+        assert self._open == [], f"left open: {self._open}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join("".join(self.texts).split())
+
+
+def make(run: SampleRun, out: Path, share_text: bool = False, title: str = "") -> Path:
+    """Run the stage on what a sample run has written."""
+    out.mkdir(parents=True)
+    config = replace(run.config, share=ShareConfig(share_text), report=ReportConfig(title))
+    report.run(Work(config, run.inputs, out, "0" * 16))
+    return out
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> SampleRun:
+    """A whole run."""
+    return SampleRun(tmp_path_factory.mktemp("sample")).write_all()
+
+
+@pytest.fixture(scope="module")
+def whole(sample: SampleRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page about a whole run, with text."""
+    return make(sample, tmp_path_factory.mktemp("report") / "out", share_text=True)
+
+
+def page_of(out: Path) -> str:
+    return (out / "index.html").read_text()
+
+
+def all_text(out: Path) -> str:
+    return "".join(path.read_text() for path in sorted(out.iterdir()))
+
+
+def test_the_page_has_every_section(whole: Path) -> None:
+    text = Reader(page_of(whole)).text
+    for said in (
+        "What was run", "x86_64, 2 cores", "7\u202fmin 11\u202fs", "2.9.0",
+        "Corpus", "33,530", "duplicate", "6.3\u202f%",
+        "Tokenizer", "1.27", "0.04\u202f%",
+        "Examples", "14,431", "95.9\u202f%", "50.2\u202f%", "80.3\u202f%",
+        "Pretraining", "1,500", "the loss 9.1 is beyond 7.2",
+        "Downstream tasks", "72.0 ± 0.4", "61.0 ± 0.4", "+11.0", "clearly ahead",
+        "How to go on", "sesame finetune encoder=sample task=polarity",
+    ):  # fmt: skip
+        assert " ".join(said.split()) in text, said
+
+
+def test_the_page_needs_no_script_and_no_network(whole: Path) -> None:
+    reader = Reader(page_of(whole))
+    assert not {"script", "iframe", "object", "embed", "form"} & set(reader.tags)
+    for name, value in reader.attributes:
+        assert not name.startswith("on"), name
+        if name in ("href", "src", "xlink:href", "action"):
+            assert value.startswith(("#", "data:")), value
+    assert "@import" not in page_of(whole)
+    assert not re.search(r"url\((?!#)", page_of(whole))
+
+
+def test_figures_stand_in_the_page_and_beside_it(whole: Path) -> None:
+    figures = sorted(whole.glob("*.svg"))
+    assert len(figures) == 13
+    page = page_of(whole)
+    ids: list[str] = []
+    for path in figures:
+        svg = path.read_text()
+        assert svg in page
+        root = ElementTree.fromstring(svg)
+        assert root.attrib["viewBox"]
+        ids += [element.attrib["id"] for element in root.iter() if "id" in element.attrib]
+    assert len(ids) == len(set(ids)), "ids of two drawings clash in one page"
+
+
+def test_restarts_are_marked(whole: Path) -> None:
+    dashed = 'stroke-dasharray="2,3"'
+    assert dashed in (whole / "tokens-per-second.svg").read_text()
+    assert dashed not in (whole / "task-1.svg").read_text()
+    assert "restarts" in Reader(page_of(whole)).text
+
+
+def test_the_same_inputs_give_the_same_bytes_wherever_they_lie(
+    sample: SampleRun, whole: Path, tmp_path: Path
+) -> None:
+    root = sample.store.root
+    shutil.copytree(root, tmp_path / "copy")
+    moved = copy(sample)
+    moved.inputs = {
+        role: tmp_path / "copy" / path.relative_to(root) for role, path in sample.inputs.items()
+    }
+    again = make(moved, tmp_path / "out", share_text=True)
+    assert all_text(again) == all_text(whole)
+    assert str(root) not in all_text(whole)
+
+
+def test_hostile_strings_are_text(tmp_path: Path) -> None:
+    words = [*WORDS]
+    words[1] = HOSTILE.replace(" ", "")
+    run = SampleRun(tmp_path / "store", words)
+    run.write_examples(run.write_tokenizer())
+    for seed in (1, 2):
+        run.write_finetuning(HOSTILE, HOSTILE, seed)
+    out = make(run, tmp_path / "out", share_text=True, title=HOSTILE)
+    reader = Reader(page_of(out))
+    assert "script" not in reader.tags and "b" not in reader.tags
+    assert reader.text.count(" ".join(HOSTILE.split())) >= 3
+    assert words[1] in reader.text
+    for path in out.glob("*.svg"):
+        tags = {element.tag.split("}")[1] for element in ElementTree.parse(path).iter()}
+        assert "script" not in tags and "b" not in tags
+
+
+def canaries(run: SampleRun) -> Iterator[str]:
+    """Put names that must stay home wherever the run has text."""
+    run.config = replace(
+        run.config,
+        corpus=replace(run.config.corpus, exclude=["canarydocument"], where={"x": "canaryfield"}),
+        task=replace(run.config.task, labels=["canarylabel"], test_documents=["canarypage"]),
+    )
+    yield from ("canaryword", "canarydocument", "canaryfield", "canarylabel", "canarypage")
+
+
+@pytest.mark.parametrize("share_text", [False, True])
+def test_text_stays_home_unless_shared(tmp_path: Path, share_text: bool) -> None:
+    run = SampleRun(tmp_path / "store", ["canaryword", *WORDS])
+    names = list(canaries(run))
+    run.write_shard()
+    run.write_examples(run.write_tokenizer())
+    run.write_finetuning("polarity", "pretrain", 1)
+    for path in run.store.root.glob("finetune/*/"):
+        (path / "predictions.jsonl").write_text(json.dumps({"inputs": ["canaryinput"]}))
+    written = all_text(make(run, tmp_path / "out", share_text))
+    assert "canaryinput" not in written
+    assert [name in written for name in names] == [share_text] * len(names)
+
+
+def test_sections_without_outputs_are_left_out(tmp_path: Path) -> None:
+    run = SampleRun(tmp_path / "store")
+    run.write_shard()
+    out = make(run, tmp_path / "out")
+    text = Reader(page_of(out)).text
+    assert "Corpus" in text and "How to go on" in text
+    for absent in ("Pretraining", "Downstream tasks", "Examples"):
+        assert absent not in text
+
+
+def test_two_runs_are_drawn_over_one_another(tmp_path: Path) -> None:
+    run = SampleRun(tmp_path / "store")
+    for name, steps in (("left", 300), ("right", 500)):
+        run.write_pretraining(steps=steps)
+        run.inputs[f"{name}/pretrain"] = run.inputs.pop("pretrain")
+        for encoder in ("pretrain", "random"):
+            for seed in (1, 2):
+                run.write_finetuning("polarity", encoder, seed, run=name)
+    collected = collect(run.inputs)
+    assert collected.runs == ["left", "right"]
+    assert {made.label for made in collected.of("pretrain")} == {""}
+    out = make(run, tmp_path / "out")
+    text = Reader(page_of(out)).text
+    assert "left · pretrain" in text and "right · random weights" in text
+    assert "left · pretrain" in (out / "mlm-loss.svg").read_text()
+    assert "Dashed: on held-out rows." in text
+
+
+def test_labels_may_have_slashes(tmp_path: Path) -> None:
+    run = SampleRun(tmp_path)
+    run.write_pretraining()
+    path = run.inputs["pretrain"]
+    roles = {"pretrain/models/mine": path, "a/pretrain": path, "b/pretrain/models/mine": path}
+    named = [(made.run, made.label) for made in collect(roles).made]
+    assert named == [("", "models/mine"), ("a", ""), ("b", "models/mine")]
+
+
+def test_an_encoder_without_pairs_has_no_pair_curves(tmp_path: Path) -> None:
+    run = SampleRun(tmp_path / "store")
+    metrics = [{"step": step, "mlm_loss": 5.0, "pair_loss": None} for step in (1, 2)]
+    run.finish(
+        "pretrain", ("model", "optim", "trainer", "pretrain"), {},
+        {"metrics.jsonl": "".join(json.dumps(line) + "\n" for line in metrics)},
+    )  # fmt: skip
+    out = make(run, tmp_path / "out")
+    assert [path.stem for path in out.glob("*.svg")] == ["mlm-loss"]
+
+
+def test_damage_is_named(tmp_path: Path) -> None:
+    run = SampleRun(tmp_path / "store")
+    run.write_pretraining()
+    journal = run.inputs["pretrain"] / "metrics.jsonl"
+    journal.write_text(journal.read_text() + "{torn")
+    with pytest.raises(SesameError, match=rf"{re.escape(str(journal))}, line \d+: is no JSON"):
+        make(run, tmp_path / "out")
+    (run.inputs["pretrain"] / "run.json").unlink()
+    with pytest.raises(SesameError, match=r"run\.json: cannot be read"):
+        make(run, tmp_path / "again")
+
+
+def test_long_curves_are_thinned_to_means_inside_their_bounds() -> None:
+    points = [(float(step), float(step % 7)) for step in range(100_000)]
+    thinned = charts.thin(points)
+    assert len(thinned) <= charts.MOST_POINTS
+    assert all(point.low <= point.y <= point.high for point in thinned)
+    assert (thinned[0].low, thinned[0].high) == (0.0, 6.0)
+    assert charts.thin(points[:5]) == [charts.Point(x, y, y, y) for x, y in points[:5]]
+
+
+def test_dark_colours_are_known_for_every_light_one(whole: Path) -> None:
+    for path in whole.glob("*.svg"):
+        used = set(re.findall(r'(?:fill|stroke)="(#\w+)"', path.read_text()))
+        assert used <= set(charts.DARK), path.name
