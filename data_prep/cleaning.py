@@ -14,7 +14,7 @@ from ftfy.fixes import unescape_html
 
 from data_prep.config import CorpusConfig
 
-HTML_BREAK = re.compile(r"(?:<(?:[bB][rR]|/?[pP])\s*/?>\s*)+")
+HTML_BREAK = re.compile(r"<(?:[bB][rR]|/?[pP])\s*/?>")
 LINE_BREAK = re.compile("\r\n?|[\v\f\x85\u2028\u2029]")
 # Controls, the byte order mark, soft hyphens, non-characters.
 INVISIBLE = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\xad\ufeff\ufff9-\ufffb\ufffe\uffff]")

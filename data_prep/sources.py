@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any, cast
 
 import zstandard
 
@@ -29,7 +29,9 @@ LONGEST_BYTES = 64 << 20  # a line or document longer than this is cut, to keep 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 # Dumps in several files are called …xml-p10p30302.bz2.
-FORMAT = re.compile(r"\.(txt|jsonl|csv|tsv|xml)(?:-p\d+p\d+[^.]*)?(\.(?:gz|bz2|xz|zst))?$")
+FORMAT = re.compile(
+    r"\.(txt|jsonl|csv|tsv|xml)(?:-p\d+p\d+[^.]*)?(\.(?:gz|bz2|xz|zst))?$", re.IGNORECASE
+)
 ENDINGS = ".txt, .jsonl, .csv, .tsv, .xml, each also with .gz, .bz2, .xz or .zst"
 DECODE_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 
@@ -64,7 +66,7 @@ class Part:
 def _endings(name: str) -> tuple[str, str]:
     match = FORMAT.search(name)
     assert match, f"{name} was not checked by discover"
-    return match[1], match[2] or ""
+    return match[1].lower(), (match[2] or "").lower()
 
 
 def discover(paths: Any) -> list[SourceFile]:
@@ -144,7 +146,7 @@ def plan_pieces(
     return pieces
 
 
-class _ZstdReader(io.RawIOBase):
+class _ZstdReader(io.BufferedIOBase):
     """zstandard's own reader takes a cut-off file for a complete one; this one notices."""
 
     def __init__(self, path: Path):
@@ -153,7 +155,7 @@ class _ZstdReader(io.RawIOBase):
         self._pending = b""
         self._inside = False
 
-    def read(self, size: int = BLOCK_BYTES, /) -> bytes:
+    def read1(self, size: int = -1, /) -> bytes:
         while True:
             data = self._pending or self._raw.read(BLOCK_BYTES // 8)
             if not data:
@@ -173,7 +175,7 @@ class _ZstdReader(io.RawIOBase):
         super().close()
 
 
-def open_source(file: SourceFile) -> IO[bytes]:
+def open_source(file: SourceFile) -> io.BufferedIOBase:
     """Open a file for reading its decompressed bytes in blocks."""
     openers: dict[str, Callable[[Path], Any]] = {
         "": lambda path: path.open("rb"),
@@ -183,7 +185,7 @@ def open_source(file: SourceFile) -> IO[bytes]:
         ".zst": _ZstdReader,
     }
     try:
-        return cast(IO[bytes], openers[file.compression](file.path))
+        return cast(io.BufferedIOBase, openers[file.compression](file.path))
     except OSError as error:
         raise SesameError(f"{file.name} cannot be opened: {error.strerror}") from error
 
@@ -193,7 +195,7 @@ def read_blocks(file: SourceFile, tally: Tally) -> Iterator[bytes]:
     stream = open_source(file)
     offset = 0
     try:
-        while block := stream.read(BLOCK_BYTES):
+        while block := stream.read1(BLOCK_BYTES):  # not read, which loses data at a cut
             if offset == 0:
                 _refuse_utf16(file, block)
             yield block
@@ -266,14 +268,14 @@ def _range_lines(
         yield from split_lines(_range_blocks(stream, end - start), start)
 
 
-def _range_blocks(stream: IO[bytes], size: int) -> Iterator[bytes]:
+def _range_blocks(stream: io.BufferedIOBase, size: int) -> Iterator[bytes]:
     while size > 0 and (block := stream.read(min(BLOCK_BYTES, size))):
         yield block
         size -= len(block)
 
 
 def _next_record(
-    stream: IO[bytes], position: int, starts_record: Callable[[bytes, bytes], bool]
+    stream: io.BufferedIOBase, position: int, starts_record: Callable[[bytes, bytes], bool]
 ) -> int:
     if position == 0:
         return 0

@@ -1,0 +1,96 @@
+"""Clean text has a fixed form whatever it was made from; clean text stays as it is."""
+
+import unicodedata
+from collections import Counter
+
+import ftfy
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_prep.cleaning import clean_text, letter_share, reason_to_drop
+from data_prep.config import CorpusConfig
+
+
+def clean(text: str) -> str:
+    return clean_text(text, Counter())
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        ("one\r\ntwo\rthree", "one\ntwo\nthree"),
+        ("\ufeffa\x00b\x07c\xadd", "abcd"),
+        ("a \t b\xa0\u3000c  \n   d", "a b c\nd"),
+        ("a\n\n \n\t\n\nb\n", "a\n\nb"),
+        ("Good.<br /><br />Bad.<BR>End.", "Good.\n\nBad.\n\nEnd."),
+        ("Tom &amp; Jerry &quot;x&quot;", 'Tom & Jerry "x"'),
+        ("if a <b then &lt;", "if a <b then &lt;"),
+        ("cafe\u0301", "café"),
+        ("smÃ¶rgÃ¥s â€” schÃ¶n", "smörgås — schön"),
+        ("so bad\x85 and \x96 well", "so bad… and – well"),
+        ("bad \ud83d pair", "bad \ufffd pair"),
+        ("page\fbreak\u2028line", "page\nbreak\nline"),
+        ("“Curly” — ｆｕｌｌ， 中文！", "“Curly” — ｆｕｌｌ， 中文！"),
+    ],
+)
+def test_known_repairs(raw: str, expected: str) -> None:
+    assert clean(raw) == expected
+
+
+@given(st.text(max_size=200))
+def test_clean_text_has_its_form(raw: str) -> None:
+    text = clean(raw)
+    assert unicodedata.is_normalized("NFC", text)
+    assert "\n\n\n" not in text and "  " not in text and "\r" not in text
+    assert not any(
+        unicodedata.category(character) in ("Cc", "Cs") for character in text if character != "\n"
+    )
+    assert all(line == line.strip() for line in text.split("\n"))
+    text.encode()
+
+
+@given(
+    st.text(
+        alphabet=st.characters(exclude_characters="&<", exclude_categories=("Cs",)), max_size=100
+    )
+)
+def test_cleaning_is_done_once(raw: str) -> None:
+    once = clean(raw)
+    if ftfy.fix_encoding(once) == once:  # a repair may bring two suspicious lines' halves together
+        assert clean(once) == once
+
+
+@given(
+    st.text(alphabet="aé ñüßåöÅ–—“”’…жяЖ中文に", min_size=3, max_size=40),
+    st.sampled_from(["latin-1", "windows-1252", "windows-1251", "macroman"]),
+)
+def test_the_quick_test_misses_nothing_that_ftfy_repairs(text: str, encoding: str) -> None:
+    broken = text.encode().decode(encoding, errors="ignore")
+    if not broken.isprintable():
+        return
+    expected = unicodedata.normalize("NFC", ftfy.fix_encoding(broken))
+    assert clean(broken) == " ".join(expected.split())
+
+
+def test_repairs_are_counted_by_document() -> None:
+    repaired: Counter[str] = Counter()
+    clean_text("a\x00b\x00", repaired)
+    clean_text("smÃ¶r\nsmÃ¶r", repaired)
+    clean_text("plain", repaired)
+    assert repaired == {"control_characters": 1, "encoding": 1}
+
+
+@given(st.text(min_size=1))
+def test_letter_share_counts_letters(text: str) -> None:
+    text = text.encode(errors="ignore").decode()
+    if text:
+        assert letter_share(text) == sum(map(str.isalpha, text)) / len(text)
+
+
+def test_each_filter_has_its_name() -> None:
+    config = CorpusConfig()
+    assert reason_to_drop("", config) == "empty"
+    assert reason_to_drop("short", config) == "min_characters"
+    assert reason_to_drop("1234567890 1234567890 1234567890", config) == "min_letters"
+    assert reason_to_drop("A sentence of ordinary words.", config) is None

@@ -1,0 +1,185 @@
+"""Files are found whatever way they are named, and every line is read exactly once."""
+
+import bz2
+import gzip
+import lzma
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_prep import sources
+from data_prep.errors import SesameError, UsageError
+from data_prep.sources import Part, SourceFile, discover, plan_pieces, read_part, split_lines
+from data_prep.tally import Tally
+
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    "": lambda data: data,
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".zst": zstandard.compress,
+}
+
+
+def names(paths: object) -> list[str]:
+    return [file.name for file in discover(paths)]
+
+
+def any_line(before: bytes, line: bytes) -> bool:
+    return True
+
+
+def after_blank(before: bytes, line: bytes) -> bool:
+    return before != b"" and not before.strip()
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    for name in ("b.txt", "a/c.jsonl.zst", "a/d.csv", "dump.xml-p1p9.bz2", "README.md", ".x.txt"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"x")
+    return tmp_path
+
+
+def test_folders_globs_and_files_give_names_below_their_root(corpus: Path) -> None:
+    everything = ["a/c.jsonl.zst", "a/d.csv", "b.txt", "dump.xml-p1p9.bz2"]
+    assert names(str(corpus)) == everything
+    assert names([corpus]) == everything
+    assert names(f"{corpus}/*") == everything
+    assert names(f"{corpus}/**/*.csv") == ["a/d.csv"]
+    assert names(corpus / "a" / "d.csv") == ["d.csv"]
+    assert names([corpus / "b.txt", corpus]) == everything, "no file is read twice"
+
+
+def test_a_linked_folder_is_followed_and_a_circle_ends(corpus: Path) -> None:
+    os.symlink(corpus, corpus / "a" / "circle")
+    os.symlink(corpus / "a", corpus / "link")
+    assert names(str(corpus)).count("b.txt") == 1
+
+
+@pytest.mark.parametrize("paths", [[], "missing.txt", "none-*.txt", "README.md"])
+def test_what_cannot_be_read_is_bad_usage_that_names_the_key(corpus: Path, paths: object) -> None:
+    given = paths if isinstance(paths, list) else str(corpus / str(paths))
+    with pytest.raises(UsageError, match=r"corpus\.paths"):
+        discover(given)
+
+
+@pytest.mark.parametrize("ending", COMPRESS)
+def test_compressed_files_read_like_plain_ones(tmp_path: Path, ending: str) -> None:
+    data = b"".join(b"line %d\n" % number for number in range(50_000))
+    path = tmp_path / f"x.txt{ending}"
+    path.write_bytes(COMPRESS[ending](data[:1000]) + COMPRESS[ending](data[1000:]))
+    tally = Tally()
+    lines = list(read_part(Part(SourceFile(path, "x"), 0, path.stat().st_size), any_line, tally))
+    assert b"".join(line for _, line in lines) == data
+    assert all(data.startswith(line, offset) for offset, line in lines[::997])
+    assert tally.broken_files == 0
+
+
+@pytest.mark.parametrize("ending", [".gz", ".bz2", ".xz", ".zst"])
+def test_a_truncated_archive_gives_what_came_before_the_cut(tmp_path: Path, ending: str) -> None:
+    data = os.urandom(200_000).hex().encode()
+    whole = COMPRESS[ending](data)
+    path = tmp_path / f"x.txt{ending}"
+    path.write_bytes(whole[: len(whole) * 3 // 4])
+    part = Part(SourceFile(path, "x.txt"), 0, 1)
+    tally = Tally()
+    read = b"".join(line for _, line in read_part(part, any_line, tally))
+    assert data.startswith(read)
+    assert tally.broken_files == 1
+    assert tally.notes[0][:2] == ("x.txt", len(read))
+    with pytest.raises(SesameError, match=r"x\.txt, byte \d+"):
+        list(read_part(part, any_line, Tally(strict=True)))
+
+
+def test_garbage_in_an_archive_is_counted(tmp_path: Path) -> None:
+    for ending in (".gz", ".bz2", ".xz", ".zst"):
+        path = tmp_path / f"x.txt{ending}"
+        path.write_bytes(b"this is no archive at all")
+        tally = Tally()
+        assert list(read_part(Part(SourceFile(path, "x"), 0, 1), any_line, tally)) == []
+        assert tally.broken_files == 1
+
+
+def test_utf16_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    path = tmp_path / "x.txt"
+    path.write_bytes("hello".encode("utf-16"))
+    with pytest.raises(SesameError, match="iconv"):
+        list(read_part(Part(SourceFile(path, "x.txt"), 0, 9), any_line, Tally()))
+
+
+def test_a_byte_order_mark_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "x.txt"
+    path.write_bytes(b"\xef\xbb\xbfone\ntwo\n")
+    lines = list(read_part(Part(SourceFile(path, "x"), 0, 12), any_line, Tally()))
+    assert [line for _, line in lines] == [b"one\n", b"two\n"]
+
+
+@given(st.lists(st.binary(max_size=30)))
+def test_lines_do_not_depend_on_blocks(blocks: list[bytes]) -> None:
+    data = b"".join(blocks)
+    lines = list(split_lines(blocks))
+    assert b"".join(line for _, line in lines) == data
+    assert [line for _, line in lines] == [line for _, line in split_lines([data])]
+    assert all(data[offset:].startswith(line) for offset, line in lines)
+    assert all(line.count(b"\n") == line.endswith(b"\n") and line for _, line in lines)
+
+
+@settings(max_examples=60)
+@given(
+    text=st.lists(st.sampled_from([b"word\n", b"\n", b" \r\n", b"longer line\n", b"x"])),
+    piece_bytes=st.integers(1, 40),
+    border=st.sampled_from([any_line, after_blank]),
+)
+def test_parts_hold_every_byte_once_and_never_cut_a_record(
+    tmp_path_factory: pytest.TempPathFactory,
+    text: list[bytes],
+    piece_bytes: int,
+    border: Callable[[bytes, bytes], bool],
+) -> None:
+    path = tmp_path_factory.mktemp("cut") / "x.txt"
+    path.write_bytes(b"".join(text))
+    pieces = plan_pieces([SourceFile(path, "x")], lambda file: False, piece_bytes)
+    chunks = [
+        [line for _, line in read_part(part, border, Tally())] for piece in pieces for part in piece
+    ]
+    assert b"".join(line for chunk in chunks for line in chunk) == path.read_bytes()
+    before = [line for chunk in chunks for line in chunk]
+    place = 0
+    for chunk in chunks:
+        if chunk and place:
+            assert border(before[place - 1], chunk[0])
+        place += len(chunk)
+
+
+def test_small_files_share_a_piece_and_uncuttable_ones_stay_whole(tmp_path: Path) -> None:
+    files = []
+    for number, size in enumerate((3, 4, 0, 30, 5)):
+        path = tmp_path / f"{number}.txt"
+        path.write_bytes(b"x" * size)
+        files.append(SourceFile(path, path.name))
+    pieces = plan_pieces(files, lambda file: True, 10)
+    assert [[part.file.name for part in piece] for piece in pieces] == [
+        ["0.txt", "1.txt"],
+        ["3.txt"],
+        ["4.txt"],
+    ]
+    cut = plan_pieces(files, lambda file: False, 10)
+    assert [(part.start, part.end) for piece in cut[1:4] for part in piece] == [
+        (0, 10),
+        (10, 20),
+        (20, 30),
+    ]
+
+
+def test_an_endless_line_is_cut_to_keep_memory_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "LONGEST_BYTES", 100)
+    lines = list(split_lines([b"x" * 60] * 5))
+    assert max(len(line) for _, line in lines) == 120
+    assert sum(len(line) for _, line in lines) == 300
