@@ -1,0 +1,107 @@
+"""A checkpoint as a Hugging Face folder: config.json, model.safetensors, tokenizer, model card.
+
+Every export is proven before it counts: transformers loads the folder offline, and its logits and
+token ids must be ours.
+"""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save
+
+from data_prep.errors import SesameError
+from data_prep.files import atomic_write, write_atomically
+from data_prep.tokenizers import Tokenizer
+from pipeline.modelcard import Facts, model_card
+from pipeline.models.bert import BertForPretraining
+from pipeline.models.config import BertConfig
+from pipeline.models.huggingface import huggingface_config, to_huggingface
+
+TOLERANCE = 1e-5
+PROBE_LENGTHS = (5, 16, 9)  # examples of unequal lengths, so that padding is proven too
+PROBES = (
+    "The quick brown fox jumps over the lazy dog.",
+    "naïve Ünïcödé, 12,345.67 (tests)!",
+    "Москва 東京 don't well-known",
+)
+NOT_COPIED = ("manifest.json", "run.json")
+
+
+def export_checkpoint(
+    checkpoint: Path, config: BertConfig, vocab_size: int, tokenizer: Path, out: Path, facts: Facts
+) -> dict[str, Any]:
+    """Write the folder, prove it, and return counts."""
+    words = Tokenizer.load(tokenizer)
+    stated = huggingface_config(config, vocab_size, words.pad)
+    if words.size != vocab_size:
+        raise SesameError(
+            f"{tokenizer}: its vocabulary has {words.size} pieces, the model's {vocab_size}"
+        )
+    model = BertForPretraining(config, vocab_size)
+    model.load_state_dict(load_file(checkpoint / "weights.safetensors"))
+    with atomic_write(out / "model.safetensors") as stream:
+        stream.write(save(to_huggingface(model.state_dict()), {"format": "pt"}))
+    write_atomically(out / "config.json", json.dumps(stated, indent=2) + "\n")
+    _copy_tokenizer(tokenizer, out, config.max_positions)
+    write_atomically(out / "README.md", model_card(config, vocab_size, words.kind, facts))
+    _prove_tokenizer(words, out)
+    _prove_weights(model, words.pad, out)
+    return {
+        "step": int(checkpoint.name),
+        "parameters": sum(tensor.numel() for tensor in model.parameters()),
+    }
+
+
+def _copy_tokenizer(tokenizer: Path, out: Path, max_positions: int) -> None:
+    """The tokenizer's files, which learn the model's longest input on the way."""
+    for path in sorted(tokenizer.iterdir()):
+        if path.is_file() and not path.name.startswith(".") and path.name not in NOT_COPIED:
+            shutil.copyfile(path, out / path.name)
+    settings = out / "tokenizer_config.json"
+    stated = json.loads(settings.read_text()) | {"model_max_length": max_positions}
+    write_atomically(settings, json.dumps(stated, indent=2, ensure_ascii=False) + "\n")
+
+
+def _prove_tokenizer(words: Tokenizer, out: Path) -> None:
+    from transformers import AutoTokenizer
+
+    theirs = AutoTokenizer.from_pretrained(out, local_files_only=True)
+    ours = words.encode(PROBES)
+    for number, probe in enumerate(PROBES):
+        if theirs(probe, add_special_tokens=False)["input_ids"] != ours[number].tolist():
+            raise SesameError(f"{out}: transformers tokenises {probe!r} otherwise than we do")
+    special = (theirs.pad_token_id, theirs.cls_token_id, theirs.sep_token_id, theirs.mask_token_id)
+    if special != (words.pad, words.cls, words.sep, words.mask):
+        raise SesameError(f"{out}: transformers finds other ids of special pieces than we do")
+
+
+def _prove_weights(model: BertForPretraining, pad: int, out: Path) -> None:
+    """Compare logits in double precision, where only a wrong mapping can make a difference."""
+    from transformers import AutoModelForPreTraining
+
+    theirs = AutoModelForPreTraining.from_pretrained(out, local_files_only=True).double().eval()
+    model = model.double().eval()
+    lengths = np.minimum(np.array(PROBE_LENGTHS), model.bert.config.max_positions)
+    real_BL = torch.arange(int(lengths.max())) < torch.from_numpy(lengths)[:, None]
+    generator = torch.Generator().manual_seed(0)
+    tokens_BL = torch.randint(model.bert.vocab_size, real_BL.shape, generator=generator)
+    tokens_BL = tokens_BL.where(real_BL, torch.tensor(pad))
+    positions_BL = torch.arange(real_BL.shape[1]).expand_as(tokens_BL)
+    segments_BL = (positions_BL >= torch.from_numpy(lengths // 2)[:, None]).long()
+    with torch.no_grad():
+        masked_NV, pair_E2 = model.predict(
+            tokens_BL[real_BL], positions_BL[real_BL], segments_BL[real_BL], lengths
+        )
+        answer = theirs(tokens_BL, attention_mask=real_BL.long(), token_type_ids=segments_BL)
+    masked = float((answer.prediction_logits[real_BL] - masked_NV).abs().max())
+    pair = float((answer.seq_relationship_logits - pair_E2).abs().max())
+    # Written so that NaN fails.
+    if not (masked <= TOLERANCE and pair <= TOLERANCE):
+        raise SesameError(
+            f"{out}: logits in transformers differ from ours by {masked:.2g} (masked-LM) and "
+            f"{pair:.2g} (pairs), more than {TOLERANCE:g}: the export is not valid"
+        )

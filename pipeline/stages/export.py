@@ -1,0 +1,66 @@
+"""A checkpoint of a pretraining to a folder that transformers loads.
+
+Reads the pretraining and its tokenizer. Writes a Hugging Face folder: config.json,
+model.safetensors, the tokenizer's files, README.md. Try: sesame export encoder=demo@best
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from data_prep.errors import SesameError, UsageError
+from pipeline.config import Config
+from pipeline.stages.work import Request, Work
+
+FORMAT = 1
+SECTIONS = ("export",)
+
+
+def inputs(config: Config) -> dict[str, Request]:
+    """The pretraining and its vocabulary."""
+    return {"pretrain": Request("pretrain", config), "tokenizer": Request("tokenizer", config)}
+
+
+def run(work: Work) -> dict[str, Any]:
+    """Write the folder and prove that transformers computes with it what we do."""
+    from pipeline.export import export_checkpoint
+    from pipeline.modelcard import gather_facts
+    from pipeline.models.config import BertConfig
+
+    pretrain = work.inputs["pretrain"]
+    checkpoint = choose_checkpoint(pretrain, work.config.export.checkpoint)
+    stated = json.loads((pretrain / "config.json").read_text())
+    return export_checkpoint(
+        checkpoint,
+        BertConfig(**stated["model"]),
+        stated["vocab_size"],
+        work.inputs["tokenizer"],
+        work.out,
+        gather_facts(pretrain, checkpoint),
+    )
+
+
+def choose_checkpoint(pretrain: Path, which: str) -> Path:
+    """The checkpoint named last, best (lowest held-out loss) or by its step."""
+    from pipeline.modelcard import evaluations
+    from pipeline.training.checkpoint import CHECKPOINTS, checkpoints, damage
+
+    found = checkpoints(pretrain / CHECKPOINTS)
+    if which == "last":
+        chosen = found[-1:]
+    elif which == "best":
+        losses = {step: values["heldout_loss"] for step, values in evaluations(pretrain).items()}
+        evaluated = [path for path in found if int(path.name) in losses]
+        chosen = sorted(evaluated, key=lambda path: losses[int(path.name)])[:1]
+    else:
+        chosen = [path for path in found if which.isdigit() and int(path.name) == int(which)]
+    if not chosen:
+        steps = ", ".join(str(int(path.name)) for path in found) or "none"
+        raise UsageError(
+            f"export.checkpoint={which}: must be last, best or a step that is kept in {pretrain} "
+            f"(here: {steps}); best needs one that was evaluated"
+        )
+    fault = damage(chosen[0])
+    if fault is not None:
+        raise SesameError(f"{chosen[0]}: {fault}; choose another step by export.checkpoint=<step>")
+    return chosen[0]
