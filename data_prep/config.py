@@ -40,7 +40,7 @@ class CorpusConfig:
     )
     deduplicate: bool = result(True, "drop documents whose cleaned text has been seen before")
     strict: bool = execution(False, "stop at the first damaged document instead of counting it")
-    shard_size: int = result(256_000_000, "bytes of text a shard file holds at most", at_least=1)
+    shard_size: int = result(256_000_000, "bytes a shard file takes at most", at_least=1)
     workers: int = execution(0, "processes; 0 takes one a core", at_least=0)
 
 
