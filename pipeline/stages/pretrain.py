@@ -1,0 +1,98 @@
+"""Training rows to a pretrained encoder, on any number of ranks, resumable at any moment.
+
+Reads the tokenizer and the examples of every phase. Writes metrics.jsonl, timing.jsonl,
+checkpoints/<step>/ and config.json. Try: sesame pretrain experiment=demo
+"""
+
+import json
+import shutil
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+from data_prep.errors import SesameError
+from data_prep.files import write_atomically
+from pipeline.config import Config
+from pipeline.stages.work import Request, Work
+from pipeline.training.config import PhaseConfig
+
+if TYPE_CHECKING:
+    from pipeline.training.job import Job
+
+FORMAT = 1
+SECTIONS = ("model", "optim", "trainer", "pretrain")
+
+
+def phases(config: Config) -> list[PhaseConfig]:
+    """The configured phases, or the one that `examples.max_seq_length` makes."""
+    return list(config.pretrain.phases) or [
+        PhaseConfig(max_seq_length=config.examples.max_seq_length)
+    ]
+
+
+def inputs(config: Config) -> dict[str, Request]:
+    """The vocabulary, and examples of every phase's length."""
+    examples = {
+        f"examples.{number}": Request(
+            "examples",
+            replace(
+                config,
+                examples=replace(config.examples, max_seq_length=phase.max_seq_length),
+            ),
+        )
+        for number, phase in enumerate(phases(config))
+    }
+    return {"tokenizer": Request("tokenizer", config), **examples}
+
+
+def run(work: Work) -> dict[str, Any]:
+    """Train, or go on training, until the budget is spent."""
+    from data_prep.progress import console
+    from pipeline.training.checkpoint import CHECKPOINTS, newest_good, read_state
+    from pipeline.training.launch import launch
+    from pipeline.training.rank import REPORTS
+
+    def say(text: str) -> None:
+        console.print(f"pretrain: {text}")
+
+    checkpoint = newest_good(work.out / CHECKPOINTS, say)
+    if checkpoint is not None:
+        say(f"goes on from step {int(checkpoint.name):,}")
+    job = make_job(work, checkpoint.name if checkpoint else None)
+    job.write(work.out)
+    described = {"model": asdict(job.model), "vocab_size": job.vocab_size}
+    write_atomically(work.out / "config.json", json.dumps(described, indent=1) + "\n")
+    launch(work.out, job.trainer)
+    last = newest_good(work.out / CHECKPOINTS, say)
+    if last is None:
+        raise SesameError(f"{work.out}: training ended, but its last checkpoint could not be saved")
+    state = read_state(last)
+    shutil.rmtree(work.out / REPORTS)
+    return {"steps": state.step, "updates": state.updates, "tokens": state.tokens}
+
+
+def make_job(work: Work, checkpoint: str | None) -> "Job":
+    """What the ranks are told."""
+    from data_prep.masking import MaskRule
+    from data_prep.tokenizers import Tokenizer
+    from pipeline.models.config import BertConfig
+    from pipeline.training.job import Job
+
+    config, examples = work.config, work.config.examples
+    assert isinstance(config.model, BertConfig)
+    stages = phases(config)
+    return Job(
+        name=config.name,
+        model=config.model,
+        optim=config.optim,
+        trainer=config.trainer,
+        tracking=config.tracking,
+        masks=MaskRule(
+            examples.mask_rate, examples.max_masks, examples.mask_unit, examples.span_length
+        ),
+        phases=stages,
+        examples=[str(work.inputs[f"examples.{n}"].resolve()) for n in range(len(stages))],
+        tokenizer=str(work.inputs["tokenizer"].resolve()),
+        vocab_size=Tokenizer.load(work.inputs["tokenizer"]).size,
+        source=str(work.inputs["init"].resolve()) if "init" in work.inputs else None,
+        checkpoint=checkpoint,
+    )

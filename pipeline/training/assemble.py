@@ -1,0 +1,206 @@
+"""Puts a rank's run together from its job: network, data, engine, callbacks."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pytorch_lightning import Callback, LightningModule, Trainer
+
+from data_prep.chunks import ChunkStore
+from data_prep.masking import Vocabulary
+from data_prep.tokenizers import Tokenizer
+from pipeline.data.batch import Batch
+from pipeline.data.cursor import BatchSchedule, Cursor, Identity, check
+from pipeline.data.loader import HeldOut, Loader, Step
+from pipeline.data.order import Order
+from pipeline.models.bert import BertForPretraining
+from pipeline.training.callbacks import (
+    Checkpoints,
+    Evaluation,
+    Metrics,
+    ProgressBar,
+    Timed,
+    Watchdog,
+)
+from pipeline.training.checkpoint import CHECKPOINTS, TrainingState, read_state
+from pipeline.training.job import Job
+from pipeline.training.journal import Journal
+from pipeline.training.module import Pretraining
+from pipeline.training.saving import Saver, read_parameters
+from pipeline.training.schedule import Phase, phase_at, plan_phases
+from pipeline.training.strategy import Engine, make_engine
+from pipeline.training.tracking import Tracker
+
+EVALUATION_ROWS = 64  # in a forward pass, where trainer.micro_batch_size does not say
+
+
+@dataclass(frozen=True)
+class Run:
+    """All that Lightning's trainer needs."""
+
+    module: Pretraining
+    engine: Engine
+    steps: Timed
+    callbacks: list[Callback]
+    watchdog: Watchdog
+    close: Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Data:
+    """The examples of all phases, as one rank reads them."""
+
+    job: Job
+    stores: list[ChunkStore]
+    phases: list[Phase]
+    identities: list[Identity]
+    rank: int
+
+    def steps(self, start: TrainingState) -> Iterator[Step]:
+        """Every optimizer step from `start` on, phase after phase."""
+        first = phase_at(self.phases, start.step)
+        for phase in self.phases[self.phases.index(first) :]:
+            goes_on = phase == first
+            yield from self._loader(
+                phase,
+                step=start.step if goes_on else phase.first,
+                position=start.cursor.position if goes_on else 0,
+                skipped=start.cursor.skipped if goes_on else (),
+            )
+
+    def _loader(self, phase: Phase, **place: Any) -> Loader:
+        trainer, store = self.job.trainer, self.stores[phase.number]
+        return Loader(
+            store,
+            Order(store.rows_per_chunk, trainer.seed, trainer.shuffle_window),
+            Vocabulary.of(Tokenizer.load(Path(self.job.tokenizer))),
+            self.job.masks,
+            BatchSchedule(trainer.global_batch_size, trainer.ramp_steps),
+            rank=self.rank,
+            world=trainer.world_size,
+            micro_batch_size=self._micro_batch_size(phase.number),
+            stop=phase.end,
+            workers=trainer.loader_workers,
+            **place,
+        )
+
+    def held_out(self, phase: int) -> Iterable[Batch]:
+        """This rank's held-out batches in the form of a phase."""
+        trainer = self.job.trainer
+        return HeldOut(
+            ChunkStore(Path(self.job.examples[phase]), "heldout"),
+            rows=trainer.eval_rows,
+            micro_batch_size=self._micro_batch_size(phase) or EVALUATION_ROWS,
+            rank=self.rank,
+            world=trainer.world_size,
+        )
+
+    def _micro_batch_size(self, phase: int) -> int | None:
+        return self.job.phases[phase].micro_batch_size or self.job.trainer.micro_batch_size
+
+
+def open_data(job: Job, rank: int) -> Data:
+    """The data of a job; the steps each phase takes are fixed here."""
+    stores = [ChunkStore(Path(folder), "train") for folder in job.examples]
+    phases = plan_phases(
+        job.trainer,
+        [phase.share for phase in job.phases],
+        [store.tokens / max(store.rows, 1) for store in stores],
+    )
+    identities = [
+        Identity(
+            examples=Path(folder).name,
+            shards=store.digest,
+            seed=job.trainer.seed,
+            shuffle_window=job.trainer.shuffle_window,
+            global_batch_size=job.trainer.global_batch_size,
+            ramp_steps=job.trainer.ramp_steps,
+        )
+        for folder, store in zip(job.examples, stores, strict=True)
+    ]
+    return Data(job, stores, phases, identities, rank)
+
+
+class Start(Callback):
+    """Creates the optimizer state, and takes over that of the checkpoint to go on from."""
+
+    def __init__(self, checkpoint: Path | None) -> None:
+        self._checkpoint = checkpoint
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        assert isinstance(pl_module, Pretraining)
+        engine = pl_module.engine
+        engine.prepare()
+        if self._checkpoint is not None:
+            parameters = read_parameters(self._checkpoint, pl_module.shapes)
+            engine.restore(parameters, pl_module.state.updates)
+
+
+def assemble(
+    job: Job, run_dir: Path, rank: int, accelerator: str, stop_requested: Callable[[], bool],
+    say: Callable[[str], None],
+) -> Run:  # fmt: skip
+    """Everything a rank needs, at the place in the data where the checkpoint left off."""
+    trainer = job.trainer
+    data = open_data(job, rank)
+    checkpoint = run_dir / CHECKPOINTS / job.checkpoint if job.checkpoint else None
+    state = _state(checkpoint, data)
+    network = BertForPretraining(job.model, job.vocab_size, trainer.activation_checkpointing)
+    if trainer.compile:
+        network.compile(dynamic=True)
+    module = Pretraining(
+        network, job.optim, trainer, state, data.phases, data.identities, stop_requested
+    )
+    engine = make_engine(
+        trainer.strategy,
+        accelerator,
+        job.optim.clip,
+        timedelta(minutes=trainer.timeout_minutes + 1),
+    )
+    metrics, timing = Journal(run_dir / "metrics.jsonl"), Journal(run_dir / "timing.jsonl")
+    if rank == 0:
+        metrics.cut(state.step)
+        timing.cut(state.step)
+    tracker = Tracker(job.tracking, job.name, run_dir, say) if rank == 0 else None
+    track: Callable[[dict[str, Any]], None] = tracker.log if tracker else _nowhere
+    steps = Timed(data.steps(state))
+    saver = Saver(
+        run_dir / CHECKPOINTS,
+        engine,
+        trainer.keep_checkpoints,
+        trainer.keep_every,
+        partial(job.check_current, run_dir),
+        say,
+    )
+    bar, watchdog = ProgressBar(), Watchdog(trainer.timeout_minutes)
+
+    def close() -> None:
+        bar.close()
+        watchdog.stop()
+        if tracker:
+            tracker.close()
+
+    callbacks = [
+        Start(checkpoint),
+        Metrics(metrics, timing, steps, trainer.log_every, track),
+        Evaluation(data.held_out, trainer.eval_every, job.source is not None, metrics, track),
+        Checkpoints(saver, trainer.checkpoint_every, [metrics, timing]),
+        bar,
+        watchdog,
+    ]
+    return Run(module, engine, steps, callbacks, watchdog, close)
+
+
+def _state(checkpoint: Path | None, data: Data) -> TrainingState:
+    if checkpoint is None:
+        return TrainingState(Cursor(data.phases[0].number, 0, (), data.identities[0]))
+    state = read_state(checkpoint)
+    check(state.cursor, data.identities[state.cursor.phase], str(checkpoint))
+    return state
+
+
+def _nowhere(line: dict[str, Any]) -> None:
+    """Ranks other than 0 track nothing."""

@@ -1,0 +1,246 @@
+"""What happens around the steps: metrics, held-out evaluation, checkpoints, progress, a watchdog.
+
+They act at the end of a step in this order, so that a checkpoint has every line of its step.
+"""
+
+import faulthandler
+import math
+import resource
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from pytorch_lightning import Callback, LightningModule, Trainer
+
+from data_prep.progress import Bar, progress
+from pipeline.data.batch import Batch
+from pipeline.data.loader import Step
+from pipeline.training.checkpoint import TrainingState
+from pipeline.training.journal import Journal
+from pipeline.training.module import Outcome, Pretraining, count
+from pipeline.training.saving import Saver
+from pipeline.training.sums import Sums
+
+
+class EndOfStep(Callback):
+    """A callback that only acts when an optimizer step is over."""
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        assert isinstance(pl_module, Pretraining)
+        self.after_step(pl_module)
+
+    def after_step(self, module: Pretraining) -> None:
+        raise AssertionError("subclasses say what to do")
+
+
+class Timed:
+    """Steps as they come from the loader, with the time spent waiting for them."""
+
+    def __init__(self, steps: Iterable[Step]) -> None:
+        self._steps = steps
+        self.waited = 0.0
+
+    def __iter__(self) -> Iterator[Step]:
+        steps = iter(self._steps)
+        while True:
+            started = time.monotonic()
+            step = next(steps, None)
+            self.waited += time.monotonic() - started
+            if step is None:
+                return
+            yield step
+
+
+class Metrics(EndOfStep):
+    """A line of metrics.jsonl and timing.jsonl every few steps, and one for every dropped step."""
+
+    def __init__(
+        self,
+        metrics: Journal,
+        timing: Journal,
+        steps: Timed,
+        every: int,
+        track: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self._metrics, self._timing, self._steps = metrics, timing, steps
+        self._every, self._track = every, track
+        self._clock, self._waited, self._computed = time.monotonic(), 0.0, 0.0
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._clock = time.monotonic()
+
+    def after_step(self, module: Pretraining) -> None:
+        outcome, state = module.outcome, module.state
+        assert outcome is not None
+        if outcome.rejected:
+            self._write(self._metrics, module, {"step": state.step, "dropped": outcome.rejected})
+        else:
+            state.window += outcome.sums
+        if state.step % self._every == 0 or module.finished:
+            if state.window.tokens:
+                self._write(self._metrics, module, metrics_line(state, outcome))
+            self._write(self._timing, module, self._timing_line(module))
+            state.window = Sums()
+
+    def _write(self, journal: Journal, module: Pretraining, line: dict[str, Any]) -> None:
+        if module.engine.rank == 0:
+            journal.append(line)
+            self._track(line)
+
+    def _timing_line(self, module: Pretraining) -> dict[str, Any]:
+        now = time.monotonic()
+        seconds = max(now - self._clock, 1e-9)
+        waited = self._steps.waited - self._waited
+        computed = module.compute_seconds - self._computed
+        self._clock, self._waited = now, self._steps.waited
+        self._computed = module.compute_seconds
+        return {
+            "step": module.state.step,
+            "tokens_per_second": module.state.window.tokens / seconds,
+            "seconds": seconds,
+            "data_wait": waited / seconds,
+            "overhead": max(0.0, 1 - (computed + waited) / seconds),
+            "peak_memory_bytes": peak_memory(module.device),
+            "optimizer_bytes": module.engine.optimizer_bytes(),
+        }
+
+
+def metrics_line(state: TrainingState, outcome: Outcome) -> dict[str, Any]:
+    """Means since the last line, and the last step's rate and gradient norm."""
+    return {
+        "step": state.step,
+        "position": state.cursor.position,
+        **state.window.means(),
+        "perplexity": state.window.perplexity,
+        "lr": outcome.lr,
+        "gradient_norm": outcome.gradient_norm if math.isfinite(outcome.gradient_norm) else None,
+        "tokens": state.tokens,
+    }
+
+
+def peak_memory(device: torch.device) -> int:
+    """Most bytes this rank has used: of the device, or of the process on a CPU."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+class Evaluation(EndOfStep):
+    """Loss and accuracy on held-out rows, every few steps and at the end."""
+
+    def __init__(
+        self,
+        held_out: Callable[[int], Iterable[Batch]],
+        every: int,
+        at_start: bool,
+        metrics: Journal,
+        track: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self._held_out, self._every, self._at_start = held_out, every, at_start
+        self._metrics, self._track = metrics, track
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        assert isinstance(pl_module, Pretraining)
+        if self._at_start and pl_module.state.step == 0:
+            self._evaluate(pl_module)
+
+    def after_step(self, module: Pretraining) -> None:
+        if module.state.step % self._every == 0 or module.finished:
+            self._evaluate(module)
+
+    def _evaluate(self, module: Pretraining) -> None:
+        held_out = self._held_out(module.state.cursor.phase)
+        line = {"step": module.state.step} | {
+            f"heldout_{key}": value for key, value in evaluate(module, held_out).items()
+        }
+        if module.engine.rank == 0:
+            self._metrics.append(line)
+            self._track(line)
+
+
+@torch.no_grad()
+def evaluate(module: Pretraining, batches: Iterable[Batch]) -> dict[str, float | None]:
+    """Means over all ranks' batches; every rank must have equally many."""
+    engine = module.engine
+    assert engine.model is not None
+    sums = Sums()
+    engine.model.eval()
+    for batch in batches:
+        losses = engine.forward(batch.to(module.device), last=True)
+        sums += count(batch) + Sums(*(part.item() for part in losses))
+    engine.model.train()
+    return Sums(*engine.sum(sums.values())).means()
+
+
+class Checkpoints(EndOfStep):
+    """Saves every few steps, at the end, and when asked to stop; then training stops."""
+
+    def __init__(self, saver: Saver, every: int, journals: list[Journal]) -> None:
+        self._saver, self._every, self._journals = saver, every, journals
+
+    def after_step(self, module: Pretraining) -> None:
+        stopping = module.finished or module.stop_agreed
+        if stopping or module.state.step % self._every == 0:
+            for journal in self._journals:
+                journal.sync()
+            self._saver.save(module.state)
+        if stopping:
+            module.trainer.should_stop = True
+
+
+class ProgressBar(EndOfStep):
+    """Loss, speed and time to finish, on rank 0."""
+
+    def __init__(self) -> None:
+        self._open = ExitStack()
+        self._bar: Bar | None = None
+        self._clock, self._tokens, self._loss = 0.0, 0, math.nan
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        assert isinstance(pl_module, Pretraining)
+        if pl_module.engine.rank == 0:
+            state = pl_module.state
+            hours = pl_module.config.max_hours or 0.0
+            total, done = pl_module.total_steps or hours * 3600, float(state.step)
+            if pl_module.total_steps is None:
+                done = state.seconds
+            self._bar = self._open.enter_context(progress("pretrain", total, done))
+            self._clock, self._tokens, self._seconds = time.monotonic(), state.tokens, state.seconds
+
+    def after_step(self, module: Pretraining) -> None:
+        if self._bar is None or module.outcome is None:
+            return
+        state, loss = module.state, module.outcome.sums.loss
+        smooth = loss if math.isnan(self._loss) else 0.98 * self._loss + 0.02 * loss
+        self._loss = smooth if math.isfinite(loss) else self._loss
+        speed = (state.tokens - self._tokens) / max(time.monotonic() - self._clock, 1e-9)
+        self._bar.note(f"loss {self._loss:.3f}  {speed:,.0f} tokens/s")
+        self._bar.advance(1 if module.total_steps else state.seconds - self._seconds)
+        self._seconds = state.seconds
+
+    def close(self) -> None:
+        """Take the bar off the terminal."""
+        self._open.close()
+
+
+class Watchdog(EndOfStep):
+    """Ends this rank with the stacks of all threads when a step takes too long."""
+
+    def __init__(self, minutes: float) -> None:
+        self._seconds = minutes * 60
+
+    def start(self) -> None:
+        """Begin to wait, also before the first step."""
+        if self._seconds:
+            faulthandler.dump_traceback_later(self._seconds, exit=True, file=2)
+
+    def after_step(self, module: Pretraining) -> None:
+        self.start()
+
+    def stop(self) -> None:
+        """All is done."""
+        faulthandler.cancel_dump_traceback_later()

@@ -1,0 +1,89 @@
+"""Checkpoints in one portable form for every strategy and any number of ranks, without pickle.
+
+A checkpoint is a folder `<step>` that appears whole, by a rename:
+    weights.safetensors                  fp32 weights by parameter name
+    moments-00000-of-00002.safetensors   AdamW's moments, `exp_avg/<name>` and `exp_avg_sq/<name>`;
+                                         every rank writes some parameters'
+    state.json                           the step, the place in the data, the sums under way
+    checksums.json                       size and sha256 of all of these
+
+Here is what a checkpoint says and whether it is whole, without torch; `saving` has the tensors.
+"""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from data_prep.errors import SesameError
+from data_prep.files import sha256
+from pipeline.data.cursor import Cursor
+from pipeline.training.sums import Sums
+
+FORMAT = 1
+CHECKPOINTS = "checkpoints"  # the folder in the run's directory
+WEIGHTS = "weights.safetensors"
+STATE = "state.json"
+CHECKSUMS = "checksums.json"
+
+
+@dataclass
+class TrainingState:
+    """Where a run stands; all of it is in a checkpoint, and nothing else is needed to go on."""
+
+    cursor: Cursor
+    step: int = 0  # optimizer steps taken, dropped ones included
+    updates: int = 0  # steps that changed the weights
+    tokens: int = 0  # pieces read, over all ranks
+    seconds: float = 0.0  # time spent training
+    recent_losses: list[float] = field(default_factory=list)  # what a spike is measured against
+    rejected_in_row: int = 0
+    window: Sums = Sums()  # since the last line of metrics
+
+    def as_json(self) -> str:
+        return json.dumps({"format": FORMAT} | asdict(self) | {"cursor": self.cursor.as_json()})
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """All checkpoints by step, damaged ones included."""
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if path.name.isdigit())
+
+
+def damage(checkpoint: Path) -> str | None:
+    """What is wrong with a checkpoint, if anything is."""
+    try:
+        checksums = json.loads((checkpoint / CHECKSUMS).read_text())
+        for name, expected in checksums.items():
+            path = checkpoint / name
+            if path.stat().st_size != expected["bytes"]:
+                return f"{name} has {path.stat().st_size} bytes instead of {expected['bytes']}"
+            if sha256(path) != expected["sha256"]:
+                return f"{name} does not match its checksum"
+    except FileNotFoundError as error:
+        return f"{Path(error.filename).name} is missing"
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        return f"{CHECKSUMS} cannot be used ({type(error).__name__})"
+    return None
+
+
+def newest_good(folder: Path, say: Callable[[str], None]) -> Path | None:
+    """The newest undamaged checkpoint; damaged newer ones are named and removed."""
+    for checkpoint in reversed(checkpoints(folder)):
+        fault = damage(checkpoint)
+        if fault is None:
+            return checkpoint
+        say(f"checkpoint {checkpoint.name} is damaged ({fault}); going back to the one before")
+        shutil.rmtree(checkpoint)
+    return None
+
+
+def read_state(checkpoint: Path) -> TrainingState:
+    """The run's state at a checkpoint."""
+    content = json.loads((checkpoint / STATE).read_text())
+    if content.pop("format") != FORMAT:
+        raise SesameError(f"{checkpoint / STATE}: written by another version of Sesame")
+    cursor, window = Cursor.from_json(content.pop("cursor")), Sums(**content.pop("window"))
+    return TrainingState(cursor=cursor, window=window, **content)

@@ -1,0 +1,37 @@
+"""Lines of JSON by step (metrics.jsonl, timing.jsonl) that a resumed run continues exactly."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from data_prep.files import write_atomically
+
+
+class Journal:
+    """An append-only file of lines that each have a `step`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def cut(self, step: int) -> None:
+        """Drop what was written after `step`, and a line a kill has torn."""
+        if not self._path.exists():
+            return
+        kept = []
+        for line in self._path.read_text().splitlines(keepends=True):
+            if not line.endswith("\n") or json.loads(line)["step"] > step:
+                break
+            kept.append(line)
+        write_atomically(self._path, "".join(kept))
+
+    def append(self, line: dict[str, Any]) -> None:
+        """Add a line; it reaches the file at once."""
+        with open(self._path, "a") as stream:
+            stream.write(json.dumps(line, allow_nan=False) + "\n")
+
+    def sync(self) -> None:
+        """Make all lines durable, so that no checkpoint is ahead of them."""
+        if self._path.exists():
+            with open(self._path, "rb") as stream:
+                os.fsync(stream.fileno())

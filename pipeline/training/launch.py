@@ -1,0 +1,185 @@
+"""Starts the ranks of a pretraining on this machine, waits, and says how it ended.
+
+Ranks are plain processes with the variables that `torchrun` sets too. They die with this process,
+get its signals, and end together: when one fails, the others follow.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pipeline
+from data_prep.errors import SesameError, UsageError
+from data_prep.pieces import end_with_parent
+from pipeline.training.checkpoint import CHECKPOINTS, checkpoints
+from pipeline.training.config import TrainerConfig
+from pipeline.training.rank import INTERRUPTED, REPORTS, STOP_SIGNALS
+
+LOOK_SECONDS = 0.1
+GRACE_SECONDS = 10.0  # for the other ranks, once one has failed
+# oneDNN's highest level without AMX: some virtual machines announce AMX and then refuse it.
+WITHOUT_AMX = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_FP16"}
+BF16_PROBE = """
+import sys, torch
+if sys.argv[1] == "auto" and torch.cuda.is_available(): sys.exit(0)
+x = torch.randn(64, 64, requires_grad=True)
+with torch.autocast("cpu", torch.bfloat16):
+    y = torch.nn.functional.linear(x, torch.randn(64, 64, requires_grad=True))
+y.float().sum().backward()
+"""
+
+
+class Interrupted(SesameError):
+    """Training was asked to stop, and saved; nothing is wrong."""
+
+    exit_code = INTERRUPTED
+
+
+def launch(run_dir: Path, trainer: TrainerConfig) -> None:
+    """Train until the budget is spent; raises where that did not happen."""
+    if trainer.num_nodes > 1:
+        raise UsageError(
+            f"trainer.num_nodes={trainer.num_nodes}: this command starts ranks on one machine"
+        )
+    reports = run_dir / REPORTS
+    reports.mkdir(parents=True, exist_ok=True)
+    for report in reports.iterdir():
+        report.unlink()
+    codes = _run_ranks(run_dir, trainer)
+    if any(code not in (0, INTERRUPTED) for code in codes):
+        raise _failure(reports, codes)
+    if INTERRUPTED in codes:
+        saved = checkpoints(run_dir / CHECKPOINTS)
+        step = int(saved[-1].name) if saved else 0
+        raise Interrupted(f"interrupted at step {step}; run the same command to go on")
+
+
+def _run_ranks(run_dir: Path, trainer: TrainerConfig) -> list[int]:
+    environment = _environment(trainer)
+    command = [sys.executable, "-m", "pipeline.training.rank", str(run_dir)]
+    with ExitStack() as stack:
+        ranks: list[subprocess.Popen[bytes]] = []
+        stack.callback(_end, ranks)
+        stack.enter_context(_forwarding(ranks))
+        for rank in range(trainer.devices):
+            # Rank 0 has the terminal; what others say is kept for when they fail.
+            log = stack.enter_context(open(run_dir / REPORTS / f"{rank}.log", "wb"))
+            ranks.append(
+                subprocess.Popen(
+                    command,
+                    env=environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=None if rank == 0 else log,
+                    start_new_session=True,  # Ctrl-C reaches us, and we pass it on once
+                    preexec_fn=end_with_parent,
+                )
+            )
+        return _wait(ranks)
+
+
+def _wait(ranks: list[subprocess.Popen[bytes]]) -> list[int]:
+    """Wait for all ranks; once one has failed, not much longer."""
+    deadline = None
+    while any(rank.poll() is None for rank in ranks):
+        if deadline is None and any(rank.poll() not in (None, 0, INTERRUPTED) for rank in ranks):
+            deadline = time.monotonic() + GRACE_SECONDS
+        if deadline is not None and time.monotonic() > deadline:
+            _end(ranks)
+        time.sleep(LOOK_SECONDS)
+    return [rank.wait() for rank in ranks]
+
+
+def _end(ranks: list[subprocess.Popen[bytes]]) -> None:
+    for rank in ranks:
+        if rank.poll() is None:
+            rank.kill()
+            rank.wait()
+
+
+@contextmanager
+def _forwarding(ranks: list[subprocess.Popen[bytes]]) -> Iterator[None]:
+    """Pass on signals to every rank meanwhile; they save and leave. A second Ctrl-C ends them."""
+    interrupts = 0
+
+    def forward(number: int, frame: Any) -> None:
+        nonlocal interrupts
+        interrupts += number == signal.SIGINT
+        for rank in ranks:
+            if rank.poll() is None:
+                rank.send_signal(signal.SIGKILL if interrupts > 1 else number)
+
+    before = {number: signal.signal(number, forward) for number in STOP_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _environment(trainer: TrainerConfig) -> dict[str, str]:
+    cores = len(os.sched_getaffinity(0))
+    threads = trainer.threads or max(1, cores // trainer.devices)
+    sources = str(Path(pipeline.__file__).parents[1])
+    path = os.environ.get("PYTHONPATH")
+    added = {
+        "WORLD_SIZE": str(trainer.devices),
+        "LOCAL_WORLD_SIZE": str(trainer.devices),
+        "GROUP_RANK": "0",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(_free_port()),
+        "OMP_NUM_THREADS": str(threads),
+        "MKL_NUM_THREADS": str(threads),
+        "PYTHONPATH": f"{sources}:{path}" if path else sources,
+    }
+    if sys.platform == "linux":
+        added["GLOO_SOCKET_IFNAME"] = "lo"  # all ranks are here; a host name may not resolve
+    if trainer.precision == "bf16-mixed" and trainer.accelerator in ("auto", "cpu"):
+        added |= _working_bf16(trainer.accelerator)
+    return dict(os.environ) | added
+
+
+def _working_bf16(accelerator: str) -> dict[str, str]:
+    """Variables with which bf16 works on this CPU, tried out in a process that may die of it."""
+    for variables in ({}, WITHOUT_AMX):
+        probe = subprocess.run(
+            [sys.executable, "-c", BF16_PROBE, accelerator],
+            env=dict(os.environ) | variables,
+            capture_output=True,
+            check=False,
+        )
+        if probe.returncode == 0:
+            return variables
+    raise UsageError(
+        "trainer.precision=bf16-mixed: this CPU cannot compute in bf16; use trainer.precision=fp32"
+    )
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def _failure(reports: Path, codes: list[int]) -> SesameError:
+    """The error a rank left, or how it ended where it could not say."""
+    errors = sorted(reports.glob("*.error"))
+    if errors:
+        return SesameError(errors[0].read_text())
+    # Ranks we ended ourselves come last: what happened first matters.
+    failed = [rank for rank, code in enumerate(codes) if code not in (0, INTERRUPTED)]
+    rank = next((rank for rank in failed if codes[rank] != -signal.SIGKILL), failed[0])
+    code = codes[rank]
+    how = f"ended by {signal.Signals(-code).name}" if code < 0 else f"failed with code {code}"
+    where = "above" if rank == 0 else f"in {reports / f'{rank}.log'}"
+    return SesameError(
+        f"rank {rank} {how}, its last words are {where}; run the same command to go on from the "
+        "last checkpoint"
+    )

@@ -1,0 +1,209 @@
+"""One optimizer step of pretraining: micro-batches, global loss, update; thin around the network.
+
+Losses are divided by what the *global* batch has to predict, over all ranks and micro-batches, so
+that neither the number of ranks nor the micro-batch changes a gradient. A Lightning batch is a
+whole optimizer step; its micro-batches are looped over here (manual optimisation).
+"""
+
+import hashlib
+import math
+import statistics
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import torch
+from pytorch_lightning import LightningModule
+from torch import Tensor, nn
+
+from data_prep.errors import SesameError
+from pipeline.data.batch import Batch
+from pipeline.data.cursor import Cursor, Identity
+from pipeline.data.loader import Step
+from pipeline.models.bert import Losses
+from pipeline.training.checkpoint import TrainingState
+from pipeline.training.config import OptimConfig, TrainerConfig
+from pipeline.training.schedule import Phase, learning_rate, phase_at
+from pipeline.training.strategy import Engine, decay_groups
+from pipeline.training.sums import Sums
+
+SPIKE_WINDOW = 100  # recent losses a new one is measured against
+SPIKE_SIGMAS = 6.0
+SPIKE_LEAST = 50  # fewer tell too little
+REJECTED_AT_MOST = 5  # in a row; then training has diverged
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a step, the same on every rank."""
+
+    sums: Sums  # of the global batch
+    lr: float
+    gradient_norm: float
+    rejected: str | None  # why the step changed no weight
+
+
+class Pretraining(LightningModule):
+    """The network, its optimizer and the run's state."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optim: OptimConfig,
+        trainer_config: TrainerConfig,
+        state: TrainingState,
+        phases: list[Phase],
+        identities: list[Identity],
+        stop_requested: Callable[[], bool],
+    ) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.model = model
+        # Taken now: ZeRO 3 will leave empty tensors where parameters were.
+        self.shapes = {name: part.shape for name, part in model.named_parameters()}
+        self.optim = optim
+        self.config = trainer_config
+        self.phases, self.identities = phases, identities
+        self.state = state
+        self.outcome: Outcome | None = None
+        self.stop_agreed = False
+        self.compute_seconds = 0.0  # in forward, backward and update, for timing.jsonl
+        self._stop_requested = stop_requested
+        self._started = time.monotonic() - state.seconds
+
+    @property
+    def engine(self) -> Engine:
+        return cast(Engine, self.trainer.strategy)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        # The rate is set before every step; zero here, because engines create their state with one.
+        return torch.optim.AdamW(
+            decay_groups(self, self.optim.weight_decay),
+            lr=0.0,
+            betas=(self.optim.beta1, self.optim.beta2),
+            eps=self.optim.eps,
+            fused=True,
+        )
+
+    def transfer_batch_to_device(self, batch: Any, device: torch.device, index: int) -> Any:
+        return batch  # micro-batches move one by one, as they are needed
+
+    def forward(self, batch: Batch) -> Losses:
+        with self._precision():
+            return cast(Losses, self.model(batch))
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        if self.config.precision == "bf16-mixed":
+            return torch.autocast(self.device.type, torch.bfloat16)
+        return nullcontext()
+
+    @property
+    def total_steps(self) -> int | None:
+        return self.phases[-1].end
+
+    @property
+    def finished(self) -> bool:
+        """Whether the budget is spent."""
+        if self.total_steps is not None:
+            return self.state.step >= self.total_steps
+        assert self.config.max_hours is not None
+        return self.state.seconds >= self.config.max_hours * 3600
+
+    def training_step(self, step: Step, index: int) -> None:
+        started = time.monotonic()
+        engine, state = self.engine, self.state
+        asked = self._count(step.micro_batches)
+        lr = learning_rate(self.optim, self._done())
+        engine.set_learning_rate(lr)
+        totals_4 = torch.zeros(4, device=self.device)
+        for number, batch in enumerate(step.micro_batches):
+            last = number == len(step.micro_batches) - 1
+            torch.manual_seed(seed_of(self.config.seed, state.step, number, engine.rank))
+            losses = engine.forward(batch.to(self.device), last)
+            totals_4 += torch.stack([part.detach().float() for part in losses])
+            loss = losses.mlm_sum / max(asked.predictions, 1)
+            loss = loss + losses.pair_sum / max(asked.pairs, 1)
+            if last:
+                sums = asked + self._agree(totals_4)
+                rejected = self._fault(sums.loss)
+                if rejected:
+                    loss = loss * math.nan  # the one way to drop a step that all engines know
+            engine.accumulate(loss)
+        norm = engine.update(self.optim.clip)
+        if rejected is None and not math.isfinite(norm):
+            rejected = "the gradient is not finite"
+        self.outcome = Outcome(sums, lr, norm, rejected)
+        self._advance(step, self.outcome)
+        self.compute_seconds += time.monotonic() - started
+
+    def _count(self, batches: list[Batch]) -> Sums:
+        """What the global batch asks, and the time on rank 0's clock, which all ranks follow."""
+        mine = sum((count(batch) for batch in batches), Sums())
+        clock = time.monotonic() - self._started if self.engine.rank == 0 else 0.0
+        *values, self.state.seconds = self.engine.sum([*mine.values(), clock])
+        return Sums(*values)
+
+    def _done(self) -> float:
+        """The share of the budget spent, in the middle of this step."""
+        if self.total_steps is not None:
+            return (self.state.step + 0.5) / self.total_steps
+        assert self.config.max_hours is not None
+        return self.state.seconds / (self.config.max_hours * 3600)
+
+    def _agree(self, totals_4: Tensor) -> Sums:
+        """Sums over all ranks, and with them whether any rank was asked to stop."""
+        mine = [*totals_4.tolist(), float(self._stop_requested())]
+        *totals, stops = self.engine.sum(mine)
+        self.stop_agreed = self.stop_agreed or stops > 0
+        return Sums(*totals)
+
+    def _fault(self, loss: float) -> str | None:
+        """Why a step with this loss must not change the weights, if so."""
+        if not math.isfinite(loss):
+            return "the loss is not finite"
+        recent = self.state.recent_losses
+        limit = math.inf
+        if len(recent) >= SPIKE_LEAST:
+            limit = statistics.fmean(recent) + SPIKE_SIGMAS * statistics.pstdev(recent)
+        # A spike widens the window too: where losses stay high, they are soon accepted.
+        self.state.recent_losses = [*recent, loss][-SPIKE_WINDOW:]
+        return f"the loss {loss:.4g} is beyond {limit:.4g}" if loss > limit else None
+
+    def _advance(self, step: Step, outcome: Outcome) -> None:
+        state = self.state
+        state.step += 1
+        state.cursor = replace(state.cursor, position=step.next_position)
+        state.tokens += int(outcome.sums.tokens)
+        if outcome.rejected is None:
+            state.updates += 1
+            state.rejected_in_row = 0
+        else:
+            state.cursor = state.cursor.skip(step.position, step.next_position)
+            state.rejected_in_row += 1
+        phase = phase_at(self.phases, state.step)
+        if phase.number != state.cursor.phase:
+            state.cursor = Cursor(phase.number, 0, (), self.identities[phase.number])
+            state.recent_losses = []  # another length has other losses
+        if state.rejected_in_row > REJECTED_AT_MOST:
+            raise SesameError(
+                f"training has diverged: {state.rejected_in_row} steps in a row were dropped up to "
+                f"step {state.step}, the last because {outcome.rejected}; try a lower optim.lr or "
+                "a longer optim.warmup, or go on from an earlier checkpoint"
+            )
+
+
+def count(batch: Batch) -> Sums:
+    """What a batch asks."""
+    return Sums(
+        predictions=len(batch.targets_M),
+        pairs=int((batch.pair_labels_E >= 0).sum()),
+        tokens=len(batch.tokens_N),
+    )
+
+
+def seed_of(*parts: int) -> int:
+    """A seed for torch from counters, so that no generator's state needs saving."""
+    digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1

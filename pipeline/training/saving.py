@@ -1,0 +1,141 @@
+"""Writing and reading a checkpoint's tensors; see `checkpoint` for the form."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from data_prep.errors import SesameError
+from data_prep.files import sha256, sync_directory, write_atomically
+from pipeline.training.checkpoint import CHECKSUMS, STATE, WEIGHTS, TrainingState, checkpoints
+from pipeline.training.strategy import MOMENTS, Engine, ParameterState
+
+
+def read_parameters(checkpoint: Path, shapes: dict[str, torch.Size]) -> Iterator[ParameterState]:
+    """The saved state of each parameter in `shapes`, one at a time."""
+    with ExitStack() as stack:
+        files = [
+            stack.enter_context(safe_open(path, "pt"))
+            for path in [checkpoint / WEIGHTS, *sorted(checkpoint.glob("moments-*.safetensors"))]
+        ]
+        where = {key: file for file in files for key in file.keys()}  # noqa: SIM118 not a dict
+        weights = set(files[0].keys())
+        if weights != set(shapes):
+            odd = sorted(weights ^ set(shapes))[0]
+            raise SesameError(f"{checkpoint / WEIGHTS}: does not fit the model at parameter {odd}")
+        for name, shape in shapes.items():
+            keys = (name, *(f"{moment}/{name}" for moment in MOMENTS))
+            tensors = [where[key].get_tensor(key) for key in keys]
+            if tensors[0].shape != shape:
+                raise SesameError(
+                    f"{checkpoint / WEIGHTS}: {name} has shape {list(tensors[0].shape)}, "
+                    f"the model's has {list(shape)}"
+                )
+            yield ParameterState(name, *tensors)
+
+
+class Saver:
+    """Writes checkpoints below `folder`, all ranks together, and keeps the last few."""
+
+    def __init__(
+        self,
+        folder: Path,
+        engine: Engine,
+        keep: int,
+        keep_every: int | None,
+        fence: Callable[[], None],
+        say: Callable[[str], None],
+    ) -> None:
+        self._folder, self._engine = folder, engine
+        self._keep, self._keep_every = keep, keep_every
+        self._fence, self._say = fence, say
+
+    def save(self, state: TrainingState) -> bool:
+        """Save; False, after a warning, where some rank could not write. Training goes on then."""
+        partial = self._folder / f".{state.step:08d}.tmp"
+        first = self._engine.rank == 0
+        checksums: dict[str, Any] = {}
+        saved = (
+            self._together(lambda: _clear(partial) if first else None)
+            and self._together(lambda: checksums.update(self._write_part(partial)))
+            and self._finish(partial, self._engine.gather(checksums), state)
+        )
+        if first:
+            if saved:
+                self._remove_old()
+            else:
+                shutil.rmtree(partial, ignore_errors=True)
+        return saved
+
+    def _together(self, write: Callable[[], None]) -> bool:
+        """Do something that a full disk may prevent; whether every rank could."""
+        failures = 0
+        try:
+            write()
+        except (OSError, SafetensorError) as error:
+            failures = 1
+            self._say(f"checkpoint not saved, training goes on: {error}")
+        return self._engine.sum([failures])[0] == 0
+
+    def _finish(self, partial: Path, parts: list[dict[str, Any]], state: TrainingState) -> bool:
+        first = self._engine.rank == 0
+        return self._together(lambda: self._complete(partial, parts, state) if first else None)
+
+    def _write_part(self, partial: Path) -> dict[str, Any]:
+        engine, rank = self._engine, self._engine.rank
+        weights: dict[str, Tensor] = {}
+        moments: dict[str, Tensor] = {}
+        for number, parameter in enumerate(engine.state()):
+            if rank == 0:
+                weights[parameter.name] = parameter.weight
+            if number % engine.ranks == rank:
+                for key in MOMENTS:
+                    moments[f"{key}/{parameter.name}"] = getattr(parameter, key)
+        files = {f"moments-{rank:05d}-of-{engine.ranks:05d}.safetensors": moments}
+        if rank == 0:
+            files[WEIGHTS] = weights
+        return {name: _write(partial / name, tensors) for name, tensors in files.items()}
+
+    def _complete(self, partial: Path, parts: list[dict[str, Any]], state: TrainingState) -> None:
+        write_atomically(partial / STATE, state.as_json())
+        checksums = {STATE: _checksum(partial / STATE)}
+        for part in parts:
+            checksums |= part
+        write_atomically(partial / CHECKSUMS, json.dumps(checksums, indent=1, sort_keys=True))
+        sync_directory(partial)
+        self._fence()
+        final = self._folder / f"{state.step:08d}"
+        if final.exists():  # the one this run was resumed from, or one that failed its check
+            shutil.rmtree(final)
+        os.replace(partial, final)
+        sync_directory(self._folder)
+
+    def _remove_old(self) -> None:
+        for checkpoint in checkpoints(self._folder)[: -self._keep]:
+            if self._keep_every is None or int(checkpoint.name) % self._keep_every:
+                shutil.rmtree(checkpoint)
+
+
+def _clear(partial: Path) -> None:
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+
+
+def _write(path: Path, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+    path.chmod(0o644)  # safetensors makes files that only their owner reads
+    with open(path, "rb") as stream:
+        os.fsync(stream.fileno())
+    return _checksum(path)
+
+
+def _checksum(path: Path) -> dict[str, Any]:
+    return {"bytes": path.stat().st_size, "sha256": sha256(path)}

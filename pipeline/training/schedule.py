@@ -1,0 +1,92 @@
+"""What happens when: steps a budget buys, phases, batch sizes and learning rates. Pure arithmetic.
+
+A budget in tokens becomes a number of steps before training starts, from the examples' mean tokens
+a row; a budget in hours stays one, and the schedule then follows the clock.
+"""
+
+import math
+from dataclasses import dataclass
+
+from data_prep.errors import UsageError
+from pipeline.data.cursor import BatchSchedule
+from pipeline.training.config import OptimConfig, TrainerConfig
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Steps `first` up to `end` on one set of examples; `end` is None where the clock decides."""
+
+    number: int
+    first: int
+    end: int | None
+
+
+def plan_phases(
+    trainer: TrainerConfig, shares: list[float], tokens_per_row: list[float]
+) -> list[Phase]:
+    """The phases in order, empty ones left out; `shares` are of the budget."""
+    if trainer.max_hours is not None:
+        if len(shares) > 1:
+            raise UsageError(
+                f"trainer.max_hours={trainer.max_hours:g}: phases need a budget known before "
+                "training; set trainer.max_steps or trainer.max_tokens"
+            )
+        return [Phase(0, 0, None)]
+    if trainer.max_tokens is not None:
+        ends = _ends_by_tokens(trainer, shares, tokens_per_row)
+    elif trainer.max_steps is not None:
+        ends = [round(trainer.max_steps * sum(shares[: n + 1])) for n in range(len(shares))]
+    else:
+        raise UsageError(
+            "no budget to train for; set trainer.max_steps, trainer.max_tokens or trainer.max_hours"
+        )
+    firsts = [0, *ends[:-1]]
+    return [
+        Phase(number, first, end)
+        for number, (first, end) in enumerate(zip(firsts, ends, strict=True))
+        if end > first
+    ]
+
+
+def _ends_by_tokens(
+    trainer: TrainerConfig, shares: list[float], tokens_per_row: list[float]
+) -> list[int]:
+    assert trainer.max_tokens is not None
+    batches = BatchSchedule(trainer.global_batch_size, trainer.ramp_steps)
+    ends: list[int] = []
+    for share, tokens in zip(shares, tokens_per_row, strict=True):
+        first = ends[-1] if ends else 0
+        ends.append(first + _steps_for(trainer.max_tokens * share / tokens, batches, first))
+    return ends
+
+
+def _steps_for(rows: float, batches: BatchSchedule, first: int) -> int:
+    """Steps it takes from step `first` on to read at least `rows` rows."""
+    step = first
+    while rows > 0 and step < batches.ramp_steps:
+        rows -= batches.size(step)
+        step += 1
+    return step - first + max(0, math.ceil(rows / batches.global_batch_size))
+
+
+def phase_at(phases: list[Phase], step: int) -> Phase:
+    """The phase that step `step` belongs to; the last one where all are done."""
+    return next((phase for phase in phases if phase.end is None or step < phase.end), phases[-1])
+
+
+def learning_rate(optim: OptimConfig, done: float) -> float:
+    """The rate when a share `done` of the budget, from 0 to 1, has been spent."""
+    done = min(max(done, 0.0), 1.0)
+    if done < optim.warmup:
+        return optim.lr * done / optim.warmup
+    rest = (1 - done) / (1 - optim.warmup) if optim.warmup < 1 else 1.0
+    match optim.schedule:
+        case "linear":
+            factor = rest
+        case "cosine":
+            factor = (1 - math.cos(math.pi * rest)) / 2
+        case "wsd":
+            factor = min(1.0, (1 - done) / optim.decay) if optim.decay else 1.0
+        case _:
+            factor = 1.0
+    return optim.lr * factor

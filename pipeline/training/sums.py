@@ -1,0 +1,55 @@
+"""Sums of losses, right answers and what they are out of; means are taken only when they are told.
+
+Sums add up over micro-batches, ranks and steps, whatever their sizes; means do not.
+"""
+
+import math
+from dataclasses import asdict, dataclass, fields
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Over some rows: masked-LM and pair losses, right answers, and how many were asked."""
+
+    mlm_sum: float = 0.0
+    mlm_correct: float = 0.0
+    pair_sum: float = 0.0
+    pair_correct: float = 0.0
+    predictions: float = 0.0
+    pairs: float = 0.0
+    tokens: float = 0.0
+
+    def __add__(self, other: "Sums") -> "Sums":
+        mine, others = asdict(self), asdict(other)
+        return Sums(**{key: mine[key] + others[key] for key in mine})
+
+    def values(self) -> list[float]:
+        """In the order of the fields."""
+        return [getattr(self, item.name) for item in fields(self)]
+
+    @property
+    def loss(self) -> float:
+        """The training loss: both objectives' means, those that were asked."""
+        mlm = self.mlm_sum / self.predictions if self.predictions else 0.0
+        return mlm + (self.pair_sum / self.pairs if self.pairs else 0.0)
+
+    def means(self) -> dict[str, float | None]:
+        """Losses and accuracies; None where nothing was asked."""
+
+        def mean(total: float, count: float) -> float | None:
+            return total / count if count else None
+
+        return {
+            "loss": self.loss,
+            "mlm_loss": mean(self.mlm_sum, self.predictions),
+            "mlm_accuracy": mean(self.mlm_correct, self.predictions),
+            "pair_loss": mean(self.pair_sum, self.pairs),
+            "pair_accuracy": mean(self.pair_correct, self.pairs),
+        }
+
+    @property
+    def perplexity(self) -> float | None:
+        """Of the masked pieces."""
+        if not self.predictions:
+            return None
+        return math.exp(min(self.mlm_sum / self.predictions, 700.0))

@@ -1,0 +1,187 @@
+"""A toy pretraining for tests: counting sequences as examples, a small BERT, and many runs in one
+pair of processes, because importing Lightning and DeepSpeed takes longer than training the toy.
+
+As a script it is one rank: `python toy_pretraining.py <plan.json>`.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data_prep.chunks import Chunk, ChunkWriter
+from pipeline.config import Config, TrackingConfig
+from pipeline.models.config import BertConfig
+from pipeline.stages.work import Work
+from pipeline.training.config import OptimConfig, TrainerConfig
+
+SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+PIECES = 60
+VOCABULARY = [*SPECIALS, *(f"p{number}" for number in range(PIECES))]
+
+
+def toy_rows(rng: np.random.Generator, count: int, longest: int, static: bool) -> Chunk:
+    """Rows that count upwards; the second segment goes on counting, or starts anywhere."""
+    tokens, lengths, second, labels = [], [], [], []
+    targets: list[np.ndarray] = []
+    for _ in range(count):
+        half = int(rng.integers(longest // 4, longest // 2 - 2))
+        start, label = int(rng.integers(PIECES)), int(rng.integers(2))
+        other = int(rng.integers(PIECES)) if label else start + half
+        first_half = (start + np.arange(half)) % PIECES + len(SPECIALS)
+        second_half = (other + np.arange(half)) % PIECES + len(SPECIALS)
+        row = np.concatenate([[2], first_half, [3], second_half, [3]])
+        tokens.append(row)
+        lengths.append(len(row))
+        second.append(half + 2)
+        labels.append(label)
+        targets.append(np.sort(rng.choice(np.arange(1, half + 1), 2, replace=False)))
+    masks: dict[str, Any] = {}
+    if static:
+        masks = {
+            "target": np.concatenate(targets).astype("<u2"),
+            "target_examples": np.arange(0, 2 * count + 1, 2, dtype="<i4"),
+            "input": np.full(2 * count, 4, "<u2"),
+        }
+    return Chunk(
+        tokens=np.concatenate(tokens).astype("<u2"),
+        row_examples=np.arange(count + 1, dtype="<i4"),
+        example_tokens=np.concatenate([[0], np.cumsum(lengths)]).astype("<i4"),
+        second=np.array(second, "<u2"),
+        label=np.array(labels, "|i1"),
+        coin=np.ones(count, "|i1"),
+        documents=np.zeros((count, 2), "<u4"),
+        **masks,
+    )
+
+
+def write_examples(folder: Path, longest: int) -> Path:
+    """A folder as the examples stage leaves it."""
+    folder.mkdir(parents=True)
+    for seed, (split, rows) in enumerate({"train": 256, "heldout": 48}.items()):
+        static = split == "heldout"
+        with ChunkWriter(
+            folder, split, shard_size=1 << 20, chunk_rows=16,
+            vocab_size=len(VOCABULARY), static=static,
+        ) as writer:  # fmt: skip
+            writer.add(toy_rows(np.random.default_rng(seed), rows, longest, static))
+    return folder
+
+
+@dataclass(frozen=True)
+class Toy:
+    """Inputs shared by all toy runs, and a place for them."""
+
+    root: Path
+
+    @classmethod
+    def make(cls, root: Path) -> "Toy":
+        write_examples(root / "examples" / "short", 24)
+        write_examples(root / "examples" / "long", 40)
+        (root / "tokenizer").mkdir()
+        (root / "tokenizer" / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
+        return cls(root)
+
+    def work(self, name: str, config: Config) -> Work:
+        """A pretraining of this config in a directory called `name`."""
+        out = self.root / "runs" / name
+        out.mkdir(parents=True, exist_ok=True)
+        inputs = {
+            "tokenizer": self.root / "tokenizer",
+            "examples.0": self.root / "examples" / "short",
+            "examples.1": self.root / "examples" / "long",
+        }
+        return Work(config, inputs, out, name)
+
+
+def toy_config(**trainer: Any) -> Config:
+    """Eight steps of a BERT with two layers, without dropout; a checkpoint every four."""
+    defaults: dict[str, Any] = {
+        "global_batch_size": 16,
+        "max_steps": 8,
+        "log_every": 1,
+        "eval_every": 4,
+        "checkpoint_every": 4,
+        "keep_checkpoints": 3,
+        "shuffle_window": 2,
+        "seed": 0,
+        "timeout_minutes": 5.0,
+    }
+    config = Config(
+        model=BertConfig(
+            layers=2, hidden=30, heads=2, intermediate=50, max_positions=64,
+            dropout=0.0, attention_dropout=0.0,
+        ),
+        optim=OptimConfig(lr=3e-3, warmup=0.2),
+        trainer=TrainerConfig(**(defaults | trainer)),
+        tracking=TrackingConfig(mode="disabled"),
+    )  # fmt: skip
+    config.trainer.check()
+    return config
+
+
+@dataclass(frozen=True)
+class Leg:
+    """One training of a plan: a run directory, and whose checkpoint it starts from."""
+
+    run_dir: str
+    copy_of: str | None = None
+    step: int = 0
+
+
+def run_pair(legs: list[Leg], plan: Path) -> None:
+    """Train all legs in turn in one pair of processes, as the launcher would each of them."""
+    from pipeline.training.launch import _environment
+
+    plan.write_text(json.dumps([vars(leg) for leg in legs]))
+    environment = _environment(TrainerConfig(strategy="ddp", devices=2))
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, __file__, str(plan)],
+            env=environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    outputs = [rank.communicate(timeout=400)[0] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(outputs)
+
+
+def copy_checkpoint(source: Path, target: Path, step: int) -> None:
+    """Make `target` a run that was killed after the source run's checkpoint `step`."""
+    name = f"{step:08d}"
+    shutil.copytree(source / "checkpoints" / name, target / "checkpoints" / name)
+    for journal in ("metrics.jsonl", "timing.jsonl"):
+        shutil.copy(source / journal, target)
+
+
+def _rank(plan: Path) -> None:
+    import torch.distributed as dist
+
+    from pipeline.training.job import Job
+    from pipeline.training.rank import StopRequest, train
+
+    rank = int(os.environ["RANK"])
+    for leg in [Leg(**item) for item in json.loads(plan.read_text())]:
+        run_dir = Path(leg.run_dir)
+        job = Job.read(run_dir)
+        if job.trainer.strategy == "single" and rank:
+            continue
+        if leg.copy_of is not None:
+            if rank == 0:
+                copy_checkpoint(Path(leg.copy_of), run_dir, leg.step)
+                replace(job, checkpoint=f"{leg.step:08d}").write(run_dir)
+            dist.barrier()
+        assert train(run_dir, StopRequest())
+
+
+if __name__ == "__main__":
+    _rank(Path(sys.argv[1]))
