@@ -139,7 +139,7 @@ def _optimizer(model: Model, config: FinetuneConfig) -> AdamW:
     matrices = [value for value in trained if value.ndim > 1]
     others = [value for value in trained if value.ndim <= 1]
     groups: list[dict[str, Any]] = [{"params": matrices}, {"params": others, "weight_decay": 0.0}]
-    return AdamW(groups, lr=config.lr, weight_decay=config.weight_decay)
+    return AdamW(groups, lr=config.lr, weight_decay=config.weight_decay, fused=True)
 
 
 def learning_rate(step: int, total: int, warmup: float) -> float:
