@@ -64,7 +64,7 @@ def build(shards: Path, tokenizer: Path, out: Path, config: ExamplesConfig) -> d
     """Make, prove and count the examples of both splits; the counts are for the manifest."""
     pieces, old = out / ".pieces", out / ".pieces.old"
     shutil.rmtree(old, ignore_errors=True)
-    for leftover in out.glob(".*.tar*.tmp"):
+    for leftover in (*out.glob(".*.tar*.tmp"), *out.glob(".statistics.json*.tmp")):
         leftover.unlink()
     workers = worker_count(config.workers)
     found = {split: parts(shards, split) for split in SPLITS}
