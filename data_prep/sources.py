@@ -70,15 +70,18 @@ def _endings(name: str) -> tuple[str, str]:
 
 
 def discover(paths: Any) -> list[SourceFile]:
-    """The files that `corpus.paths` (one path or several; files, folders, globs) means, by name."""
+    """The files that `corpus.paths` (files, folders, globs) means, by name; no name comes twice."""
     given = [paths] if isinstance(paths, str | Path) else list(paths)
     if not given:
         raise UsageError("corpus.paths is empty: name the files or folders with your text")
-    found: dict[str, SourceFile] = {}
-    for item in given:
+    found: dict[str, tuple[int, SourceFile]] = {}
+    for number, item in enumerate(given):
         for file in _files_of(os.path.expanduser(str(item))):
-            found.setdefault(os.path.realpath(file.path), file)
-    return sorted(found.values(), key=lambda file: file.name)
+            found.setdefault(os.path.realpath(file.path), (number, file))
+    files = [file for _, file in found.values()]
+    if len({file.name for file in files}) < len(files):  # two roots have a file of the same name
+        files = [SourceFile(file.path, f"{number}/{file.name}") for number, file in found.values()]
+    return sorted(files, key=lambda file: file.name)
 
 
 def _files_of(item: str) -> list[SourceFile]:

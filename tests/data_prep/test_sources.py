@@ -57,6 +57,15 @@ def test_folders_globs_and_files_give_names_below_their_root(corpus: Path) -> No
     assert names([corpus / "b.txt", corpus]) == everything, "no file is read twice"
 
 
+def test_names_stay_apart_when_two_roots_share_one(corpus: Path) -> None:
+    (corpus / "a" / "b.txt").write_bytes(b"y")
+    files = discover([corpus / "b.txt", corpus / "a" / "b.txt"])
+    assert [(file.name, file.path.read_bytes()) for file in files] == [
+        ("0/b.txt", b"x"),
+        ("1/b.txt", b"y"),
+    ]
+
+
 def test_a_linked_folder_is_followed_and_a_circle_ends(corpus: Path) -> None:
     os.symlink(corpus, corpus / "a" / "circle")
     os.symlink(corpus / "a", corpus / "link")
