@@ -76,22 +76,24 @@ class Gain:
 
 
 def summarise(score_files: Sequence[Path], runs: Sequence[str] = ()) -> list[Score]:
-    """Group fine-tunings by task, encoder and settings, in the order they come.
+    """Group fine-tunings by task, then encoder and settings, in the order they come.
 
     `runs`, where given, has the run of each file: equal encoders of two runs stay apart.
     """
     scores = [json.loads(path.read_text()) for path in score_files]
     variants = _variants([score["task"] for score in scores], score_files)
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
+    order = list(dict.fromkeys(score["task"] for score in scores))
     for score, variant, run in zip(scores, variants, runs or [""] * len(scores), strict=True):
         groups[score["task"], score["metric"], score["encoder"], variant, run].append(score)
-    return [
+    summarised = [
         Score(
             task, metric, encoder, tuple(score["score"] for score in group), variant, run,
             group[0]["train_examples"], group[0]["test_examples"],
         )
         for (task, metric, encoder, variant, run), group in groups.items()
     ]  # fmt: skip
+    return sorted(summarised, key=lambda score: order.index(score.task))
 
 
 def gains(scores: Sequence[Score]) -> dict[Score, Gain]:
@@ -144,7 +146,8 @@ def closing_table(nodes: list[Node]) -> Table:
         settings = [score.variant] if "settings" in headings else []
         table.add_row(
             score.task, score.metric, score.encoder, *settings, str(len(score.values)),
-            f"{100 * score.mean:.1f}", f"± {100 * score.deviation:.1f}",
+            f"{100 * score.mean:.1f}",
+            f"± {100 * score.deviation:.1f}" if len(score.values) > 1 else "",
             _verdict(beside.get(score)),
         )  # fmt: skip
     return table

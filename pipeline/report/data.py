@@ -21,6 +21,13 @@ from pipeline.report.wording import count, plain, share, short
 
 BINS = 32
 Measure = tuple[str, Callable[[dict[str, Any]], str]]
+REASONS = {
+    "fraction": "outside corpus.fraction",
+    "where": "not chosen by corpus.where",
+    "exclude": "named in corpus.exclude",
+    "min_characters": "below corpus.min_characters",
+    "min_letters": "below corpus.min_letters",
+}
 SPLITS = {"train": "training", "heldout": "held out"}
 
 
@@ -181,7 +188,10 @@ def _corpus(made: Made, number: int) -> list[Block]:
 def _reasons(caption: str, reasons: dict[str, int], read: int) -> Table:
     columns = (Column("reason"), Column("documents", True), Column("share of read", True))
     ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-    rows = [[plain(reason), count(number), share(number, read)] for reason, number in ordered]
+    rows = [
+        [REASONS.get(reason, plain(reason)), count(number), share(number, read)]
+        for reason, number in ordered
+    ]
     return Table(caption, columns, rows, [number / ordered[0][1] for _, number in ordered])
 
 

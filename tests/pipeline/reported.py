@@ -75,7 +75,7 @@ class SampleRun:
         """A corpus of reviews."""
         documents = {
             "read": 33_530, "kept": 31_246, "broken_files": 1, "repaired": {"invalid_utf8": 4},
-            "dropped": {"duplicate": 2_101, "short": 180, "where": 3},
+            "dropped": {"duplicate": 2_101, "min_characters": 180, "where": 3},
         }  # fmt: skip
         counts = {
             "files": 3,

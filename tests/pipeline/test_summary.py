@@ -47,6 +47,18 @@ def test_equal_encoders_of_two_runs_stay_apart(tmp_path: Path) -> None:
     assert [score.run for score in summarise(both, ["a", "b"])] == ["a", "b"]
 
 
+def test_encoders_of_a_task_stand_together(tmp_path: Path) -> None:
+    run = SampleRun(tmp_path)
+    for encoder in ("pretrain", "random"):
+        for task in ("polarity", "mentions"):
+            run.write_finetuning(task, encoder, 1)
+    told = [(score.task, score.encoder) for score in summarise(files(run))]
+    assert told == [
+        ("polarity", "pretrain"), ("polarity", "random"),
+        ("mentions", "pretrain"), ("mentions", "random"),
+    ]  # fmt: skip
+
+
 def score(*values: float, encoder: str = "pretrain", variant: str = "") -> Score:
     return Score("t", "accuracy", encoder, values, variant)
 
