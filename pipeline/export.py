@@ -5,7 +5,6 @@ token ids must be ours.
 """
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,14 @@ PROBES = (
     "naïve Ünïcödé, 12,345.67 (tests)!",
     "Москва 東京 don't well-known",
 )
-NOT_COPIED = ("manifest.json", "run.json")
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "vocab.txt",
+    "spiece.model",
+    "sesame.json",
+)
 
 
 def export_checkpoint(
@@ -58,9 +64,9 @@ def export_checkpoint(
 
 def _copy_tokenizer(tokenizer: Path, out: Path, max_positions: int) -> None:
     """The tokenizer's files, which learn the model's longest input on the way."""
-    for path in sorted(tokenizer.iterdir()):
-        if path.is_file() and not path.name.startswith(".") and path.name not in NOT_COPIED:
-            shutil.copyfile(path, out / path.name)
+    for name in TOKENIZER_FILES:
+        if (tokenizer / name).exists():
+            write_atomically(out / name, (tokenizer / name).read_bytes())
     settings = out / "tokenizer_config.json"
     stated = json.loads(settings.read_text()) | {"model_max_length": max_positions}
     write_atomically(settings, json.dumps(stated, indent=2, ensure_ascii=False) + "\n")

@@ -6,6 +6,7 @@ Every tensor of ours is one of theirs, except that query, key and value lie in o
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -205,7 +206,7 @@ def _read_weights(folder: Path) -> tuple[Path, State]:
             weights = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
         raise UsageError(f"{folder}: has neither model.safetensors nor {path.name}") from error
-    except (SafetensorError, RuntimeError, OSError, ValueError) as error:
+    except (SafetensorError, UnpicklingError, RuntimeError, OSError, ValueError) as error:
         raise SesameError(f"{path}: damaged or not a file of weights; fetch it again") from error
     return path, {_modern_name(name): tensor for name, tensor in weights.items()}
 

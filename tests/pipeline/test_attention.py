@@ -1,0 +1,115 @@
+"""Attention over flat batches equals a plain loop over examples, gradients included."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from pipeline.models.attention import AttentionPlan, attend, attend_blocks
+from pipeline.models.dropout import Dropout, random_bits
+
+HEADS, WIDTH = 3, 8
+MIXES = {
+    "one": [5],
+    "single pieces": [1, 1, 1],
+    "equal": [16] * 20,
+    "mixed": [40, 3, 128, 128, 17, 128, 39, 1, 36, 17],
+    "long": [300, 20, 299],
+}
+
+
+def plain_attention(qkv_N3HD: Tensor, lengths: np.ndarray) -> Tensor:
+    outputs = []
+    for example in qkv_N3HD.split(lengths.tolist()):
+        q, k, v = example.permute(1, 2, 0, 3)
+        weights = torch.softmax(q @ k.transpose(1, 2) / WIDTH**0.5, -1)
+        outputs.append((weights @ v).transpose(0, 1))
+    return torch.cat(outputs)
+
+
+@pytest.mark.parametrize("function", [attend, attend_blocks])
+@pytest.mark.parametrize("lengths", MIXES.values(), ids=MIXES.keys())
+def test_equals_a_loop_over_examples(lengths: list[int], function) -> None:
+    lengths_E = np.array(lengths)
+    torch.manual_seed(0)
+    qkv_N3HD = torch.randn(lengths_E.sum(), 3, HEADS, WIDTH, requires_grad=True)
+    direction = torch.randn(lengths_E.sum(), HEADS, WIDTH)
+    plan = AttentionPlan.of(lengths_E)
+    expected = plain_attention(qkv_N3HD, lengths_E)
+    found = plan.restore(function(plan.sort(qkv_N3HD), plan, 0.0))
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        torch.autograd.grad(found, qkv_N3HD, direction)[0],
+        torch.autograd.grad(expected, qkv_N3HD, direction)[0],
+        atol=1e-5,
+        rtol=0,
+    )
+
+
+@given(st.lists(st.integers(1, 70), min_size=1, max_size=60))
+@settings(max_examples=60, deadline=None)
+def test_a_plan_covers_every_piece_once_and_keeps_examples_whole(lengths: list[int]) -> None:
+    lengths_E = np.array(lengths)
+    plan = AttentionPlan.of(lengths_E)
+    example_N = torch.from_numpy(np.repeat(np.arange(len(lengths)), lengths_E))
+    rows_N = torch.arange(len(example_N))
+    assert torch.equal(plan.restore(plan.sort(rows_N)), rows_N)
+    assert torch.equal(plan.sort(rows_N)[plan.rows(rows_N)], rows_N)
+    starts_E = torch.from_numpy(np.cumsum(lengths_E) - lengths_E)
+    assert torch.equal(plan.rows(starts_E), plan.starts_E)
+    end = 0
+    for block in plan.blocks:
+        assert block.start == end
+        end = block.end
+        laid_BL = block.lay(plan.sort(example_N) + 1)
+        for row in laid_BL.tolist():
+            assert len(set(row) - {0}) == 1
+            assert row[0] != 0
+        assert torch.equal(block.pick(laid_BL), plan.sort(example_N)[block.start : block.end] + 1)
+        if block.padding is None:
+            assert laid_BL.min() > 0
+    assert end == len(example_N)
+
+
+def test_many_examples_of_one_length_need_no_padding() -> None:
+    plan = AttentionPlan.of(np.array([128] * 10 + [127, 126, 120]))
+    dense, padded = plan.blocks
+    assert (dense.examples, dense.padding) == (10, None)
+    assert (padded.examples, padded.length) == (3, 127)
+
+
+def test_gradients_with_dropout_match_finite_differences() -> None:
+    """Dropout draws from torch's generator: with the seed held, the function is fixed."""
+    lengths_E = np.array([4, 3, 4])
+    plan = AttentionPlan.of(lengths_E)
+    torch.manual_seed(0)
+    qkv = torch.randn(lengths_E.sum(), 3, 2, 4, dtype=torch.double, requires_grad=True)
+
+    def seeded(x: Tensor) -> Tensor:
+        torch.manual_seed(7)
+        return attend(x, plan, 0.4)
+
+    assert torch.autograd.gradcheck(seeded, qkv)
+
+
+def test_dropout_keeps_the_mean_and_drops_the_stated_share() -> None:
+    torch.manual_seed(0)
+    dropout = Dropout(0.1)
+    x = torch.ones(1000, 1001, requires_grad=True)
+    y = dropout(x)
+    assert abs((y == 0).float().mean().item() - 0.1) < 0.002
+    assert abs(y.mean().item() - 1) < 0.002
+    (gradient,) = torch.autograd.grad(y.sum(), x)
+    assert torch.equal(gradient, y)
+    assert dropout.eval()(x) is x
+
+
+def test_random_bits_are_uniform_over_sixteen_bits() -> None:
+    torch.manual_seed(0)
+    bits = random_bits((3, 100_001)).long()
+    assert bits.shape == (3, 100_001)
+    assert bits.min() < -32_700 and bits.max() > 32_700
+    counts = torch.bincount((bits.flatten() + 32_768) // 4096, minlength=16)
+    assert counts.min() > 0.97 * bits.numel() / 16
