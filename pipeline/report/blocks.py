@@ -46,6 +46,11 @@ class Table:
         """Whether half a screen is too little for it."""
         return len(self.columns) + bool(self.bars) > 4
 
+    @property
+    def is_tall(self) -> bool:
+        """Whether two others fit beside it."""
+        return len(self.rows) > 6
+
 
 @dataclass(frozen=True)
 class Figure:

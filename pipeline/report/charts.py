@@ -78,7 +78,7 @@ def lines(
             alt.Y("low:Q", title=None, axis=y_axis, scale=scale),
             alt.Y2("high:Q"),
             alt.Fill("colour:N", scale=None),  # not a legend of its own
-            alt.Detail("series:N"),
+            alt.Detail(["series:N", "dash:N"]),
         ),
         base.mark_line(strokeWidth=1.8, strokeJoin="round").encode(
             x,

@@ -18,7 +18,7 @@ from pipeline.report.blocks import (
     Table,
 )
 from pipeline.report.collect import Collected, Made, points
-from pipeline.report.wording import count, duration, percent, short
+from pipeline.report.wording import count, duration, percent, share, short
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ CURVES = (
     Curve("mlm_loss", "Masked-word loss", "Nats a masked piece.", "heldout_mlm_loss"),
     Curve("mlm_accuracy", "Masked-word accuracy", "Share of masked pieces guessed right.",
           "heldout_mlm_accuracy", ".0%", zero=True),
-    Curve("pair_loss", "Sentence-pair loss", "Nats a pair; guessing blindly gives 0.693.",
+    Curve("pair_loss", "Sentence-pair loss", "Nats a pair.",
           "heldout_pair_loss"),
-    Curve("pair_accuracy", "Sentence-pair accuracy", "Share of pairs told right; chance is 50 %.",
+    Curve("pair_accuracy", "Sentence-pair accuracy", "Share of pairs told right.",
           "heldout_pair_accuracy", ".0%"),
     Curve("lr", "Learning rate", "As the schedule set it.", zero=True),
     Curve("gradient_norm", "Gradient norm", "Before clipping.", zero=True),
@@ -69,6 +69,7 @@ def training_section(collected: Collected) -> Section | None:
             blocks.append(Heading(made.title))
         metrics, timing = journals[made.reference].values()
         blocks.append(Facts(_facts(made, metrics, timing, restarts[made.reference])))
+    blocks += _chance(collected)
     if any(restarts.values()):
         blocks.append(Note("Dotted rules mark restarts: a launch that went on from a checkpoint."))
     figures = [_figure(curve, trained, journals, restarts) for curve in CURVES]
@@ -106,6 +107,22 @@ def _figure(
         name, curve.title, series, y_format=curve.y_format, zero=curve.zero, marks=marks
     )
     return Figure(name, curve.title, caption, svg)
+
+
+def _chance(collected: Collected) -> list[Block]:
+    """What pair accuracy is to be measured against: labels are not always balanced."""
+    said = []
+    for made in collected.of("examples"):
+        split = made.json("statistics.json")["heldout"]
+        wrong = split["other"] + split["forced"]
+        if split["next"] + wrong:
+            said.append(share(max(split["next"], wrong), split["next"] + wrong))
+    if not said:
+        return []
+    shares = " and ".join(dict.fromkeys(said))
+    return [
+        Note(f"Telling every held-out pair the more frequent label would be right for {shares}.")
+    ]
 
 
 def _restarts(timing: Sequence[dict[str, Any]]) -> list[float]:

@@ -1,7 +1,9 @@
 """Numbers and names as a reader wants them."""
 
+import math
 from typing import Any
 
+UNITS = ("", "k", "M", "G", "T")
 THIN = "\u202f"  # a narrow space that does not break
 
 
@@ -12,11 +14,10 @@ def count(value: float) -> str:
 
 def short(value: float) -> str:
     """A number to three digits, large ones in thousands, millions and so on."""
-    for limit, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if abs(value) >= limit:
-            scaled = value / (1e3 if unit == "k" else limit)
-            return f"{scaled:.3g}{THIN}{unit}" if scaled < 999.5 else f"{scaled:.0f}{THIN}{unit}"
-    return count(value) if float(value).is_integer() else f"{value:.3g}"
+    if abs(value) < 9_999.5:
+        return count(value) if abs(value) >= 100 or float(value).is_integer() else f"{value:.3g}"
+    power = min(int(math.log10(abs(float(f"{value:.3g}")))) // 3, len(UNITS) - 1)
+    return f"{value / 1000**power:.3g}{THIN}{UNITS[power]}"
 
 
 def share(part: float, whole: float = 1.0) -> str:

@@ -14,7 +14,7 @@ import pytest
 
 from data_prep.errors import SesameError
 from pipeline.config import ReportConfig, ShareConfig
-from pipeline.report import charts
+from pipeline.report import charts, wording
 from pipeline.report.collect import collect
 from pipeline.stages import report
 from pipeline.stages.work import Work
@@ -92,7 +92,8 @@ def test_the_page_has_every_section(whole: Path) -> None:
         "Corpus", "33,530", "duplicate", "6.3\u202f%",
         "Tokenizer", "1.27", "0.04\u202f%",
         "Examples", "14,431", "95.9\u202f%", "50.2\u202f%", "80.3\u202f%",
-        "Pretraining", "1,500", "the loss 9.1 is beyond 7.2",
+        "Pretraining", "1,500", "more frequent label would be right for 50.6\u202f%",
+        "the loss 9.1 is beyond 7.2",
         "Downstream tasks", "72.0 ± 0.4", "61.0 ± 0.4", "+11.0", "clearly ahead",
         "How to go on", "sesame finetune encoder=sample task=polarity",
     ):  # fmt: skip
@@ -253,6 +254,19 @@ def test_long_curves_are_thinned_to_means_inside_their_bounds() -> None:
     assert all(point.low <= point.y <= point.high for point in thinned)
     assert (thinned[0].low, thinned[0].high) == (0.0, 6.0)
     assert charts.thin(points[:5]) == [charts.Point(x, y, y, y) for x, y in points[:5]]
+
+
+def test_numbers_read_well() -> None:
+    assert [wording.short(value) for value in (0, 7, 3650.4, 12_345, 999_999, 6.04e6, 0.1234)] == [
+        "0", "7", "3,650", "12.3\u202fk", "1\u202fM", "6.04\u202fM", "0.123",
+    ]  # fmt: skip
+    assert [wording.share(part) for part in (0, 0.00012, 0.5, 0.99993, 1)] == [
+        "0.0\u202f%", "0.012\u202f%", "50.0\u202f%", "99.99\u202f%", "100.0\u202f%",
+    ]  # fmt: skip
+    assert wording.share(1, 0) == "–"
+    assert [wording.duration(value) for value in (3.44, 59.97, 431, 7_300)] == [
+        "3.4\u202fs", "1\u202fmin 0\u202fs", "7\u202fmin 11\u202fs", "2\u202fh 1\u202fmin",
+    ]  # fmt: skip
 
 
 def test_dark_colours_are_known_for_every_light_one(whole: Path) -> None:
