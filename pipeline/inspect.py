@@ -8,6 +8,7 @@ Try it: sesame inspect experiment=smoke
 import json
 import re
 from dataclasses import replace
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ LABELS = {
     "sop": {0: "in order", 1: "swapped"},
     "none": {-1: "no pair"},
 }
-BARS = " ▁▂▃▄▅▆▇█"
+BARS = "·▁▂▃▄▅▆▇█"
 
 
 def inspect(folder: Path, tokenizer_folder: Path, count: int, shard: Path | None) -> None:
@@ -182,4 +183,4 @@ def _histogram(counts: list[int], width: int = 32) -> str:
     """A line of bars, from the shortest example possible to the longest."""
     sums = [int(part.sum()) for part in np.array_split(np.array(counts), width)]
     highest = max([*sums, 1])
-    return "".join(BARS[round(value / highest * (len(BARS) - 1))] for value in sums)
+    return "".join(BARS[ceil(value / highest * (len(BARS) - 1))] for value in sums)

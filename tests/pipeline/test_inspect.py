@@ -11,8 +11,8 @@ from data_prep.config import ExamplesConfig
 from data_prep.errors import SesameError, UsageError
 from data_prep.examples.build import build
 from data_prep.shards import metadata_tail, write_shard
-from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
 from pipeline.inspect import inspect
+from tests.data_prep.small_examples import make_tokenizer
 
 WORDS = ["sail", "##ing", "ships", "harbour", "wind", "."]
 CONFIG = ExamplesConfig(max_seq_length=24, masking="static", chunk_rows=8, seed=1, workers=1)
@@ -20,10 +20,7 @@ CONFIG = ExamplesConfig(max_seq_length=24, masking="static", chunk_rows=8, seed=
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tokenizer")
-    library = from_vocabulary([*Specials().names(), *WORDS], False, False, Specials())
-    write_folder(folder, library, Specials(), None)
-    return folder
+    return make_tokenizer(tmp_path_factory.mktemp("tokenizer"), WORDS)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +61,8 @@ def test_rows_are_shown_with_masks_labels_and_statistics(
     assert "next, " in shown and "random, " in shown
     assert "sailing" in shown and "[CLS]" in shown
     rows = ChunkStore(examples, "train").rows
-    assert f"{rows:,}" in shown and "efficiency.packed" in shown and "lengths" in shown
+    assert f"{rows:,}" in shown and "efficiency.packed" in shown
+    assert "·" in shown and "█" in shown  # the histogram of lengths
 
 
 def test_masks_of_dynamic_rows_are_drawn_to_be_shown(
