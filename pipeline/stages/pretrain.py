@@ -13,7 +13,8 @@ from data_prep.errors import SesameError
 from data_prep.files import write_atomically
 from pipeline.config import Config
 from pipeline.stages.work import Request, Work
-from pipeline.training.config import PhaseConfig
+from pipeline.training.config import InitConfig, PhaseConfig
+from pipeline.training.schedule import check_budget
 
 if TYPE_CHECKING:
     from pipeline.training.job import Job
@@ -30,7 +31,8 @@ def phases(config: Config) -> list[PhaseConfig]:
 
 
 def inputs(config: Config) -> dict[str, Request]:
-    """The vocabulary, and examples of every phase's length."""
+    """The vocabulary, examples of every phase's length, and the model to start from."""
+    check_budget(config.trainer, len(phases(config)))
     examples = {
         f"examples.{number}": Request(
             "examples",
@@ -41,7 +43,11 @@ def inputs(config: Config) -> dict[str, Request]:
         )
         for number, phase in enumerate(phases(config))
     }
-    return {"tokenizer": Request("tokenizer", config), **examples}
+    requests = {"tokenizer": Request("tokenizer", config), **examples}
+    if config.init.source is not None:  # a run here is exported, so that both come in one form
+        own = replace(config, encoder=config.init.source, init=InitConfig())
+        requests["init"] = Request("export", own)
+    return requests
 
 
 def run(work: Work) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Puts a rank's run together from its job: network, data, engine, callbacks."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from data_prep.chunks import ChunkStore
+from data_prep.errors import UsageError
 from data_prep.masking import Vocabulary
 from data_prep.tokenizers import Tokenizer
 from pipeline.data.batch import Batch
@@ -17,6 +18,7 @@ from pipeline.data.cursor import BatchSchedule, Cursor, Identity, check
 from pipeline.data.loader import HeldOut, Loader, Step
 from pipeline.data.order import Order
 from pipeline.models.bert import BertForPretraining
+from pipeline.models.huggingface import load_for_pretraining
 from pipeline.training.callbacks import (
     Checkpoints,
     Evaluation,
@@ -34,6 +36,7 @@ from pipeline.training.schedule import Phase, phase_at, plan_phases
 from pipeline.training.strategy import Engine, make_engine
 from pipeline.training.tracking import Tracker
 
+FREE_TO_CHANGE = ("dropout", "attention_dropout", "init_std")  # when going on from a model
 EVALUATION_ROWS = 64  # in a forward pass, where trainer.micro_batch_size does not say
 
 
@@ -149,6 +152,8 @@ def assemble(
     checkpoint = run_dir / CHECKPOINTS / job.checkpoint if job.checkpoint else None
     state = _state(checkpoint, data)
     network = BertForPretraining(job.model, job.vocab_size, trainer.activation_checkpointing)
+    if job.source is not None and checkpoint is None:
+        start_from(network, job, say)
     if trainer.compile:
         network.compile(dynamic=True)
     module = Pretraining(
@@ -192,6 +197,27 @@ def assemble(
         watchdog,
     ]
     return Run(module, engine, steps, callbacks, watchdog, close)
+
+
+def start_from(network: BertForPretraining, job: Job, say: Callable[[str], None]) -> None:
+    """Give the network the weights of `init.source`, a Hugging Face BERT folder."""
+    assert job.source is not None
+    source, fresh = load_for_pretraining(Path(job.source))
+    if source.bert.vocab_size != job.vocab_size:
+        raise UsageError(
+            f"init.source: {job.source} has a vocabulary of {source.bert.vocab_size:,} pieces, the "
+            f"tokenizer one of {job.vocab_size:,}; leave tokenizer.source unset to use the model's"
+        )
+    for item in fields(job.model):
+        theirs, ours = getattr(source.bert.config, item.name), getattr(job.model, item.name)
+        if item.name not in FREE_TO_CHANGE and theirs != ours:
+            raise UsageError(
+                f"model.{item.name}={ours}: the model of init.source has {theirs}; "
+                f"set model.{item.name}={theirs}"
+            )
+    network.load_state_dict(source.state_dict())
+    if fresh:
+        say(f"{', '.join(fresh)} not in init.source: starting fresh")
 
 
 def _state(checkpoint: Path | None, data: Data) -> TrainingState:

@@ -6,6 +6,7 @@ from omegaconf import II
 
 from data_prep.errors import UsageError
 from data_prep.fields import execution, result
+from pipeline.data.cursor import BatchSchedule
 
 
 @dataclass
@@ -106,13 +107,12 @@ class TrainerConfig:
                 f"(trainer.devices={self.devices}, trainer.num_nodes={self.num_nodes}); "
                 "choose ddp, zero1, zero2 or zero3"
             )
-        if self.global_batch_size % self.world_size:
-            lower = self.global_batch_size // self.world_size * self.world_size
-            fits = [size for size in (lower, lower + self.world_size) if size]
+        if self.compile and self.strategy == "zero3":
             raise UsageError(
-                f"trainer.global_batch_size={self.global_batch_size}: must divide by the "
-                f"{self.world_size} ranks; fits: {', '.join(map(str, fits))}"
+                "trainer.compile=true: compiled code does not gather the weights that zero3 "
+                "divides; choose zero2 or trainer.compile=false"
             )
+        BatchSchedule(self.global_batch_size, self.ramp_steps).check(self.world_size)
         share = self.global_batch_size // self.world_size
         if self.micro_batch_size is not None and share % self.micro_batch_size:
             fits = [size for size in range(1, share + 1) if share % size == 0]

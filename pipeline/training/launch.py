@@ -62,7 +62,7 @@ def launch(run_dir: Path, trainer: TrainerConfig) -> None:
 
 
 def _run_ranks(run_dir: Path, trainer: TrainerConfig) -> list[int]:
-    environment = _environment(trainer)
+    environment = rank_environment(trainer)
     command = [sys.executable, "-m", "pipeline.training.rank", str(run_dir)]
     with ExitStack() as stack:
         ranks: list[subprocess.Popen[bytes]] = []
@@ -124,7 +124,8 @@ def _forwarding(ranks: list[subprocess.Popen[bytes]]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _environment(trainer: TrainerConfig) -> dict[str, str]:
+def rank_environment(trainer: TrainerConfig) -> dict[str, str]:
+    """The variables all ranks have in common."""
     cores = len(os.sched_getaffinity(0))
     threads = trainer.threads or max(1, cores // trainer.devices)
     sources = str(Path(pipeline.__file__).parents[1])

@@ -21,25 +21,30 @@ class Phase:
     end: int | None
 
 
+def check_budget(trainer: TrainerConfig, phases: int) -> None:
+    """Refuse to train without end, or by the clock through several phases."""
+    if trainer.max_hours is not None and phases > 1:
+        raise UsageError(
+            f"trainer.max_hours={trainer.max_hours:g}: phases need a budget known before "
+            "training; set trainer.max_steps or trainer.max_tokens"
+        )
+    if trainer.max_steps is None and trainer.max_tokens is None and trainer.max_hours is None:
+        raise UsageError(
+            "no budget to train for; set trainer.max_steps, trainer.max_tokens or trainer.max_hours"
+        )
+
+
 def plan_phases(
     trainer: TrainerConfig, shares: list[float], tokens_per_row: list[float]
 ) -> list[Phase]:
     """The phases in order, empty ones left out; `shares` are of the budget."""
-    if trainer.max_hours is not None:
-        if len(shares) > 1:
-            raise UsageError(
-                f"trainer.max_hours={trainer.max_hours:g}: phases need a budget known before "
-                "training; set trainer.max_steps or trainer.max_tokens"
-            )
-        return [Phase(0, 0, None)]
-    if trainer.max_tokens is not None:
-        ends = _ends_by_tokens(trainer, shares, tokens_per_row)
-    elif trainer.max_steps is not None:
+    check_budget(trainer, len(shares))
+    if trainer.max_steps is not None:
         ends = [round(trainer.max_steps * sum(shares[: n + 1])) for n in range(len(shares))]
+    elif trainer.max_tokens is not None:
+        ends = _ends_by_tokens(trainer.max_tokens, trainer, shares, tokens_per_row)
     else:
-        raise UsageError(
-            "no budget to train for; set trainer.max_steps, trainer.max_tokens or trainer.max_hours"
-        )
+        return [Phase(0, 0, None)]
     firsts = [0, *ends[:-1]]
     return [
         Phase(number, first, end)
@@ -49,14 +54,13 @@ def plan_phases(
 
 
 def _ends_by_tokens(
-    trainer: TrainerConfig, shares: list[float], tokens_per_row: list[float]
+    budget: int, trainer: TrainerConfig, shares: list[float], tokens_per_row: list[float]
 ) -> list[int]:
-    assert trainer.max_tokens is not None
     batches = BatchSchedule(trainer.global_batch_size, trainer.ramp_steps)
     ends: list[int] = []
     for share, tokens in zip(shares, tokens_per_row, strict=True):
         first = ends[-1] if ends else 0
-        ends.append(first + _steps_for(trainer.max_tokens * share / tokens, batches, first))
+        ends.append(first + _steps_for(budget * share / tokens, batches, first))
     return ends
 
 

@@ -1,49 +1,68 @@
 """Every strategy trains for real, in two processes; all give the same curve and resume exactly."""
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipeline.stages.pretrain import make_job
-from tests.pipeline.toy_pretraining import Leg, Toy, run_pair, toy_config
+from pipeline.training.checkpoint import checkpoints, damage, read_state
+from tests.pipeline.toy_pretraining import Leg, Toy, lines, run_pair, toy_config
 
 SHARED = ("ddp", "zero1", "zero2", "zero3")
+CHANGES = (("single", "zero2"), ("zero2", "ddp"), ("ddp", "zero3"), ("zero3", "zero1"))
+SIGNALS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
+
+
+class Runs:
+    """The legs of all tests, trained in one pair of processes."""
+
+    def __init__(self, toy: Toy) -> None:
+        self.toy = toy
+        self.legs: list[Leg] = []
+        self.folders: dict[str, Path] = {}
+
+    def add(self, name: str, leg: dict[str, Any] | None = None, **config: Any) -> None:
+        """Train a run; `config` makes a new one of that name."""
+        if name not in self.folders:
+            work = self.toy.work(name, toy_config(**config))
+            make_job(work, None).write(work.out)
+            self.folders[name] = work.out
+        given = dict(leg or {})
+        if "copy_of" in given:
+            given["copy_of"] = str(self.folders[given["copy_of"]])
+        self.legs.append(Leg(str(self.folders[name]), **given))
+
+    def __getitem__(self, name: str) -> Path:
+        return self.folders[name]
 
 
 @pytest.fixture(scope="module")
-def toy(tmp_path_factory: pytest.TempPathFactory) -> Toy:
-    return Toy.make(tmp_path_factory.mktemp("toy"))
-
-
-def prepare(toy: Toy, name: str, **trainer: Any) -> Path:
-    work = toy.work(name, toy_config(**trainer))
-    make_job(work, None).write(work.out)
-    return work.out
-
-
-@pytest.fixture(scope="module")
-def runs(toy: Toy) -> dict[str, Path]:
-    """One undisturbed run a strategy, each resumed from its middle, and two that change engines."""
-    runs = {"single": prepare(toy, "single", micro_batch_size=16)}
-    legs = [Leg(str(runs["single"]))]
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    runs = Runs(Toy.make(tmp_path_factory.mktemp("toy")))
+    runs.add("single", micro_batch_size=16)
     for strategy in SHARED:
-        settings: dict[str, Any] = {"strategy": strategy, "devices": 2, "micro_batch_size": 4}
-        runs[strategy] = prepare(toy, strategy, **settings)
-        runs[f"{strategy} resumed"] = prepare(toy, f"{strategy}-resumed", **settings)
-        legs.append(Leg(str(runs[strategy])))
-        legs.append(Leg(str(runs[f"{strategy} resumed"]), str(runs[strategy]), 4))
-    for start, end in (("single", "zero2"), ("zero2", "ddp"), ("ddp", "zero3"), ("zero3", "zero1")):
-        name = f"{start} to {end}"
-        runs[name] = prepare(toy, name, strategy=end, devices=2)
-        legs.append(Leg(str(runs[name]), str(runs[start]), 4))
-    run_pair(legs, toy.root / "plan.json")
+        shared = {"strategy": strategy, "devices": 2, "micro_batch_size": 4}
+        runs.add(strategy, **shared)
+        runs.add(f"{strategy} resumed", {"copy_of": strategy, "step": 4}, **shared)
+        runs.add(f"{strategy} poisoned", {"poison": 5, "hit": (1,)}, **shared)
+    for start, end in CHANGES:
+        runs.add(f"{start} to {end}", {"copy_of": start, "step": 4}, strategy=end, devices=2)
+    pair: dict[str, Any] = {"strategy": "ddp", "devices": 2}
+    runs.add("long", **pair, max_steps=40, checkpoint_every=100)
+    for number in SIGNALS:
+        for hit in ((0, 1), (0,), (1,)):
+            interruption = {"signal": number, "hit": hit, "goes_on": True}
+            runs.add("interrupted", interruption, **pair, max_steps=40, checkpoint_every=100)
+    runs.add("interrupted", {"goes_on": True})
+    phases: dict[str, Any] = {"two_phases": True, "ramp_steps": 3}
+    runs.add("phases", **pair, **phases)
+    runs.add("phases resumed", {"copy_of": "phases", "step": 4}, **pair, **phases)
+    runs.add("full disk", {"file_limit": 20_000, "hit": (1,)}, **pair)
+    run_pair(runs.legs, runs.toy.root / "plan.json")
     return runs
-
-
-def lines(run: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 
 def losses(run: Path) -> list[float]:
@@ -51,15 +70,15 @@ def losses(run: Path) -> list[float]:
 
 
 @pytest.mark.parametrize("strategy", SHARED)
-def test_strategies_give_the_same_curve(runs: dict[str, Path], strategy: str) -> None:
+def test_strategies_give_the_same_curve(runs: Runs, strategy: str) -> None:
     """fp32 without dropout; sums in another order differ by 1e-7, eight steps let that grow."""
     expected = losses(runs["single"])
     assert len(expected) == 8 * 3 + 2 * 3
     assert losses(runs[strategy]) == pytest.approx(expected, rel=1e-4)
 
 
-@pytest.mark.parametrize("strategy", SHARED)
-def test_resuming_is_bit_exact(runs: dict[str, Path], strategy: str) -> None:
+@pytest.mark.parametrize("strategy", [*SHARED, "phases"])
+def test_resuming_is_bit_exact(runs: Runs, strategy: str) -> None:
     whole, resumed = runs[strategy], runs[f"{strategy} resumed"]
     assert (whole / "metrics.jsonl").read_bytes() == (resumed / "metrics.jsonl").read_bytes()
     files = sorted(path.name for path in (whole / "checkpoints" / "00000008").glob("*.safetensors"))
@@ -69,17 +88,16 @@ def test_resuming_is_bit_exact(runs: dict[str, Path], strategy: str) -> None:
         assert (whole / last).read_bytes() == (resumed / last).read_bytes()
 
 
-@pytest.mark.parametrize(
-    "change", ["single to zero2", "zero2 to ddp", "ddp to zero3", "zero3 to zero1"]
-)
-def test_another_engine_continues_the_same_run(runs: dict[str, Path], change: str) -> None:
-    assert losses(runs[change]) == pytest.approx(losses(runs["single"]), rel=1e-4)
-    assert [line.get("position") for line in lines(runs[change])] == [
+@pytest.mark.parametrize(("start", "end"), CHANGES)
+def test_another_engine_continues_the_same_run(runs: Runs, start: str, end: str) -> None:
+    changed = runs[f"{start} to {end}"]
+    assert losses(changed) == pytest.approx(losses(runs["single"]), rel=1e-4)
+    assert [line.get("position") for line in lines(changed)] == [
         line.get("position") for line in lines(runs["single"])
     ]
 
 
-def test_zero_divides_the_optimizer_state(runs: dict[str, Path]) -> None:
+def test_zero_divides_the_optimizer_state(runs: Runs) -> None:
     def bytes_of(strategy: str) -> int:
         last = (runs[strategy] / "timing.jsonl").read_text().splitlines()[-1]
         size: int = json.loads(last)["optimizer_bytes"]
@@ -88,3 +106,40 @@ def test_zero_divides_the_optimizer_state(runs: dict[str, Path]) -> None:
     assert bytes_of("ddp") == bytes_of("single")
     for strategy in ("zero1", "zero2", "zero3"):
         assert bytes_of(strategy) == pytest.approx(bytes_of("ddp") / 2, rel=0.02)
+
+
+def test_a_run_interrupted_by_every_signal_equals_an_undisturbed_one(runs: Runs) -> None:
+    """USR1, USR2 and TERM, each to both ranks, to rank 0 and to rank 1: nine interruptions."""
+    interrupted, whole = runs["interrupted"], runs["long"]
+    assert (interrupted / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
+    assert len(checkpoints(interrupted / "checkpoints")) == 3  # the last ones, all by interruption
+    assert all(damage(path) is None for path in checkpoints(interrupted / "checkpoints"))
+
+
+@pytest.mark.parametrize("strategy", SHARED)
+def test_a_step_that_is_not_finite_on_one_rank_is_dropped_on_all(runs: Runs, strategy: str) -> None:
+    poisoned = lines(runs[f"{strategy} poisoned"])
+    dropped = [line for line in poisoned if "dropped" in line]
+    assert dropped == [{"step": 6, "dropped": "the loss is not finite"}]
+    before = [line for line in lines(runs[strategy]) if line["step"] < 6]
+    assert [line for line in poisoned if line["step"] < 6] == before
+    state = read_state(runs[f"{strategy} poisoned"] / "checkpoints" / "00000008")
+    assert (state.step, state.updates) == (8, 7)
+    assert state.cursor.skipped == ((5 * 16, 6 * 16),)
+    assert losses(runs[f"{strategy} poisoned"]) == pytest.approx(
+        losses(runs["ddp poisoned"]), rel=1e-4
+    )
+
+
+def test_phases_and_ramp_take_the_rows_they_should(runs: Runs) -> None:
+    positions = [line["position"] for line in lines(runs["phases"]) if "position" in line]
+    assert positions == [4, 12, 24, 0, 16, 32, 48, 64]  # the fourth ends a phase
+    seen = [line["tokens"] for line in lines(runs["phases"]) if "position" in line]
+    assert (seen[7] - seen[3]) / (seen[3] - seen[0]) > 1.2  # the second phase has longer rows
+
+
+def test_a_full_disk_costs_the_checkpoint_not_the_run(runs: Runs) -> None:
+    run = runs["full disk"]
+    assert losses(run) == pytest.approx(losses(runs["ddp"]), rel=1e-4)
+    assert lines(run)[-1]["step"] == 8
+    assert list((run / "checkpoints").iterdir()) == []

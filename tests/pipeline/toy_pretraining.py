@@ -6,9 +6,14 @@ As a script it is one rank: `python toy_pretraining.py <plan.json>`.
 
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +24,11 @@ from data_prep.chunks import Chunk, ChunkWriter
 from pipeline.config import Config, TrackingConfig
 from pipeline.models.config import BertConfig
 from pipeline.stages.work import Work
-from pipeline.training.config import OptimConfig, TrainerConfig
+from pipeline.training.checkpoint import CHECKPOINTS, newest_good
+from pipeline.training.config import OptimConfig, PhaseConfig, PretrainConfig, TrainerConfig
+from pipeline.training.job import Job
+from pipeline.training.launch import rank_environment
+from pipeline.training.rank import StopRequest, train
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PIECES = 60
@@ -100,8 +109,9 @@ class Toy:
         return Work(config, inputs, out, name)
 
 
-def toy_config(**trainer: Any) -> Config:
+def toy_config(two_phases: bool = False, **trainer: Any) -> Config:
     """Eight steps of a BERT with two layers, without dropout; a checkpoint every four."""
+    phases = [PhaseConfig(24, 0.5), PhaseConfig(40, 0.5)] if two_phases else []
     defaults: dict[str, Any] = {
         "global_batch_size": 16,
         "max_steps": 8,
@@ -120,6 +130,7 @@ def toy_config(**trainer: Any) -> Config:
         ),
         optim=OptimConfig(lr=3e-3, warmup=0.2),
         trainer=TrainerConfig(**(defaults | trainer)),
+        pretrain=PretrainConfig(phases),
         tracking=TrackingConfig(mode="disabled"),
     )  # fmt: skip
     config.trainer.check()
@@ -128,19 +139,22 @@ def toy_config(**trainer: Any) -> Config:
 
 @dataclass(frozen=True)
 class Leg:
-    """One training of a plan: a run directory, and whose checkpoint it starts from."""
+    """One training of a plan: a run directory, and what happens to it."""
 
     run_dir: str
-    copy_of: str | None = None
+    copy_of: str | None = None  # start from this run's checkpoint `step`
     step: int = 0
+    goes_on: bool = False  # start from its own newest checkpoint
+    signal: int = 0  # that ranks `hit` send to themselves after a step or two
+    poison: int | None = None  # the step at which ranks `hit` compute NaN
+    file_limit: int = 0  # bytes that ranks `hit` can write to a file
+    hit: tuple[int, ...] = ()
 
 
 def run_pair(legs: list[Leg], plan: Path) -> None:
     """Train all legs in turn in one pair of processes, as the launcher would each of them."""
-    from pipeline.training.launch import _environment
-
     plan.write_text(json.dumps([vars(leg) for leg in legs]))
-    environment = _environment(TrainerConfig(strategy="ddp", devices=2))
+    environment = rank_environment(TrainerConfig(strategy="ddp", devices=2))
     ranks = [
         subprocess.Popen(
             [sys.executable, __file__, str(plan)],
@@ -151,7 +165,7 @@ def run_pair(legs: list[Leg], plan: Path) -> None:
         )
         for rank in range(2)
     ]
-    outputs = [rank.communicate(timeout=400)[0] for rank in ranks]
+    outputs = [rank.communicate(timeout=600)[0] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(outputs)
 
 
@@ -163,25 +177,86 @@ def copy_checkpoint(source: Path, target: Path, step: int) -> None:
         shutil.copy(source / journal, target)
 
 
-def _rank(plan: Path) -> None:
-    import torch.distributed as dist
+def lines(run: Path) -> list[dict[str, Any]]:
+    """What a run's metrics.jsonl says."""
+    path = run / "metrics.jsonl"
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line[-1:]]
 
-    from pipeline.training.job import Job
-    from pipeline.training.rank import StopRequest, train
 
-    rank = int(os.environ["RANK"])
-    for leg in [Leg(**item) for item in json.loads(plan.read_text())]:
-        run_dir = Path(leg.run_dir)
-        job = Job.read(run_dir)
-        if job.trainer.strategy == "single" and rank:
-            continue
+def last_step(run: Path) -> int:
+    """The last step a run has told about."""
+    return max((line["step"] for line in lines(run)), default=0)
+
+
+def _train_leg(leg: Leg, rank: int) -> None:
+    run_dir = Path(leg.run_dir)
+    job = Job.read(run_dir)
+    if job.trainer.strategy == "single" and rank:
+        return
+    if rank == 0:
         if leg.copy_of is not None:
-            if rank == 0:
-                copy_checkpoint(Path(leg.copy_of), run_dir, leg.step)
-                replace(job, checkpoint=f"{leg.step:08d}").write(run_dir)
-            dist.barrier()
-        assert train(run_dir, StopRequest())
+            copy_checkpoint(Path(leg.copy_of), run_dir, leg.step)
+        if leg.copy_of is not None or leg.goes_on:
+            newest = newest_good(run_dir / CHECKPOINTS, print)
+            replace(job, checkpoint=newest.name if newest else None).write(run_dir)
+    if dist.is_initialized():
+        dist.barrier()
+    stop = StopRequest()
+    stop.listen()
+    with ExitStack() as stack:
+        if rank in leg.hit and leg.signal:
+            stack.callback(_signal_soon(run_dir, leg.signal).join)
+        if rank in leg.hit and leg.poison is not None:
+            stack.enter_context(_poisoned(leg.poison))
+        if rank in leg.hit and leg.file_limit:
+            stack.enter_context(_file_limit(leg.file_limit))
+        finished = train(run_dir, stop)
+    assert finished == (leg.signal == 0), leg
+
+
+def _signal_soon(run_dir: Path, number: int) -> threading.Thread:
+    begun = last_step(run_dir)
+
+    def watch() -> None:
+        while last_step(run_dir) <= begun:
+            time.sleep(0.002)
+        os.kill(os.getpid(), number)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    return thread
+
+
+@contextmanager
+def _poisoned(step: int) -> Iterator[None]:
+    healthy = Pretraining.forward
+
+    def poisoned(self: Pretraining, batch: Any) -> Any:
+        losses = healthy(self, batch)
+        if self.state.step == step and torch.is_grad_enabled():
+            return losses._replace(mlm_sum=losses.mlm_sum * float("nan"))
+        return losses
+
+    Pretraining.forward = poisoned  # type: ignore[method-assign]
+    yield
+    Pretraining.forward = healthy  # type: ignore[method-assign]
+
+
+@contextmanager
+def _file_limit(size: int) -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 if __name__ == "__main__":
-    _rank(Path(sys.argv[1]))
+    import torch
+    import torch.distributed as dist
+
+    from pipeline.training.module import Pretraining
+
+    for item in json.loads(Path(sys.argv[1]).read_text()):
+        _train_leg(Leg(**item), int(os.environ["RANK"]))
