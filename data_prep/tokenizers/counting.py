@@ -21,10 +21,18 @@ from data_prep.tokenizers.wordtable import WordTable, as_buffer
 
 PARTS_A_PIECE = 4  # about 16 MB of text: seconds of work, and 64,000 files for a terabyte
 BLOCK = 1 << 20  # bytes of text numbered at once
-# What a merge holds at most; the rarest words go first. SentencePiece needs about 20 bytes a
-# byte of words to find its seeds, so this keeps training well below a gigabyte.
-MOST_WORDS = 2_000_000
-MOST_BYTES = 32_000_000
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How many distinct words are held, and bytes of them; the rarest go first."""
+
+    words: int
+    bytes: int
+
+
+IN_MERGE = Limit(4_000_000, 64_000_000)  # about half a gigabyte
+IN_TRAINING = Limit(800_000, 8_000_000)  # SentencePiece's unigram takes 120 bytes for each byte
 
 
 @dataclass(frozen=True)
@@ -33,8 +41,8 @@ class WordCounts:
 
     words: list[str]
     counts: list[int]
-    total: int  # words counted, those included that were too rare to keep
-    distinct: int  # words kept
+    total: int  # words counted
+    distinct: int  # different words among them, but for what a full memory dropped
 
 
 def count_raw_words(texts: Iterable[str], punctuation_stands_alone: bool) -> Counter[str]:
@@ -120,9 +128,9 @@ def count_words(
 
 
 def merge(
-    folders: Iterable[Path], most_words: int = MOST_WORDS, most_bytes: int = MOST_BYTES
+    folders: Iterable[Path], in_merge: Limit = IN_MERGE, in_training: Limit = IN_TRAINING
 ) -> WordCounts:
-    """Add up the pieces' counts in their order, dropping the rarest words when memory is full."""
+    """Add up the pieces' counts in their order; what is too rare for memory is dropped."""
     table, totals, total = WordTable(), np.zeros(0, np.int64), 0
     for folder in folders:
         counts = np.load(folder / "counts.npy", allow_pickle=False)
@@ -132,27 +140,23 @@ def merge(
         totals = np.concatenate([totals, np.zeros(len(table) - totals.size, np.int64)])
         totals[numbers] += counts
         total += int(counts.sum())
-        if len(table) > most_words or table.size > most_bytes:
-            table, totals = _pruned(table, totals, most_words // 2, most_bytes // 2)
-    words, counts = _most_frequent(table, totals)
-    return WordCounts([word.decode() for word in words], counts.tolist(), total, len(words))
+        if len(table) > in_merge.words or table.size > in_merge.bytes:
+            words, totals = most_frequent(
+                table, totals, Limit(in_merge.words // 2, in_merge.bytes // 2)
+            )
+            table = WordTable()
+            table.number(as_buffer(words), len(words))
+    words, kept = most_frequent(table, totals, in_training)
+    return WordCounts([word.decode() for word in words], kept.tolist(), total, len(table))
 
 
-def _most_frequent(
-    table: WordTable, totals: NDArray[np.int64]
+def most_frequent(
+    table: WordTable, totals: NDArray[np.int64], limit: Limit
 ) -> tuple[list[bytes], NDArray[np.int64]]:
+    """The most frequent words and their counts; byte order decides between equals."""
     words = table.words()
     by_word = np.array(sorted(range(len(words)), key=words.__getitem__), np.int64)
     order = by_word[np.argsort(-totals[by_word], kind="stable")]
-    return [words[index] for index in order.tolist()], totals[order]
-
-
-def _pruned(
-    table: WordTable, totals: NDArray[np.int64], most_words: int, most_bytes: int
-) -> tuple[WordTable, NDArray[np.int64]]:
-    words, counts = _most_frequent(table, totals)
-    sizes = np.cumsum([len(word) for word in words])
-    kept = min(most_words, int(np.searchsorted(sizes, most_bytes, side="right")))
-    smaller = WordTable()
-    smaller.number(as_buffer(words[:kept]), kept)
-    return smaller, counts[:kept]
+    sizes = np.cumsum([len(words[index]) for index in order.tolist()])
+    kept = order[: min(limit.words, int(np.searchsorted(sizes, limit.bytes, side="right")))]
+    return [words[index] for index in kept.tolist()], totals[kept]

@@ -21,7 +21,7 @@ from data_prep.errors import SesameError, UsageError
 from data_prep.shards import metadata_tail, write_shard
 from data_prep.tokenizers import Tokenizer
 from data_prep.tokenizers.build import build_tokenizer
-from data_prep.tokenizers.counting import count_raw_words, merge
+from data_prep.tokenizers.counting import Limit, count_raw_words, merge
 from data_prep.tokenizers.measure import figures, sums_over
 from data_prep.tokenizers.sources import read_source, source_files
 from data_prep.tokenizers.wordtable import WordTable, as_buffer
@@ -514,8 +514,11 @@ def test_a_full_memory_drops_the_rarest_words(tmp_path: Path) -> None:
     assert list(zip(whole.words, whole.counts, strict=True)) == [
         ("b", 10), ("f", 7), ("a", 5), ("c", 1), ("d", 1), ("e", 1),
     ]  # fmt: skip
-    small = merge(folders, most_words=4)
+    small = merge(folders, in_merge=Limit(4, 100))
     assert list(zip(small.words, small.counts, strict=True)) == [("b", 10), ("f", 7), ("a", 5)]
+    assert merge(folders, in_merge=Limit(100, 4)) == small
+    assert merge(folders, in_training=Limit(2, 100)).words == ["b", "f"]
+    assert merge(folders, in_training=Limit(100, 4)).words == ["b", "f", "a", "c"]
     assert small.total == whole.total == 25
 
 
