@@ -15,9 +15,11 @@ LONGEST_VALUE = 80  # characters of a setting that are shown
 
 
 def subtitle(collected: Collected) -> str:
-    """The recipe in a line."""
+    """The recipe in a line; empty where several pretrainings are compared."""
+    if len(collected.of("pretrain")) > 1:
+        return ""
     said = []
-    for made in collected.of("pretrain")[:1]:
+    for made in collected.of("pretrain"):
         model, budget = made.config["model"], made.config["trainer"]
         said.append(
             f"{model['kind'].upper()} of {model['layers']} layers, {model['hidden']} wide"
@@ -26,10 +28,9 @@ def subtitle(collected: Collected) -> str:
         )
         for key, unit in (("max_steps", "steps"), ("max_tokens", "tokens"), ("max_hours", "hours")):
             if budget.get(key) is not None:
-                said.append(f"pretrained for {count(budget[key])} {unit}")
+                said.append(f"pretrained for {budget[key]:,} {unit}")
     for made in collected.of("tokenizer")[:1]:
-        settings = made.config["tokenizer"]
-        said.insert(1, f"{count(settings['vocab_size'])} {settings['kind']} pieces")
+        said.insert(1, f"{count(made.counts['vocab_size'])} {made.counts['kind']} pieces")
     return ", ".join(said)
 
 
