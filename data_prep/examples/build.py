@@ -82,7 +82,7 @@ def build(shards: Path, tokenizer: Path, out: Path, config: ExamplesConfig) -> d
         sources = _sources(found[split], rows)
         draws = validate(out, split, rules)
         compared = check_sources(out, split, sources, tokenizer, config.seed)
-        counts = [read_counts(folder) for folder in (*texts[split], *rows)]
+        counts = map(read_counts, (*texts[split], *rows))
         every[split] = statistics(counts, config) | {
             "checked": {"rows": draws.rows, **asdict(compared)}
         }

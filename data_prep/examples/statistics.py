@@ -1,6 +1,6 @@
 """What a split's examples look like in numbers, for the manifest and the report."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from data_prep.config import ExamplesConfig
@@ -13,11 +13,13 @@ SUMMED = (
 )  # fmt: skip
 
 
-def statistics(counts: Sequence[dict[str, Any]], config: ExamplesConfig) -> dict[str, Any]:
+def statistics(counts: Iterable[dict[str, Any]], config: ExamplesConfig) -> dict[str, Any]:
     """Add up the counts of texts and rows, and derive shares from the sums."""
-    sums = {name: sum(each.get(name, 0) for each in counts) for name in SUMMED}
+    sums = dict.fromkeys(SUMMED, 0)
     lengths = [0] * (config.max_seq_length + 1)
     for each in counts:
+        for name in SUMMED:
+            sums[name] += each.get(name, 0)
         for length, number in enumerate(each.get("lengths", ())):
             lengths[length] += number
     capacity = config.max_seq_length
