@@ -85,3 +85,9 @@ def test_help_does_not_import_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=os.environ)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_demo_does_not_pretrain_on_its_test_articles() -> None:
+    config = compose_config(["experiment=demo", "task=mentions"])
+    assert config.task.test_documents
+    assert config.corpus.exclude == config.task.test_documents
