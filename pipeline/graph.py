@@ -88,11 +88,15 @@ class Graph:
 
     def reported(self) -> dict[str, Input]:
         """Everything in the graph by role, for a report."""
-        return {
-            f"{node.stage}/{node.label}" if node.label else node.stage: as_input(node)
-            for node in self.nodes.values()
-            if node.stage != "report"
-        }
+        roles: dict[str, Input] = {}
+        for node in self.nodes.values():
+            if node.stage == "report":
+                continue
+            role = f"{node.stage}/{node.label}" if node.label else node.stage
+            if role in roles:  # such as the examples of two phases
+                role = f"{role}/{node.output.fingerprint[:8]}"
+            roles[role] = as_input(node)
+        return roles
 
     def tokenizer(self, config: Config) -> Node | Input:
         """The vocabulary: trained here, brought by the user, or that of the model gone on from."""
