@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 os.environ.update(HF_HUB_OFFLINE="1", WANDB_MODE="offline", TOKENIZERS_PARALLELISM="false")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tensors are tiny here; threads only get in the way
 
 
 @dataclass(frozen=True)
