@@ -5,6 +5,7 @@ Reads shards (or `tokenizer.source`); writes what `huggingface.write_folder` lis
 """
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,8 @@ def build_tokenizer(shards: Path | None, out: Path, config: TokenizerConfig) -> 
         write_folder(out, source.tokenizer, source.specials, source.sentencepiece_model)
         return _write_statistics(out, {})
     assert shards is not None, "a tokenizer is trained on shards"
-    pieces_root = out / ".pieces"
+    pieces_root, removed = out / ".pieces", out / ".removed"
+    shutil.rmtree(removed, ignore_errors=True)
     workers = worker_count(config.workers)
     counts = count_words(shards, config, pieces_root, workers)
     _train(counts, out, config)
@@ -44,7 +46,8 @@ def build_tokenizer(shards: Path | None, out: Path, config: TokenizerConfig) -> 
             "heldout": measure(shards, out, pieces_root, workers),
         },
     )
-    shutil.rmtree(pieces_root)
+    os.replace(pieces_root, removed)  # in one step, so that no half-removed piece looks complete
+    shutil.rmtree(removed)
     return statistics
 
 
