@@ -136,13 +136,18 @@ def run(argv: list[str]) -> int:
     except SesameError as error:
         if os.environ.get("HYDRA_FULL_ERROR") == "1":
             raise
-        console.print(f"[red]sesame {argv[0]}:[/] ", end="")
-        console.print(str(error), markup=False, soft_wrap=True)
-        return error.exit_code
+        return show_error(argv[0], error)
     except KeyboardInterrupt:
         console.print("interrupted; the same command goes on from here")
         return 130
     return 0
+
+
+def show_error(command: str, error: SesameError) -> int:
+    """Say in one sentence what went wrong; returns the exit code."""
+    console.print(f"[red]sesame {command}:[/] ", end="")
+    console.print(str(error), markup=False, soft_wrap=True)
+    return error.exit_code
 
 
 def _show_help() -> None:

@@ -45,7 +45,7 @@ def sesame(tmp_path: Path) -> Sesame:
 
 @pytest.fixture(scope="session")
 def smoke(tmp_path_factory: pytest.TempPathFactory) -> Sesame:
-    """A user who has run the smoke recipe; what it left is read by many tests and changed by none."""
+    """A user who has run the smoke recipe; many tests read what it left, none changes it."""
     user = Sesame(tmp_path_factory.mktemp("smoke"))
     done = user.succeed("run", "experiment=smoke")
     (user.folder / "first_run.txt").write_text(done.stdout)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from data_prep.errors import UsageError
+from data_prep.errors import SesameError, UsageError
 from data_prep.progress import console
-from pipeline.cli import Arguments
+from pipeline.cli import Arguments, show_error
 from pipeline.compose import CONF, compose_config, compose_raw, register, typed
 from pipeline.config import Config
 from pipeline.execute import execute_all, refuse_to_pretrain
@@ -76,7 +76,10 @@ def _sweep(arguments: Arguments, do: Callable[[Arguments, Config], None]) -> Non
         from hydra.core.hydra_config import HydraConfig
 
         point = list(HydraConfig.get().overrides.task)
-        do(Arguments(arguments.command, [], point, arguments.options), typed(raw))
+        try:
+            do(Arguments(arguments.command, [], point, arguments.options), typed(raw))
+        except SesameError as error:  # which Hydra would answer with a traceback
+            sys.exit(show_error(arguments.command, error))
 
     _with_hydra(["--multirun", *arguments.overrides], job)
 

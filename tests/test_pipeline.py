@@ -1,0 +1,145 @@
+"""The whole chain as a user meets it, on the smoke recipe."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Sesame
+
+ROOT = Path(__file__).parent.parent
+STAGES = ("shard", "tokenizer", "examples", "pretrain", "export", "finetune", "report")
+
+
+def outputs(store: Path, stage: str) -> list[Path]:
+    return [path.parent for path in sorted((store / stage).glob("*/manifest.json"))]
+
+
+def manifest(output: Path) -> dict[str, object]:
+    loaded: dict[str, object] = json.loads((output / "manifest.json").read_text())
+    return loaded
+
+
+def test_a_run_ends_with_the_page(smoke: Sesame) -> None:
+    last_line = (smoke.folder / "first_run.txt").read_text().splitlines()[-1]
+    assert last_line.startswith("store/report/")
+    assert (smoke.folder / last_line).exists()
+    counts = [len(outputs(smoke.store, stage)) for stage in STAGES]
+    assert counts == [1, 1, 1, 1, 1, 4, 1]
+
+
+def test_nothing_lies_beside_the_store(smoke: Sesame) -> None:
+    assert {path.name for path in smoke.folder.iterdir()} == {"store", "first_run.txt"}
+
+
+def test_a_second_run_finds_everything_done(smoke: Sesame) -> None:
+    before = {path: path.stat().st_mtime_ns for path in smoke.store.rglob("*") if path.is_file()}
+    done = smoke.succeed("run", "experiment=smoke")
+    assert done.stderr.count(" done") == 10
+    assert "new" not in done.stderr
+    changed = {
+        path.relative_to(smoke.store).parts[0]
+        for path, time in before.items()
+        if path.stat().st_mtime_ns != time
+    }
+    assert changed <= {"runs"}
+
+
+def test_the_plan_says_what_differs(smoke: Sesame) -> None:
+    said = smoke.succeed("plan", "experiment=smoke", "optim.lr=2e-4", COLUMNS="200").stderr
+    assert "optim.lr 0.001 → 0.0002" in said
+    assert said.count(" done") == 5  # the data, and what starts from random weights
+
+
+def test_execution_keys_change_nothing(smoke: Sesame) -> None:
+    said = smoke.succeed(
+        "plan", "experiment=smoke", "trainer.devices=1", "trainer.strategy=single",
+        "trainer.micro_batch_size=4", "corpus.workers=1", "tracking=none", "trainer.log_every=3",
+    ).stderr  # fmt: skip
+    assert said.count(" done") == 10
+
+
+def test_manifests_hold_no_times_hosts_or_places(smoke: Sesame) -> None:
+    for stage in STAGES:
+        for output in outputs(smoke.store, stage):
+            text = (output / "manifest.json").read_text()
+            assert str(smoke.folder) not in text
+            assert str(ROOT) not in text
+
+
+def test_no_output_keeps_scaffolding(smoke: Sesame) -> None:
+    for stage in ("shard", "tokenizer", "examples", "export", "finetune", "report"):
+        for output in outputs(smoke.store, stage):
+            assert [path.name for path in output.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_store_copied_elsewhere_stays_valid(smoke: Sesame, tmp_path: Path) -> None:
+    shutil.copytree(smoke.store, tmp_path / "store")
+    said = Sesame(tmp_path).succeed("plan", "experiment=smoke").stderr
+    assert said.count(" done") == 10
+
+
+def test_a_sweep_of_fine_tunings_leaves_one_pretraining(smoke: Sesame, tmp_path: Path) -> None:
+    user = Sesame(tmp_path)
+    shutil.copytree(smoke.store, user.store)
+    user.succeed(
+        "finetune", "-m", "experiment=smoke", "encoder=smoke", "task=polarity",
+        "finetune.lr=1e-4,5e-4", "finetune.seed=7,8",
+    )  # fmt: skip
+    assert len(outputs(user.store, "pretrain")) == 1
+    assert len(outputs(user.store, "finetune")) == 4 + 4
+    assert {path.name for path in tmp_path.iterdir()} == {"store"}
+    said = user.succeed("list").stdout
+    assert "smoke" in said
+    page = user.succeed("report", "runs=smoke", "experiment=smoke").stdout.splitlines()[-1]
+    assert (user.folder / page / "index.html").exists()
+
+
+def test_finetune_never_pretrains(smoke: Sesame) -> None:
+    done = smoke("finetune", "experiment=smoke", "task=polarity", "optim.lr=7e-4")
+    assert done.returncode == 2
+    assert "run: sesame pretrain experiment=smoke task=polarity optim.lr=7e-4" in done.stderr
+    assert len(outputs(smoke.store, "pretrain")) == 1
+
+
+def test_clean_removes_only_what_no_run_needs(smoke: Sesame, tmp_path: Path) -> None:
+    user = Sesame(tmp_path)
+    shutil.copytree(smoke.store, user.store)
+    assert "every output belongs to a run" in user.succeed("clean").stdout
+    (report,) = outputs(user.store, "report")
+    runs = user.store / "runs" / "smoke.json"
+    kept = [e for e in json.loads(runs.read_text())["outputs"] if e["stage"] != "report"]
+    runs.write_text(json.dumps({"name": "smoke", "outputs": kept}))
+    assert "would remove store/report" in user.succeed("clean").stdout
+    assert report.exists()
+    user.succeed("clean", "--yes")
+    assert not report.exists()
+    assert len(outputs(user.store, "shard")) == 1
+    user.succeed("clean", "--forget", "smoke", "--yes")
+    assert [outputs(user.store, stage) for stage in STAGES] == [[]] * len(STAGES)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("run", "experiment=bert_mini"), "corpus.paths"),
+        (("shard", "experiment=bert_mini", "corpus.paths=/no/such/file.txt"), "/no/such/file.txt"),
+        (("run", "trainer.global_batch_size=63"), "fits: 62, 64"),
+        (("run", "trainer.max_stepz=5"), "did you mean trainer.max_steps?"),
+        (("pretrian",), "did you mean pretrain?"),
+        (("run", "--untill", "examples"), "did you mean --until?"),
+        (("run", "--until", "example"), "must be one of"),
+        (("finetune", "encoder=nobody", "task=polarity"), "encoder=nobody"),
+        (("finetune", "experiment=demo"), "task"),
+        (("path", "pretraining"), "name one stage"),
+        (("bench", "nothing"), "name one of"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_bad_usage_leaves_nothing_behind(sesame: Sesame, words: tuple[str, ...], says: str) -> None:
+    done = sesame(*words)
+    assert done.returncode == 2, done.stderr
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(sesame.folder.iterdir()) == []
