@@ -22,6 +22,7 @@ from pipeline.training.checkpoint import CHECKPOINTS, checkpoints
 from pipeline.training.config import TrainerConfig
 from pipeline.training.rank import INTERRUPTED, REPORTS, STOP_SIGNALS
 
+FINE = (0, INTERRUPTED)
 LOOK_SECONDS = 0.1
 GRACE_SECONDS = 10.0  # for the other ranks, once one has failed
 # oneDNN's highest level without AMX: some virtual machines announce AMX and then refuse it.
@@ -52,16 +53,17 @@ def launch(run_dir: Path, trainer: TrainerConfig) -> None:
     reports.mkdir(parents=True, exist_ok=True)
     for report in reports.iterdir():
         report.unlink()
-    codes = _run_ranks(run_dir, trainer)
-    if any(code not in (0, INTERRUPTED) for code in codes):
-        raise _failure(reports, codes)
-    if INTERRUPTED in codes:
+    rank, code = _run_ranks(run_dir, trainer)
+    if code not in FINE:
+        raise _failure(reports, rank, code)
+    if code == INTERRUPTED:
         saved = checkpoints(run_dir / CHECKPOINTS)
         step = int(saved[-1].name) if saved else 0
         raise Interrupted(f"interrupted at step {step}; run the same command to go on")
 
 
-def _run_ranks(run_dir: Path, trainer: TrainerConfig) -> list[int]:
+def _run_ranks(run_dir: Path, trainer: TrainerConfig) -> tuple[int, int]:
+    """Start all ranks and wait; the rank and exit code that tell how it ended."""
     environment = rank_environment(trainer)
     command = [sys.executable, "-m", "pipeline.training.rank", str(run_dir)]
     with ExitStack() as stack:
@@ -85,16 +87,21 @@ def _run_ranks(run_dir: Path, trainer: TrainerConfig) -> list[int]:
         return _wait(ranks)
 
 
-def _wait(ranks: list[subprocess.Popen[bytes]]) -> list[int]:
-    """Wait for all ranks; once one has failed, not much longer."""
-    deadline = None
+def _wait(ranks: list[subprocess.Popen[bytes]]) -> tuple[int, int]:
+    """Wait for all ranks; once one has failed the others follow, and it is the one to name."""
+    failed: tuple[int, int] | None = None
+    deadline = 0.0
     while any(rank.poll() is None for rank in ranks):
-        if deadline is None and any(rank.poll() not in (None, 0, INTERRUPTED) for rank in ranks):
-            deadline = time.monotonic() + GRACE_SECONDS
-        if deadline is not None and time.monotonic() > deadline:
+        for number, rank in enumerate(ranks):
+            code = rank.poll()
+            if failed is None and code is not None and code not in FINE:
+                failed, deadline = (number, code), time.monotonic() + GRACE_SECONDS
+        if failed and time.monotonic() > deadline:
             _end(ranks)
         time.sleep(LOOK_SECONDS)
-    return [rank.wait() for rank in ranks]
+    codes = [rank.wait() for rank in ranks]
+    worst = max(range(len(codes)), key=lambda number: (codes[number] not in FINE, codes[number]))
+    return failed or (worst, codes[worst])
 
 
 def _end(ranks: list[subprocess.Popen[bytes]]) -> None:
@@ -169,16 +176,12 @@ def _free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def _failure(reports: Path, codes: list[int]) -> SesameError:
+def _failure(reports: Path, rank: int, code: int) -> SesameError:
     """The error a rank left, or how it ended where it could not say."""
     errors = sorted(reports.glob("*.error"))
     if errors:
         return SesameError(errors[0].read_text())
-    # Ranks we ended ourselves come last: what happened first matters.
-    failed = [rank for rank, code in enumerate(codes) if code not in (0, INTERRUPTED)]
-    rank = next((rank for rank in failed if codes[rank] != -signal.SIGKILL), failed[0])
-    code = codes[rank]
-    how = f"ended by {signal.Signals(-code).name}" if code < 0 else f"failed with code {code}"
+    how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"failed with code {code}"
     where = "above" if rank == 0 else f"in {reports / f'{rank}.log'}"
     return SesameError(
         f"rank {rank} {how}, its last words are {where}; run the same command to go on from the "

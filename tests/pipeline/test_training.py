@@ -1,18 +1,32 @@
 """Every strategy trains for real, in two processes; all give the same curve and resume exactly."""
 
 import json
+import os
 import signal
+import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from pipeline.stages.pretrain import make_job
 from pipeline.training.checkpoint import checkpoints, damage, read_state
-from tests.pipeline.toy_pretraining import Leg, Toy, lines, run_pair, toy_config
+from tests.pipeline.toy_pretraining import (
+    Leg,
+    Toy,
+    last_step,
+    lines,
+    run_pair,
+    start_run,
+    toy_config,
+)
 
 SHARED = ("ddp", "zero1", "zero2", "zero3")
 CHANGES = (("single", "zero2"), ("zero2", "ddp"), ("ddp", "zero3"), ("zero3", "zero1"))
+LONG = 80  # steps: enough to be disturbed in
 SIGNALS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
 
 
@@ -51,11 +65,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     for start, end in CHANGES:
         runs.add(f"{start} to {end}", {"copy_of": start, "step": 4}, strategy=end, devices=2)
     pair: dict[str, Any] = {"strategy": "ddp", "devices": 2}
-    runs.add("long", **pair, max_steps=40, checkpoint_every=100)
+    runs.add("long", **pair, max_steps=LONG, checkpoint_every=100)
     for number in SIGNALS:
         for hit in ((0, 1), (0,), (1,)):
             interruption = {"signal": number, "hit": hit, "goes_on": True}
-            runs.add("interrupted", interruption, **pair, max_steps=40, checkpoint_every=100)
+            runs.add("interrupted", interruption, **pair, max_steps=LONG, checkpoint_every=100)
     runs.add("interrupted", {"goes_on": True})
     phases: dict[str, Any] = {"two_phases": True, "ramp_steps": 3}
     runs.add("phases", **pair, **phases)
@@ -143,3 +157,69 @@ def test_a_full_disk_costs_the_checkpoint_not_the_run(runs: Runs) -> None:
     assert losses(run) == pytest.approx(losses(runs["ddp"]), rel=1e-4)
     assert lines(run)[-1]["step"] == 8
     assert list((run / "checkpoints").iterdir()) == []
+
+
+def wait_for(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not what():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.01)
+
+
+def start_and_wait(
+    runs: Runs, name: str, **config: Any
+) -> tuple[subprocess.Popen[str], list[psutil.Process]]:
+    """Start or continue a launched run, and let it take a few steps; its process, its ranks."""
+    run = runs.toy.root / "runs" / name
+    begun = last_step(run)
+    launched = start_run(runs.toy, name, strategy="ddp", devices=2, max_steps=LONG, **config)
+    wait_for(lambda: last_step(run) > begun + 5 or launched.poll() is not None)
+    assert launched.poll() is None, launched.communicate()[1]
+    ranks = psutil.Process(launched.pid).children()
+    assert len(ranks) == 2
+    return launched, ranks
+
+
+def test_a_run_killed_in_every_way_equals_an_undisturbed_one(runs: Runs) -> None:
+    run = runs.toy.root / "runs" / "killed"
+
+    launched, ranks = start_and_wait(runs, "killed")
+    launched.kill()
+    assert psutil.wait_procs(ranks, timeout=20)[1] == [], "a rank outlived its parent"
+    launched.communicate()
+
+    launched, ranks = start_and_wait(runs, "killed")
+    ranks[1].kill()
+    said = launched.communicate(timeout=60)[1]
+    assert launched.returncode == 1
+    assert "rank 1 was ended by SIGKILL" in said
+    assert not any(rank.is_running() for rank in ranks)
+
+    newest = checkpoints(run / "checkpoints")[-1]
+    os.truncate(newest / "weights.safetensors", 1000)
+    launched, ranks = start_and_wait(runs, "killed")
+    launched.send_signal(signal.SIGINT)
+    said = launched.communicate(timeout=60)[1]
+    assert launched.returncode == 75
+    assert f"checkpoint {newest.name} is damaged" in said
+    step = int(checkpoints(run / "checkpoints")[-1].name)
+    assert f"interrupted at step {step}; run the same command to go on" in said
+    assert step < LONG
+
+    launched = start_run(runs.toy, "killed", strategy="ddp", devices=2, max_steps=LONG)
+    said = launched.communicate(timeout=120)[1]
+    assert launched.returncode == 0, said
+    # Evaluations follow trainer.eval_every, the same in both; only checkpoints are elsewhere.
+    assert (run / "metrics.jsonl").read_bytes() == (runs["long"] / "metrics.jsonl").read_bytes()
+    assert not (run / ".ranks").exists()
+
+
+def test_a_hanging_collective_ends_in_a_stack_dump(runs: Runs) -> None:
+    launched, ranks = start_and_wait(runs, "hanging", timeout_minutes=0.2)
+    ranks[1].suspend()
+    said = launched.communicate(timeout=120)[1]
+    assert launched.returncode == 1
+    assert "Timeout (0:00:12)" in said
+    assert "most recent call first" in said
+    assert "rank 0 failed with code 1" in said
+    assert not any(rank.is_running() for rank in ranks)

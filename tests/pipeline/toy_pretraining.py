@@ -21,8 +21,10 @@ from typing import Any
 import numpy as np
 
 from data_prep.chunks import Chunk, ChunkWriter
+from data_prep.errors import SesameError
 from pipeline.config import Config, TrackingConfig
 from pipeline.models.config import BertConfig
+from pipeline.stages import pretrain
 from pipeline.stages.work import Work
 from pipeline.training.checkpoint import CHECKPOINTS, newest_good
 from pipeline.training.config import OptimConfig, PhaseConfig, PretrainConfig, TrainerConfig
@@ -188,6 +190,26 @@ def lines(run: Path) -> list[dict[str, Any]]:
 def last_step(run: Path) -> int:
     """The last step a run has told about."""
     return max((line["step"] for line in lines(run)), default=0)
+
+
+def start_run(toy: Toy, name: str, **config: Any) -> subprocess.Popen[str]:
+    """Run the stage in a process of its own, as the command would; its stderr is kept."""
+    call = f"run_toy(Path({str(toy.root)!r}), {name!r}, {config!r})"
+    return subprocess.Popen(
+        [sys.executable, "-c", f"from tests.pipeline.toy_pretraining import *; {call}"],
+        cwd=Path(__file__).parents[2],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def run_toy(root: Path, name: str, config: dict[str, Any]) -> None:
+    """The stage on toy data, and errors as the command line shows them."""
+    try:
+        pretrain.run(Toy(root).work(name, toy_config(**config)))
+    except SesameError as error:
+        print(error, file=sys.stderr)
+        sys.exit(error.exit_code)
 
 
 def _train_leg(leg: Leg, rank: int) -> None:
