@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils.flop_counter import FlopCounterMode
 
 from data_prep.errors import UsageError
 from pipeline.data.batch import NO_PAIR, Batch
 from pipeline.models.bert import Bert, BertForPretraining
 from pipeline.models.config import BertConfig
+from pipeline.models.flops import flops_per_token, parameters
 from pipeline.models.losses import masked_loss
 
 VOCAB = 61
@@ -133,6 +135,19 @@ def test_positions_matter_and_segments_matter() -> None:
         assert (straight - turned[-1]).abs().max() > 0.01
         other = model(batch.tokens_N, batch.positions_N, 1 - batch.segments_N, batch.lengths)
         assert (straight - other[-1]).abs().max() > 0.01
+
+
+@pytest.mark.parametrize("config", VARIANTS, ids=str)
+def test_costs_are_what_torch_counts(config: BertConfig) -> None:
+    model = BertForPretraining(config, VOCAB)
+    assert parameters(config, VOCAB) == sum(weight.numel() for weight in model.parameters())
+    batch = make_batch([24] * 8)
+    with FlopCounterMode(display=False) as counter:
+        losses = model(batch)
+        (losses.mlm_sum + losses.pair_sum).backward()
+    share = len(batch.targets_M) / len(batch.tokens_N)
+    predicted = flops_per_token(config, VOCAB, 24, share) * len(batch.tokens_N)
+    assert predicted == pytest.approx(counter.get_total_flops(), rel=0.02)
 
 
 def test_rotary_attention_depends_on_distance_only() -> None:
