@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from sentencepiece import sentencepiece_model_pb2
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors
 
@@ -91,7 +92,9 @@ def from_sentencepiece(
 
 
 def _unigram(proto: Any) -> models.Model:
-    vocabulary = [(piece.piece, piece.score) for piece in proto.pieces]
+    # The scores have single precision. Their shortest decimals survive the library's JSON reader,
+    # which changes the last bit of longer ones.
+    vocabulary = [(piece.piece, float(str(np.float32(piece.score)))) for piece in proto.pieces]
     return models.Unigram(vocabulary, proto.trainer_spec.unk_id, proto.trainer_spec.byte_fallback)
 
 

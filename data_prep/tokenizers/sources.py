@@ -20,6 +20,7 @@ from data_prep.tokenizers.huggingface import (
     from_vocabulary,
 )
 
+MODEL = "spiece.model"  # kept where it lies beside a tokenizer.json made from it
 SETTINGS = ("special_tokens_map.json", "tokenizer_config.json")  # the later one decides
 ALIASES = {
     "pad": ("[PAD]", "<pad>"),
@@ -47,8 +48,8 @@ def source_files(path: Path) -> list[Path]:
         vocabularies = [path / "tokenizer.json", path / "vocab.txt", *sorted(path.glob("*.model"))]
         for vocabulary in vocabularies:
             if vocabulary.is_file():
-                settings = [path / name for name in SETTINGS]
-                return [file for file in settings if file.is_file()] + [vocabulary]
+                beside = [path / name for name in (*SETTINGS, MODEL) if vocabulary.name != name]
+                return [file for file in beside if file.is_file()] + [vocabulary]
     raise UsageError(
         f"tokenizer.source={path}: must be a folder with tokenizer.json, vocab.txt or a .model "
         "file, or one of these files"
@@ -57,18 +58,20 @@ def source_files(path: Path) -> list[Path]:
 
 def read_source(path: Path) -> Source:
     """Read a tokenizer; what its folder leaves unsaid follows from its vocabulary."""
-    *setting_files, vocabulary = source_files(path)
+    *beside, vocabulary = source_files(path)
     settings: dict[str, Any] = {}
-    for file in setting_files:
-        settings.update(_read_json(file))
+    for file in beside:
+        if file.name in SETTINGS:
+            settings.update(_read_json(file))
     if vocabulary.suffix == ".json":
-        return _from_tokenizer_json(vocabulary, settings)
+        models = [file.read_bytes() for file in beside if file.name == MODEL]
+        return _from_tokenizer_json(vocabulary, settings, models[0] if models else None)
     if vocabulary.suffix == ".txt":
         return _from_vocabulary_file(vocabulary, settings)
     return _from_model_file(vocabulary, settings)
 
 
-def _from_tokenizer_json(file: Path, settings: dict[str, Any]) -> Source:
+def _from_tokenizer_json(file: Path, settings: dict[str, Any], model: bytes | None) -> Source:
     content = _read_text(file)
     try:
         tokenizer = Tokenizer.from_str(content)
@@ -77,7 +80,7 @@ def _from_tokenizer_json(file: Path, settings: dict[str, Any]) -> Source:
     tokenizer.no_truncation()
     tokenizer.no_padding()
     specials = _specials(settings, tokenizer.get_vocab(True))
-    return Source(finished(tokenizer, specials), specials)
+    return Source(finished(tokenizer, specials), specials, model)
 
 
 def _from_vocabulary_file(file: Path, settings: dict[str, Any]) -> Source:

@@ -187,3 +187,10 @@ def test_memory_between_calls_is_bounded(
     texts = [f"{sentence} {number}" for number, sentence in enumerate(SENTENCES * 20)]
     assert our_ids(tokenizer, texts) == library_ids(tokenizer, texts)
     assert tokenizer._words is not None and len(tokenizer._words._table) < 100
+
+
+def test_a_folder_taken_as_source_is_made_again(folder: Path, tmp_path: Path) -> None:
+    build_tokenizer(None, tmp_path, TokenizerConfig(source=str(folder)))
+    for file in folder.iterdir():
+        if file.name != "statistics.json":  # nothing is counted where nothing is trained
+            assert (tmp_path / file.name).read_bytes() == file.read_bytes(), file.name
