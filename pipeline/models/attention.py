@@ -70,6 +70,7 @@ class AttentionPlan:
     longest: int
 
     @classmethod
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def of(cls, lengths: NDArray[np.int64], device: torch.device | str = "cpu") -> "AttentionPlan":
         """Plan for examples of these lengths."""
 
@@ -152,6 +153,12 @@ def attend(qkv_N3HD: Tensor, plan: AttentionPlan, dropout: float) -> Tensor:
         q, k, v = qkv_N3HD.unbind(1)
         offsets, longest = plan.offsets, plan.longest
         return cast(Tensor, varlen_attn(q, k, v, offsets, offsets, longest, longest))
+    return cast(Tensor, _attend_uncompiled(qkv_N3HD, plan, dropout))
+
+
+# Blocks differ from batch to batch: torch.compile would compile every batch anew.
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _attend_uncompiled(qkv_N3HD: Tensor, plan: AttentionPlan, dropout: float) -> Tensor:
     if qkv_N3HD.is_cpu and qkv_N3HD.dtype in (torch.float32, torch.float64):
         output: Tensor = _HostAttention.apply(qkv_N3HD, plan, dropout)  # type: ignore[no-untyped-call]
         return output
