@@ -88,7 +88,9 @@ def _prove_tokenizer(words: Tokenizer, out: Path) -> None:
 def _prove_weights(model: BertForPretraining, pad: int, out: Path) -> None:
     """Compare logits in double precision, where only a wrong mapping can make a difference."""
     from transformers import AutoModelForPreTraining
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()  # theirs would run across ours
     theirs = AutoModelForPreTraining.from_pretrained(out, local_files_only=True).double().eval()
     model = model.double().eval()
     lengths = np.minimum(np.array(PROBE_LENGTHS), model.bert.config.max_positions)
