@@ -54,9 +54,10 @@ def _is_gone(holder: dict[str, Any], me: dict[str, Any]) -> bool:
     if (holder["host"], holder["pid_namespace"]) != (me["host"], me["pid_namespace"]):
         return False
     try:
-        return abs(psutil.Process(holder["pid"]).create_time() - holder["started"]) > 1
+        started: float = psutil.Process(holder["pid"]).create_time()
     except psutil.NoSuchProcess:
         return True
+    return abs(started - float(holder["started"])) > 1
 
 
 def describe(holder: dict[str, Any]) -> str:

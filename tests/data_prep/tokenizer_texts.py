@@ -3,9 +3,10 @@
 import random
 from pathlib import Path
 
+from hypothesis import strategies as st
+
 from data_prep.shards import metadata_tail, write_shard
 from data_prep.tokenizers import Tokenizer
-from hypothesis import strategies as st
 
 KINDS = {
     "wordpiece": {"kind": "wordpiece", "vocab_size": 400},
