@@ -1,0 +1,109 @@
+"""`sesame bench data`: text shards to examples beside the tokenizer library alone, and the loader.
+
+Uses the shards and vocabulary of the configuration (the demo's by default), made first if missing.
+Everything runs on one core, with one thread.
+"""
+
+import itertools
+import os
+import shutil
+import tempfile
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from data_prep.config import ExamplesConfig
+from pipeline.bench.figures import Figure, alternate, compared, seconds
+from pipeline.config import Config
+from pipeline.execute import execute_all
+from pipeline.graph import Graph
+from pipeline.store import Store
+
+ROUNDS = 3
+BATCH, LENGTH, STEPS = 256, 128, 400
+FAR = 10_000_000  # a step number that resuming must not feel
+
+
+def measure(config: Config) -> list[Figure]:
+    """Every figure about data."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    graph = Graph(Store(Path(config.paths.store)))
+    examples = graph.add("examples", config)
+    execute_all([node for node in graph.nodes.values() if node is not examples])
+    shards, tokenizer = examples.inputs["shard"].path, examples.inputs["tokenizer"].path
+    with tempfile.TemporaryDirectory() as scratch:
+        return [
+            _examples(shards, tokenizer, Path(scratch)),
+            *_loading(shards, tokenizer, Path(scratch)),
+        ]
+
+
+def _examples(shards: Path, tokenizer: Path, scratch: Path) -> Figure:
+    """Finished, proven static examples beside what the library needs only to tokenise the text."""
+    from data_prep.examples.build import build
+    from data_prep.shards import parts, read_sections
+    from data_prep.tokenizers import Tokenizer
+
+    library = Tokenizer.load(tokenizer).library
+    texts = [
+        sentence
+        for split in ("train", "heldout")
+        for part in parts(shards, split)
+        for section in read_sections(part.path, part.start, part.end)
+        for sentence in section.sentences
+    ]
+    megabytes = sum(len(text.encode()) for text in texts) / 1e6
+    config = ExamplesConfig(masking="static", seed=0, workers=1)
+    out = scratch / "examples"
+
+    def ours() -> None:
+        shutil.rmtree(out, ignore_errors=True)
+        out.mkdir()
+        build(shards, tokenizer, out, config)
+
+    def peer() -> None:
+        for batch in _batches(texts):
+            library.encode_batch(batch, add_special_tokens=False)
+
+    ours()  # compiles what numba has not cached yet
+    rounds = alternate(ours, peer, ROUNDS)
+    return compared("text to static NSP examples, against encode_batch", megabytes, "MB/s", rounds)
+
+
+def _batches(texts: list[str], size: int = 1000) -> list[list[str]]:
+    return [texts[start : start + size] for start in range(0, len(texts), size)]
+
+
+def _loading(shards: Path, tokenizer: Path, scratch: Path) -> list[Figure]:
+    """Rows a second out of the loader, and how long resuming takes."""
+    from data_prep.chunks import ChunkStore
+    from data_prep.examples.build import build
+    from data_prep.masking import MaskRule, Vocabulary
+    from data_prep.tokenizers import Tokenizer
+    from pipeline.data.cursor import BatchSchedule
+    from pipeline.data.loader import Loader
+    from pipeline.data.order import Order
+
+    out = scratch / "dynamic"
+    out.mkdir()
+    config = ExamplesConfig(masking="dynamic", max_seq_length=LENGTH, seed=0)
+    build(shards, tokenizer, out, replace(config, workers=0))
+    rows = ChunkStore(out, "train")
+    vocabulary = Vocabulary.of(Tokenizer.load(tokenizer))
+    rule = MaskRule(config.mask_rate, config.max_masks, config.mask_unit, config.span_length)
+
+    def load(first: int, count: int) -> None:
+        order = Order(rows.rows_per_chunk, 0, 32)
+        schedule = BatchSchedule(BATCH, 0)
+        loader = Loader(rows, order, vocabulary, rule, schedule, step=first, position=first * BATCH)
+        for _ in itertools.islice(loader, count):
+            pass
+
+    load(0, 2)
+    speed = BATCH * STEPS / min(seconds(lambda: load(0, STEPS)) for _ in range(ROUNDS))
+    resume = [seconds(partial(load, step, 1)) for step in (10, FAR)]
+    return [
+        Figure("load, mask and collate", speed, "examples/s"),
+        Figure("first batch at step 10", resume[0], "s"),
+        Figure(f"first batch at step {FAR:,}", resume[1], "s"),
+    ]
