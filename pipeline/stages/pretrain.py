@@ -7,9 +7,9 @@ checkpoints/<step>/ and config.json. Try: sesame pretrain experiment=demo
 import json
 import shutil
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data_prep.errors import SesameError
 from data_prep.files import write_atomically
 from pipeline.config import Config
 from pipeline.stages.work import Request, Work
@@ -17,6 +17,7 @@ from pipeline.training.config import InitConfig, PhaseConfig
 from pipeline.training.schedule import check_budget
 
 if TYPE_CHECKING:
+    from pipeline.training.exits import Dropped
     from pipeline.training.job import Job
 
 FORMAT = 1
@@ -53,31 +54,39 @@ def inputs(config: Config) -> dict[str, Request]:
 def run(work: Work) -> dict[str, Any]:
     """Train, or go on training, until the budget is spent."""
     from data_prep.progress import console
-    from pipeline.training.checkpoint import CHECKPOINTS, newest_good, read_state
+    from pipeline.training.checkpoint import (
+        CHECKPOINTS,
+        before_divergence,
+        newest_good,
+        read_state,
+    )
+    from pipeline.training.exits import REPORTS, Diverged
     from pipeline.training.launch import launch
-    from pipeline.training.rank import REPORTS
 
     def say(text: str) -> None:
         console.print(f"pretrain: {text}")
 
-    checkpoint = newest_good(work.out / CHECKPOINTS, say)
+    folder = work.out / CHECKPOINTS
+    checkpoint = newest_good(folder, say)
     if checkpoint is not None:
         say(f"goes on from step {int(checkpoint.name):,}")
-    job = make_job(work, checkpoint.name if checkpoint else None)
-    job.write(work.out)
+    job = make_job(work, checkpoint)
     described = {"model": asdict(job.model), "vocab_size": job.vocab_size}
     write_atomically(work.out / "config.json", json.dumps(described, indent=1) + "\n")
-    launch(work.out, job.trainer)
-    last = newest_good(work.out / CHECKPOINTS, say)
-    if last is None:
-        raise SesameError(f"{work.out}: training ended, but its last checkpoint could not be saved")
+    try:
+        launch(work.out, job)
+    except Diverged as error:  # perhaps the data's fault: once more without these rows
+        say(f"{error}; going back once, to skip these rows")
+        launch(work.out, make_job(work, before_divergence(folder, say), error.dropped))
+    last = newest_good(folder, say)
+    assert last is not None, "training does not end well without its last checkpoint"
     state = read_state(last)
     shutil.rmtree(work.out / REPORTS)
     return {"steps": state.step, "updates": state.updates, "tokens": state.tokens}
 
 
-def make_job(work: Work, checkpoint: str | None) -> "Job":
-    """What the ranks are told."""
+def make_job(work: Work, checkpoint: Path | None, skip: "Dropped | None" = None) -> "Job":
+    """What the ranks are told: where to go on from, and what to skip."""
     from data_prep.masking import MaskRule
     from data_prep.tokenizers import Tokenizer
     from pipeline.models.config import BertConfig
@@ -100,5 +109,6 @@ def make_job(work: Work, checkpoint: str | None) -> "Job":
         tokenizer=str(work.inputs["tokenizer"].resolve()),
         vocab_size=Tokenizer.load(work.inputs["tokenizer"]).size,
         source=str(work.inputs["init"].resolve()) if "init" in work.inputs else None,
-        checkpoint=checkpoint,
+        checkpoint=checkpoint.name if checkpoint else None,
+        skip=skip,
     )

@@ -222,9 +222,13 @@ def start_from(network: BertForPretraining, job: Job, say: Callable[[str], None]
 
 def _state(checkpoint: Path | None, data: Data) -> TrainingState:
     if checkpoint is None:
-        return TrainingState(Cursor(data.phases[0].number, 0, (), data.identities[0]))
-    state = read_state(checkpoint)
-    check(state.cursor, data.identities[state.cursor.phase], str(checkpoint))
+        state = TrainingState(Cursor(data.phases[0].number, 0, (), data.identities[0]))
+    else:
+        state = read_state(checkpoint)
+        check(state.cursor, data.identities[state.cursor.phase], str(checkpoint))
+    skip = data.job.skip
+    if skip is not None and skip.phase == state.cursor.phase:
+        state.cursor = state.cursor.skip(skip.start, skip.stop)
     return state
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 
+from data_prep.errors import SesameError
 from data_prep.progress import Bar, progress
 from pipeline.data.batch import Batch
 from pipeline.data.loader import Step
@@ -187,7 +188,12 @@ class Checkpoints(EndOfStep):
         if stopping or module.state.step % self._every == 0:
             for journal in self._journals:
                 journal.sync()
-            self._saver.save(module.state)
+            saved = self._saver.save(module.state)
+            if module.finished and not saved:
+                raise SesameError(
+                    "training is done, but its last checkpoint could not be saved; make room on "
+                    "the disk and run the same command again"
+                )
         if stopping:
             module.trainer.should_stop = True
 

@@ -38,7 +38,7 @@ class TrainingState:
     tokens: int = 0  # pieces read, over all ranks
     seconds: float = 0.0  # time spent training
     recent_losses: list[float] = field(default_factory=list)  # what a spike is measured against
-    rejected_in_row: int = 0
+    dropped_since: int | None = None  # where a row of dropped steps began, while in one
     window: Sums = Sums()  # since the last line of metrics
 
     def as_json(self) -> str:
@@ -76,6 +76,15 @@ def newest_good(folder: Path, say: Callable[[str], None]) -> Path | None:
         if fault is None:
             return checkpoint
         say(f"checkpoint {checkpoint.name} is damaged ({fault}); going back to the one before")
+        shutil.rmtree(checkpoint)
+    return None
+
+
+def before_divergence(folder: Path, say: Callable[[str], None]) -> Path | None:
+    """The newest good checkpoint from before steps were dropped; newer ones are removed."""
+    while (checkpoint := newest_good(folder, say)) is not None:
+        if read_state(checkpoint).dropped_since is None:
+            return checkpoint
         shutil.rmtree(checkpoint)
     return None
 

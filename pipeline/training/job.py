@@ -16,6 +16,7 @@ from data_prep.masking import MaskRule
 from pipeline.config import TrackingConfig
 from pipeline.models.config import BertConfig
 from pipeline.training.config import OptimConfig, PhaseConfig, TrainerConfig
+from pipeline.training.exits import Dropped
 
 FILE = ".rank.json"
 
@@ -36,6 +37,7 @@ class Job:
     vocab_size: int
     source: str | None  # weights to start from
     checkpoint: str | None  # to go on from
+    skip: Dropped | None = None  # rows that made an earlier launch diverge
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def write(self, run_dir: Path) -> None:
@@ -53,6 +55,8 @@ class Job:
         }
         for key, section in sections.items():
             content[key] = section(**content[key])
+        if content["skip"] is not None:
+            content["skip"] = Dropped(**content["skip"])
         content["phases"] = [PhaseConfig(**phase) for phase in content["phases"]]
         return cls(**content)
 

@@ -20,7 +20,9 @@ from data_prep.errors import SesameError, UsageError
 from data_prep.pieces import end_with_parent
 from pipeline.training.checkpoint import CHECKPOINTS, checkpoints
 from pipeline.training.config import TrainerConfig
-from pipeline.training.rank import INTERRUPTED, REPORTS, STOP_SIGNALS
+from pipeline.training.exits import DIVERGED, INTERRUPTED, REPORTS, Diverged, Interrupted
+from pipeline.training.job import Job
+from pipeline.training.rank import STOP_SIGNALS
 
 FINE = (0, INTERRUPTED)
 LOOK_SECONDS = 0.1
@@ -30,21 +32,16 @@ WITHOUT_AMX = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_FP16"}
 BF16_PROBE = """
 import sys, torch
 if sys.argv[1] == "auto" and torch.cuda.is_available(): sys.exit(0)
-x = torch.randn(64, 64, requires_grad=True)
+x = torch.randn(512, 512, requires_grad=True)
 with torch.autocast("cpu", torch.bfloat16):
-    y = torch.nn.functional.linear(x, torch.randn(64, 64, requires_grad=True))
+    y = torch.nn.functional.linear(x, torch.randn(512, 512, requires_grad=True))
 y.float().sum().backward()
 """
 
 
-class Interrupted(SesameError):
-    """Training was asked to stop, and saved; nothing is wrong."""
-
-    exit_code = INTERRUPTED
-
-
-def launch(run_dir: Path, trainer: TrainerConfig) -> None:
+def launch(run_dir: Path, job: Job) -> None:
     """Train until the budget is spent; raises where that did not happen."""
+    trainer = job.trainer
     if trainer.num_nodes > 1:
         raise UsageError(
             f"trainer.num_nodes={trainer.num_nodes}: this command starts ranks on one machine"
@@ -53,7 +50,10 @@ def launch(run_dir: Path, trainer: TrainerConfig) -> None:
     reports.mkdir(parents=True, exist_ok=True)
     for report in reports.iterdir():
         report.unlink()
+    job.write(run_dir)
     rank, code = _run_ranks(run_dir, trainer)
+    if code == DIVERGED:
+        raise Diverged.read(run_dir)
     if code not in FINE:
         raise _failure(reports, rank, code)
     if code == INTERRUPTED:

@@ -18,13 +18,13 @@ import torch
 from pytorch_lightning import LightningModule
 from torch import Tensor, nn
 
-from data_prep.errors import SesameError
 from pipeline.data.batch import Batch
 from pipeline.data.cursor import Cursor, Identity
 from pipeline.data.loader import Step
 from pipeline.models.bert import Losses
 from pipeline.training.checkpoint import TrainingState
 from pipeline.training.config import OptimConfig, TrainerConfig
+from pipeline.training.exits import Diverged, Dropped
 from pipeline.training.schedule import Phase, learning_rate, phase_at
 from pipeline.training.strategy import Engine, decay_groups
 from pipeline.training.sums import Sums
@@ -32,7 +32,7 @@ from pipeline.training.sums import Sums
 SPIKE_WINDOW = 100  # recent losses a new one is measured against
 SPIKE_SIGMAS = 6.0
 SPIKE_LEAST = 50  # fewer tell too little
-REJECTED_AT_MOST = 5  # in a row; then training has diverged
+DROPPED_AT_MOST = 5  # steps in a row; then training has diverged
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,14 @@ class Pretraining(LightningModule):
         self.stop_agreed = False
         self.compute_seconds = 0.0  # in forward, backward and update, for timing.jsonl
         self._stop_requested = stop_requested
-        self._started = time.monotonic() - state.seconds
+        self._started = 0.0
 
     @property
     def engine(self) -> Engine:
         return cast(Engine, self.trainer.strategy)
+
+    def on_train_start(self) -> None:
+        self._started = time.monotonic() - self.state.seconds
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         # The rate is set before every step; zero here, because engines create their state with one.
@@ -178,20 +181,23 @@ class Pretraining(LightningModule):
         state.tokens += int(outcome.sums.tokens)
         if outcome.rejected is None:
             state.updates += 1
-            state.rejected_in_row = 0
+            state.dropped_since = None
         else:
-            state.cursor = state.cursor.skip(step.position, step.next_position)
-            state.rejected_in_row += 1
+            self._drop(step, outcome.rejected)
         phase = phase_at(self.phases, state.step)
         if phase.number != state.cursor.phase:
             state.cursor = Cursor(phase.number, 0, (), self.identities[phase.number])
             state.recent_losses = []  # another length has other losses
-        if state.rejected_in_row > REJECTED_AT_MOST:
-            raise SesameError(
-                f"training has diverged: {state.rejected_in_row} steps in a row were dropped up to "
-                f"step {state.step}, the last because {outcome.rejected}; try a lower optim.lr or "
-                "a longer optim.warmup, or go on from an earlier checkpoint"
-            )
+            state.dropped_since = None
+
+    def _drop(self, step: Step, reason: str) -> None:
+        state = self.state
+        state.cursor = state.cursor.skip(step.position, step.next_position)
+        if state.dropped_since is None:
+            state.dropped_since = step.position
+        if step.next_position - state.dropped_since > DROPPED_AT_MOST * step.rows:
+            span = (state.cursor.phase, state.dropped_since, step.next_position)
+            raise Diverged(Dropped(*span, reason))
 
 
 def count(batch: Batch) -> Sums:

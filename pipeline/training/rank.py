@@ -2,7 +2,7 @@
 
 Reads `.rank.json` (see `job`), the tokenizer, the examples and the checkpoint to go on from; writes
 metrics.jsonl, timing.jsonl and checkpoints/. Exit codes: 0 the budget is spent, 75 asked to stop
-and saved, others failed. The error of a rank is left in `.ranks/<rank>.error`.
+and saved, 76 diverged, others failed. The error of a rank is left in `.ranks/<rank>.error`.
 """
 
 import logging
@@ -15,11 +15,10 @@ from typing import Any
 
 from data_prep.errors import SesameError
 from data_prep.progress import console
+from pipeline.training.exits import DIVERGED, INTERRUPTED, REPORTS, Diverged
 from pipeline.training.job import Job
 
-INTERRUPTED = 75  # EX_TEMPFAIL: run the same command again
 STOP_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGINT)
-REPORTS = ".ranks"
 
 
 class StopRequest:
@@ -117,6 +116,9 @@ def main(run_dir: Path) -> int:
     stop.listen()
     try:
         return 0 if train(run_dir, stop) else INTERRUPTED
+    except Diverged as error:
+        error.write(run_dir)  # the same on every rank
+        return DIVERGED
     except SesameError as error:
         report = run_dir / REPORTS / f"{this_rank()}.error"
         report.write_text(str(error))

@@ -186,7 +186,10 @@ class _WholeEngine(Engine):
 
 
 class SingleEngine(_WholeEngine, SingleDeviceStrategy):
-    """One rank."""
+    """One rank, whoever else there may be."""
+
+    ranks = 1
+    rank = 0
 
 
 class ReplicatedEngine(_WholeEngine, DDPStrategy):

@@ -4,6 +4,7 @@ The run's id is kept in the run's directory, so that a resumed run continues its
 about the machine, the code or the command line is captured.
 """
 
+import os
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,8 @@ class Tracker:
             self._guard(lambda: self._start(config, name, run_dir))
 
     def _start(self, config: TrackingConfig, name: str, run_dir: Path) -> None:
+        os.environ.setdefault("WANDB_SILENT", "true")  # it talks before it reads its settings
+
         import wandb
         from pytorch_lightning.loggers import WandbLogger
 

@@ -61,7 +61,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
         shared = {"strategy": strategy, "devices": 2, "micro_batch_size": 4}
         runs.add(strategy, **shared)
         runs.add(f"{strategy} resumed", {"copy_of": strategy, "step": 4}, **shared)
-        runs.add(f"{strategy} poisoned", {"poison": 5, "hit": (1,)}, **shared)
+        runs.add(f"{strategy} poisoned", {"poison": (5,), "hit": (1,)}, **shared)
     for start, end in CHANGES:
         runs.add(f"{start} to {end}", {"copy_of": start, "step": 4}, strategy=end, devices=2)
     pair: dict[str, Any] = {"strategy": "ddp", "devices": 2}
@@ -74,6 +74,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     phases: dict[str, Any] = {"two_phases": True, "ramp_steps": 3}
     runs.add("phases", **pair, **phases)
     runs.add("phases resumed", {"copy_of": "phases", "step": 4}, **pair, **phases)
+    runs.add("one rank", {"copy_of": "zero2", "step": 4}, checkpoint_every=2)
+    runs.add("two again", {"copy_of": "one rank", "step": 6}, **pair, micro_batch_size=2)
+    runs.add("by the clock", **pair, max_steps=None, max_hours=2 / 3600)
+    poison = {"poison": tuple(range(2, 8)), "hit": (0,), "diverges": True}
+    runs.add("diverged", poison, **pair)
     runs.add("full disk", {"file_limit": 20_000, "hit": (1,)}, **pair)
     run_pair(runs.legs, runs.toy.root / "plan.json")
     return runs
@@ -111,6 +116,19 @@ def test_another_engine_continues_the_same_run(runs: Runs, start: str, end: str)
     ]
 
 
+def test_two_ranks_become_one_and_two_again(runs: Runs) -> None:
+    assert losses(runs["two again"]) == pytest.approx(losses(runs["single"]), rel=1e-4)
+    state = read_state(runs["two again"] / "checkpoints" / "00000008")
+    assert (state.updates, state.cursor.position) == (8, 8 * 16)
+
+
+def test_all_ranks_follow_one_clock(runs: Runs) -> None:
+    (last,) = checkpoints(runs["by the clock"] / "checkpoints")[-1:]
+    state = read_state(last)
+    assert state.seconds >= 2.0
+    assert state.step == lines(runs["by the clock"])[-1]["step"]
+
+
 def test_zero_divides_the_optimizer_state(runs: Runs) -> None:
     def bytes_of(strategy: str) -> int:
         last = (runs[strategy] / "timing.jsonl").read_text().splitlines()[-1]
@@ -143,6 +161,16 @@ def test_a_step_that_is_not_finite_on_one_rank_is_dropped_on_all(runs: Runs, str
     assert losses(runs[f"{strategy} poisoned"]) == pytest.approx(
         losses(runs["ddp poisoned"]), rel=1e-4
     )
+
+
+def test_rows_that_make_training_diverge_are_skipped_after_rolling_back(runs: Runs) -> None:
+    """Steps 2 to 7 were dropped; the checkpoint of step 4 was among them, so none was good."""
+    told = [line for line in lines(runs["diverged"]) if "position" in line]
+    assert [line["step"] for line in told] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert [line["position"] for line in told] == [16, 32, 144, 160, 176, 192, 208, 224]
+    state = read_state(runs["diverged"] / "checkpoints" / "00000008")
+    assert state.cursor.skipped == ((32, 128),)
+    assert state.updates == 8
 
 
 def test_phases_and_ramp_take_the_rows_they_should(runs: Runs) -> None:

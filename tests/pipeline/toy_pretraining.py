@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,8 +26,9 @@ from pipeline.config import Config, TrackingConfig
 from pipeline.models.config import BertConfig
 from pipeline.stages import pretrain
 from pipeline.stages.work import Work
-from pipeline.training.checkpoint import CHECKPOINTS, newest_good
+from pipeline.training.checkpoint import CHECKPOINTS, before_divergence, newest_good
 from pipeline.training.config import OptimConfig, PhaseConfig, PretrainConfig, TrainerConfig
+from pipeline.training.exits import Diverged
 from pipeline.training.job import Job
 from pipeline.training.launch import rank_environment
 from pipeline.training.rank import StopRequest, train
@@ -148,7 +149,8 @@ class Leg:
     step: int = 0
     goes_on: bool = False  # start from its own newest checkpoint
     signal: int = 0  # that ranks `hit` send to themselves after a step or two
-    poison: int | None = None  # the step at which ranks `hit` compute NaN
+    poison: tuple[int, ...] = ()  # the steps at which ranks `hit` compute NaN
+    diverges: bool = False  # because of the poison; it is then rolled back, and runs without it
     file_limit: int = 0  # bytes that ranks `hit` can write to a file
     hit: tuple[int, ...] = ()
 
@@ -223,19 +225,34 @@ def _train_leg(leg: Leg, rank: int) -> None:
         if leg.copy_of is not None or leg.goes_on:
             newest = newest_good(run_dir / CHECKPOINTS, print)
             replace(job, checkpoint=newest.name if newest else None).write(run_dir)
-    if dist.is_initialized():
+    if dist.is_initialized() and job.trainer.strategy != "single":
         dist.barrier()
     stop = StopRequest()
     stop.listen()
     with ExitStack() as stack:
         if rank in leg.hit and leg.signal:
             stack.callback(_signal_soon(run_dir, leg.signal).join)
-        if rank in leg.hit and leg.poison is not None:
+        if rank in leg.hit and leg.poison:
             stack.enter_context(_poisoned(leg.poison))
         if rank in leg.hit and leg.file_limit:
             stack.enter_context(_file_limit(leg.file_limit))
-        finished = train(run_dir, stop)
-    assert finished == (leg.signal == 0), leg
+        try:
+            finished = train(run_dir, stop)
+        except Diverged as error:
+            assert leg.diverges
+            diverged = error
+        except SesameError as error:
+            assert leg.file_limit
+            assert "could not be saved" in str(error)
+        else:
+            assert not (leg.diverges or leg.file_limit)
+            assert finished == (leg.signal == 0), leg
+    if leg.diverges:
+        if rank == 0:
+            assert before_divergence(run_dir / CHECKPOINTS, print) is None
+            replace(job, skip=diverged.dropped).write(run_dir)
+        dist.barrier()
+        assert train(run_dir, stop)
 
 
 def _signal_soon(run_dir: Path, number: int) -> threading.Thread:
@@ -252,12 +269,12 @@ def _signal_soon(run_dir: Path, number: int) -> threading.Thread:
 
 
 @contextmanager
-def _poisoned(step: int) -> Iterator[None]:
+def _poisoned(steps: Sequence[int]) -> Iterator[None]:
     healthy = Pretraining.forward
 
     def poisoned(self: Pretraining, batch: Any) -> Any:
         losses = healthy(self, batch)
-        if self.state.step == step and torch.is_grad_enabled():
+        if self.state.step in steps and torch.is_grad_enabled():
             return losses._replace(mlm_sum=losses.mlm_sum * float("nan"))
         return losses
 
