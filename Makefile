@@ -7,13 +7,13 @@ PIP_FLAGS := $(if $(WHEELHOUSE),--no-index --find-links $(WHEELHOUSE)) $(if $(TO
 STAMP := $(VENV)/.installed
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: demo test lint install wheelhouse test-cluster test-browser soak clean
+.PHONY: demo test lint install wheelhouse test-browser soak clean
 
 demo: install
 	$(BIN)/sesame run experiment=demo
 
 test: install lint
-	WANDB_MODE=offline $(BIN)/python -m pytest -m "not cluster and not browser"
+	WANDB_MODE=offline $(BIN)/python -m pytest -m "not browser and not soak"
 
 lint: install
 	$(BIN)/ruff check .
@@ -31,12 +31,10 @@ $(STAMP): pyproject.toml constraints.txt
 wheelhouse:
 	$(PYTHON) -m pip wheel $(PIP_FLAGS) -c constraints.txt -w wheelhouse '.[demo,dev]' hatchling editables
 
-test-cluster: install
-	$(BIN)/python -m pytest -m cluster
-
 test-browser: install
 	$(BIN)/python -m pytest -m browser
 
+# Minutes to hours of kills and restarts; run by hand.
 soak: install
 	$(BIN)/python -m pytest -m soak
 
