@@ -1,4 +1,4 @@
-"""Kill a whole run at random moments until it gets through; then it must equal an undisturbed one."""
+"""Kill a whole run at random moments until it gets through; it must equal an undisturbed one."""
 
 import os
 import random
