@@ -9,6 +9,7 @@ import pytest
 from tests.conftest import Sesame
 
 ROOT = Path(__file__).parent.parent
+NODES = 11
 STAGES = ("shard", "tokenizer", "examples", "pretrain", "export", "finetune", "report")
 
 
@@ -26,7 +27,7 @@ def test_a_run_ends_with_the_page(smoke: Sesame) -> None:
     assert last_line.startswith("store/report/")
     assert (smoke.folder / last_line).exists()
     counts = [len(outputs(smoke.store, stage)) for stage in STAGES]
-    assert counts == [1, 1, 1, 1, 1, 4, 1]
+    assert counts == [1, 1, 2, 1, 1, 4, 1]  # examples of two lengths, two tasks × two encoders
 
 
 def test_nothing_lies_beside_the_store(smoke: Sesame) -> None:
@@ -36,7 +37,7 @@ def test_nothing_lies_beside_the_store(smoke: Sesame) -> None:
 def test_a_second_run_finds_everything_done(smoke: Sesame) -> None:
     before = {path: path.stat().st_mtime_ns for path in smoke.store.rglob("*") if path.is_file()}
     done = smoke.succeed("run", "experiment=smoke")
-    assert done.stderr.count(" done") == 10
+    assert done.stderr.count(" done") == NODES
     assert "new" not in done.stderr
     changed = {
         path.relative_to(smoke.store).parts[0]
@@ -49,7 +50,7 @@ def test_a_second_run_finds_everything_done(smoke: Sesame) -> None:
 def test_the_plan_says_what_differs(smoke: Sesame) -> None:
     said = smoke.succeed("plan", "experiment=smoke", "optim.lr=2e-4", COLUMNS="200").stderr
     assert "optim.lr 0.001 → 0.0002" in said
-    assert said.count(" done") == 5  # the data, and what starts from random weights
+    assert said.count(" done") == 6  # the data, and what starts from random weights
 
 
 def test_execution_keys_change_nothing(smoke: Sesame) -> None:
@@ -57,7 +58,7 @@ def test_execution_keys_change_nothing(smoke: Sesame) -> None:
         "plan", "experiment=smoke", "trainer.devices=1", "trainer.strategy=single",
         "trainer.micro_batch_size=4", "corpus.workers=1", "tracking=none", "trainer.log_every=3",
     ).stderr  # fmt: skip
-    assert said.count(" done") == 10
+    assert said.count(" done") == NODES
 
 
 def test_manifests_hold_no_times_hosts_or_places(smoke: Sesame) -> None:
@@ -77,7 +78,7 @@ def test_no_output_keeps_scaffolding(smoke: Sesame) -> None:
 def test_a_store_copied_elsewhere_stays_valid(smoke: Sesame, tmp_path: Path) -> None:
     shutil.copytree(smoke.store, tmp_path / "store")
     said = Sesame(tmp_path).succeed("plan", "experiment=smoke").stderr
-    assert said.count(" done") == 10
+    assert said.count(" done") == NODES
 
 
 def test_a_sweep_of_fine_tunings_leaves_one_pretraining(smoke: Sesame, tmp_path: Path) -> None:
