@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from data_prep.files import write_atomically
 from pipeline.config import Config
+from pipeline.data.cursor import BatchSchedule
 from pipeline.stages.work import Request, Work
 from pipeline.training.config import InitConfig, PhaseConfig
 from pipeline.training.schedule import check_budget
@@ -33,7 +34,9 @@ def phases(config: Config) -> list[PhaseConfig]:
 
 def inputs(config: Config) -> dict[str, Request]:
     """The vocabulary, examples of every phase's length, and the model to start from."""
-    check_budget(config.trainer, len(phases(config)))
+    trainer = config.trainer
+    check_budget(trainer, len(phases(config)))
+    BatchSchedule(trainer.global_batch_size, trainer.ramp_steps).check(trainer.world_size)
     examples = {
         f"examples.{number}": Request(
             "examples",

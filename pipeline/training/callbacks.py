@@ -72,7 +72,7 @@ class Metrics(EndOfStep):
         self._clock, self._waited, self._computed = time.monotonic(), 0.0, 0.0
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._clock = time.monotonic()
+        self._clock, self._waited = time.monotonic(), self._steps.waited
 
     def after_step(self, module: Pretraining) -> None:
         outcome, state = module.outcome, module.state

@@ -58,6 +58,7 @@ class Tracker:
             resume="allow",
             settings=settings,
         )
+        logger._wandb_init.pop("anonymous", None)  # wandb complains of this even where it is unset
         _ = logger.experiment  # connect now, so that a failure is known before training
         self._logger = logger
 
