@@ -24,7 +24,7 @@ SMALL = (
 GOLDEN = {
     "shard": "ad32d28c6a86c897",
     "tokenizer": "4c80df0f2ad30a48",
-    "examples": "c2540e6230c42ba4",
+    "examples": "ce3a466b5ad53832",
 }
 
 

@@ -1,7 +1,8 @@
 """Proof that rows hold what the tokenizer library itself makes of the source sentences.
 
 A sample of sections is read again from the document shards and tokenized by the library's plain
-`encode_batch`; every segment that rows take from them must be a run of these ids.
+`encode_batch`; every segment that rows take from them must be a run of these ids. Where the
+tokenizer keeps all of a text (unigram and BPE), decoding these ids must give the sentence back.
 """
 
 from dataclasses import dataclass
@@ -12,12 +13,16 @@ import tokenizers
 
 from data_prep.chunks import ChunkStore, token_dtype
 from data_prep.counter import key, keys
+from data_prep.errors import SesameError
 from data_prep.examples.rows import read_sections_of_examples
 from data_prep.examples.validate import violation
 from data_prep.shards import ShardPart, read_sections
+from data_prep.tokenizers import Tokenizer
 
 SHARE_OF_PARTS, MOST_PARTS = 25, 40  # one part in 25, at least one and at most 40
 PART_CHARACTERS = 100_000  # tokenized again of each, at least one section
+LOSSLESS = ("unigram", "bpe")
+SPACE_MARK = "▁"  # stands for a space in pieces, so a text that has it cannot be told apart
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,7 @@ class Compared:
 
     sections: int = 0
     segments: int = 0
+    decoded: int = 0  # sentences
 
 
 def check_sources(
@@ -43,35 +49,67 @@ def check_sources(
 ) -> Compared:
     """Compare a sample of a split's segments with the library's ids of their sections."""
     store = ChunkStore(folder, split)
+    tokenizer = Tokenizer.load(tokenizer_folder)
     library = tokenizers.Tokenizer.from_file(str(tokenizer_folder / "tokenizer.json"))
     library.no_truncation()
     library.encode_special_tokens = True  # "[MASK]" in a text is text
+    unknown = tokenizer.unk if tokenizer.kind in LOSSLESS else None
     compared = Compared()
     sources = [source for source in sources if source.end > source.first]
     count = min(MOST_PARTS, 1 + len(sources) // SHARE_OF_PARTS, len(sources))
     for index in np.unique(np.linspace(0, len(sources) - 1, count).astype(int)):
-        ids = _sample(sources[index].part, library, token_dtype(store.vocab_size), seed)
+        part = sources[index].part
+        ids, texts = _sample(part, library, token_dtype(store.vocab_size), seed)
         compared.sections += len(ids)
+        if unknown is not None:
+            compared.decoded += _check_decoded(part, library, texts, unknown)
         compared.segments += _compare(store, sources[index], ids)
     return compared
 
 
 def _sample(
     part: ShardPart, library: tokenizers.Tokenizer, dtype: str, seed: int
-) -> dict[int, bytes]:
-    """The library's ids of some sections, chosen by chance, by their place in the part."""
+) -> tuple[dict[int, bytes], list[tuple[str, list[int]]]]:
+    """Some sections, chosen by chance: the library's ids by place in the part, and by sentence."""
     sections = list(read_sections(part.path, part.start, part.end))
     names = np.array([(section.document << 20) + section.section for section in sections])
     ids: dict[int, bytes] = {}
+    texts: list[tuple[str, list[int]]] = []
     characters = 0
     for place in np.argsort(keys(key(seed, "retokenize"), names)):
         sentences = sections[place].sentences
         encodings = library.encode_batch(sentences, add_special_tokens=False)
         ids[int(place)] = np.array([i for each in encodings for i in each.ids], dtype).tobytes()
+        texts += [(text, each.ids) for text, each in zip(sentences, encodings, strict=True)]
         characters += sum(map(len, sentences))
         if characters >= PART_CHARACTERS:
             break
-    return ids
+    return ids, texts
+
+
+def _check_decoded(
+    part: ShardPart,
+    library: tokenizers.Tokenizer,
+    texts: list[tuple[str, list[int]]],
+    unknown: int,
+) -> int:
+    """Decode sentences without unknown pieces; all but white space must come back."""
+    compared = 0
+    for text, ids in texts:
+        if unknown in ids or SPACE_MARK in text:
+            continue
+        expected = library.normalizer.normalize_str(text) if library.normalizer else text
+        if _squeezed(library.decode(ids)) != _squeezed(expected):
+            raise SesameError(
+                f"{part.path}: a sentence after byte {part.start} does not come back from its "
+                "pieces; the tokenizer loses text, so make it again"
+            )
+        compared += 1
+    return compared
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.split())
 
 
 def _compare(store: ChunkStore, source: Source, ids: dict[int, bytes]) -> int:

@@ -1,5 +1,6 @@
 """The proof of examples: sound rows pass, every kind of damage is found and its place named."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,10 +9,12 @@ import numpy as np
 import pytest
 
 from data_prep.chunks import Chunk, ChunkStore, ChunkWriter
+from data_prep.config import TokenizerConfig
 from data_prep.errors import SesameError
 from data_prep.examples.build import build
 from data_prep.examples.validate import Rules, check, shard_chunks, validate
 from data_prep.tokenizers import Tokenizer
+from data_prep.tokenizers.build import build_tokenizer
 from tests.data_prep.small_examples import WORDS, config, make_shards, make_tokenizer
 
 Damage = Callable[[dict[str, Any]], None]
@@ -187,3 +190,27 @@ def test_ids_unlike_the_librarys_are_found(
     monkeypatch.setattr(Tokenizer, "encode", careless)
     with pytest.raises(SesameError, match=r"train-00000\.tar: chunk 0, row \d+: .*library"):
         build(shards, tokenizer, tmp_path, config())
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_lossless_tokenizers_give_sentences_back_or_are_refused(
+    kind: str, shards: Path, tmp_path: Path
+) -> None:
+    tokenizer, out = tmp_path / "tokenizer", tmp_path / "out"
+    for folder in (tokenizer, out):
+        folder.mkdir()
+    build_tokenizer(shards, tokenizer, TokenizerConfig(kind=kind, vocab_size=60, workers=1))
+    build(shards, tokenizer, out, config())
+    checked = json.loads((out / "statistics.json").read_text())["train"]["checked"]
+    assert checked["decoded"] > 0
+
+    # A decoder that forgets a letter: the ids stay right, the text does not.
+    path = tokenizer / "tokenizer.json"
+    described = json.loads(path.read_text())
+    forget = {"type": "Replace", "pattern": {"String": "e"}, "content": ""}
+    described["decoder"] = {"type": "Sequence", "decoders": [described["decoder"], forget]}
+    path.write_text(json.dumps(described))
+    again = tmp_path / "again"
+    again.mkdir()
+    with pytest.raises(SesameError, match="does not come back from its pieces"):
+        build(shards, tokenizer, again, config())
