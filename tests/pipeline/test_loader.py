@@ -147,7 +147,8 @@ def test_ranks_and_micro_batches_change_nothing(
     assert global_batches(store, 26, world, micro_batch_size=micro_batch_size) == expected
 
 
-@pytest.mark.parametrize(("workers", "world"), [(1, 1), (1, 3), (4, 1), (4, 2)])
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("workers", [1, 4])
 def test_workers_change_nothing(
     store: ChunkStore, expected: list[Any], workers: int, world: int
 ) -> None:
