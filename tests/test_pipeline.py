@@ -61,6 +61,20 @@ def test_execution_keys_change_nothing(smoke: Sesame) -> None:
     assert said.count(" done") == NODES
 
 
+def test_the_plan_says_how_far_an_unfinished_pretraining_is(smoke: Sesame, tmp_path: Path) -> None:
+    user = Sesame(tmp_path)
+    shutil.copytree(smoke.store, user.store)
+    (pretraining,) = outputs(user.store, "pretrain")
+    request = {
+        key: manifest(pretraining)[key]
+        for key in ("stage", "format", "config", "upstream", "files_read")
+    }
+    (pretraining / ".request.json").write_text(json.dumps(request))
+    (pretraining / "manifest.json").unlink()
+    said = user.succeed("plan", "experiment=smoke", COLUMNS="200").stderr
+    assert "goes on  step 12 of 12" in said
+
+
 def test_manifests_hold_no_times_hosts_or_places(smoke: Sesame) -> None:
     for stage in STAGES:
         for output in outputs(smoke.store, stage):

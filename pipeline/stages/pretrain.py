@@ -14,6 +14,7 @@ from data_prep.files import write_atomically
 from pipeline.config import Config
 from pipeline.data.cursor import BatchSchedule
 from pipeline.stages.work import Request, Work
+from pipeline.store import REQUEST
 from pipeline.training.config import InitConfig, PhaseConfig
 from pipeline.training.schedule import check_budget
 
@@ -86,6 +87,18 @@ def run(work: Work) -> dict[str, Any]:
     state = read_state(last)
     shutil.rmtree(work.out / REPORTS)
     return {"steps": state.step, "updates": state.updates, "tokens": state.tokens}
+
+
+def how_far(out: Path) -> str:
+    """How much of an unfinished pretraining is safe, for the plan."""
+    from pipeline.training.checkpoint import CHECKPOINTS, checkpoints
+
+    saved = checkpoints(out / CHECKPOINTS)
+    if not saved:
+        return "started"
+    budget = json.loads((out / REQUEST).read_text())["config"]["trainer"]["max_steps"]
+    total = f" of {budget:,}" if budget else ""
+    return f"step {int(saved[-1].name):,}{total}"
 
 
 def make_job(work: Work, checkpoint: Path | None, skip: "Dropped | None" = None) -> "Job":
