@@ -130,9 +130,11 @@ def _settings(manifest: Path) -> dict[str, Any]:
     }
 
 
-def closing_table(nodes: list[Node]) -> Table:
-    """What a run ends with on the terminal."""
+def closing_table(nodes: list[Node]) -> Table | None:
+    """What a run ends with on the terminal, once something is scored."""
     done = [n.output.path for n in nodes if n.stage == "finetune" and n.output.is_done]
+    if not done:
+        return None
     scores = summarise([path / "scores.json" for path in done])
     beside = gains(scores)
     headings = ["task", "metric", "encoder", "seeds", "mean", "deviation", "over random weights"]

@@ -108,7 +108,8 @@ def _run(arguments: Arguments, config: Config) -> None:
     console.print(as_table(plan(nodes, graph.store)))
     chosen = _between(nodes, arguments.options.get("--from"), arguments.options.get("--until"))
     _execute(graph, chosen, config.name, replace="-m" not in arguments.options)
-    console.print(closing_table(nodes))
+    if (table := closing_table(nodes)) is not None:
+        console.print(table)
     for node in chosen:
         if node.stage == "report":
             print(node.output.path / "index.html")
