@@ -8,6 +8,8 @@ from omegaconf import II
 from data_prep.errors import UsageError
 from data_prep.fields import execution, result
 
+MOST_COPIES = 1000  # of a document, by its source's weight
+
 
 @dataclass
 class CorpusConfig:
@@ -16,17 +18,32 @@ class CorpusConfig:
     paths: Any = execution(
         [], "files, folders or globs to read; their contents, not their places, shape the result"
     )
+    sources: dict[str, Any] = execution(
+        {}, "name to paths, instead of corpus.paths: parts of the corpus that have weights"
+    )
+    weights: dict[str, float] = result(
+        {}, "source to the expected number of copies of its documents; others have 1"
+    )
+    temperature: float = result(
+        1.0, "share of a source ∝ (its words)^this: 0.7 is multilingual BERT's, 0 makes all equal",
+        at_least=0.0, at_most=1.0,
+    )  # fmt: skip
     documents: str = result(
         "blank_line",
         "what ends a document in .txt files",
         choices=("blank_line", "file", "line"),
     )
-    text_field: str = result("text", "field of .jsonl and column of .csv files that holds the text")
+    text_field: str = result("text", "field or column with the text (.jsonl, .csv, .parquet)")
     id_field: str = result("id", "field or column with the document's id, where there is one")
+    group_field: str | None = result(
+        None, "field or column whose documents belong together, such as a patient: held out "
+        "together, and never each other's random next sentence"
+    )  # fmt: skip
     where: dict[str, str] = result(
-        {}, "keep only .jsonl and .csv documents whose fields have these values"
+        {}, "keep only .jsonl, .csv and .parquet documents whose fields have these values"
     )
     exclude: list[str] = result([], "ids of documents to leave out")
+    exclude_file: str | None = execution(None, "file with more such ids, one a line")
     fraction: float = result(
         1.0, "share of documents to keep, chosen by hash, so smaller shares lie inside larger ones",
         at_least=0.0, at_most=1.0,
@@ -34,14 +51,60 @@ class CorpusConfig:
     sentences: str = result(
         "rules", "how documents are cut into sentences", choices=("rules", "lines", "none")
     )
+    abbreviations: list[str] = result(
+        ["de", "en", "ru", "sv"], "languages whose abbreviations end no sentence (rules)",
+        choices=("de", "en", "ru", "sv"),
+    )  # fmt: skip
+    abbreviations_file: str | None = execution(None, "file with more abbreviations, one a line")
+    join_hyphens: bool = result(
+        False, "join words that were broken at line ends, as on scanned pages"
+    )
+    boilerplate_lines: int = result(
+        5, "a line that a document has this often is kept once, such as a page's head; 0: never",
+        at_least=0,
+    )  # fmt: skip
     min_characters: int = result(20, "documents shorter than this are dropped", at_least=0)
     min_letters: float = result(
         0.3, "documents with a smaller share of letters are dropped", at_least=0.0, at_most=1.0
     )
+    max_repetition: float = result(
+        0.6, "documents with a larger share of words that only repeat are dropped",
+        at_least=0.0, at_most=1.0,
+    )  # fmt: skip
     deduplicate: bool = result(True, "drop documents whose cleaned text has been seen before")
     strict: bool = execution(False, "stop at the first damaged document instead of counting it")
     shard_size: int = result(256_000_000, "bytes a shard file takes at most", at_least=1)
+    cache_size: int = execution(
+        20_000_000_000, "bytes of cleaned text the store keeps for grown corpora", at_least=0
+    )
     workers: int = execution(0, "processes; 0 takes one a core", at_least=0)
+
+    def check(self) -> None:
+        """Refuse what would be ignored."""
+        if self.paths and self.sources:
+            raise UsageError(
+                "corpus.sources: corpus.paths is given too; name all files in corpus.sources, "
+                "and set 'corpus.paths=[]' where a recipe names some"
+            )
+        for name, weight in self.weights.items():
+            if name not in self.sources:
+                known = ", ".join(self.sources) or "none"
+                raise UsageError(
+                    f"corpus.weights.{name}={weight}: no source has this name (named: {known}); "
+                    f"name its files by corpus.sources.{name}=<paths>"
+                )
+            if not 0.0 <= weight <= MOST_COPIES:
+                raise UsageError(
+                    f"corpus.weights.{name}={weight}: must be between 0 and {MOST_COPIES}"
+                )
+        for name in self.sources:
+            if not name or "/" in name:
+                raise UsageError(f"corpus.sources.{name}: a source's name is a word without /")
+        if self.temperature != 1.0 and len(self.sources) < 2:
+            raise UsageError(
+                f"corpus.temperature={self.temperature}: weighs sources against each other; "
+                "name at least two in corpus.sources"
+            )
 
 
 @dataclass

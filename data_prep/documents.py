@@ -29,6 +29,7 @@ class RawDocument:
 
     id: str
     text: str
+    group: str | None = None
 
 
 def cut_whole(config: CorpusConfig) -> Callable[[SourceFile], bool]:
@@ -136,7 +137,17 @@ def _document_of(
         tally.drop_damaged("missing_text", file.name, offset)
         return
     identity = record.get(config.id_field)
-    yield RawDocument(f"{file.name}:{offset}" if identity is None else _as_text(identity), text)
+    yield RawDocument(
+        f"{file.name}:{offset}" if identity is None else _as_text(identity),
+        text,
+        _group_of(record, config),
+    )
+
+
+def _group_of(record: Mapping[str, Any], config: CorpusConfig) -> str | None:
+    if config.group_field is None or record.get(config.group_field) is None:
+        return None
+    return _as_text(record[config.group_field])
 
 
 def _as_text(value: Any) -> str:

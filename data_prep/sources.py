@@ -12,7 +12,7 @@ import lzma
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -38,10 +38,14 @@ DECODE_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdEr
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file of the corpus; `name` is its path below the root the user gave."""
+    """A file of the corpus; `name` is its path below the root the user gave.
+
+    Below a named source it is `<source>/<path>`, and `source` the source's number.
+    """
 
     path: Path
     name: str
+    source: int = 0
 
     @property
     def format(self) -> str:
@@ -69,34 +73,50 @@ def _endings(name: str) -> tuple[str, str]:
     return match[1].lower(), (match[2] or "").lower()
 
 
-def discover(paths: Any) -> list[SourceFile]:
-    """The files that `corpus.paths` (files, folders, globs) means, by name; no name comes twice."""
-    given = [paths] if isinstance(paths, str | Path) else list(paths)
+def discover(paths: Any, sources: Mapping[str, Any] | None = None) -> list[SourceFile]:
+    """The files that `corpus.paths` or `corpus.sources` means, by name; no name comes twice."""
+    if not sources:
+        return sorted(_find("corpus.paths", paths), key=lambda file: file.name)
+    files: dict[str, SourceFile] = {}
+    for number, name in enumerate(sorted(sources)):
+        key = f"corpus.sources.{name}"
+        for file in sorted(_find(key, sources[name]), key=lambda file: file.name):
+            place = os.path.realpath(file.path)
+            if place in files:
+                raise UsageError(
+                    f"{key}: {file.name} is {files[place].name} too; a file has one source"
+                )
+            files[place] = SourceFile(file.path, f"{name}/{file.name}", number)
+    return list(files.values())
+
+
+def _find(key: str, paths: Any) -> list[SourceFile]:
+    given = [paths] if isinstance(paths, str | Path) else list(paths or [])
     if not given:
-        raise UsageError("corpus.paths is empty: name the files or folders with your text")
+        raise UsageError(f"{key} is empty: name the files or folders with your text")
     found: dict[str, tuple[int, SourceFile]] = {}
     for number, item in enumerate(given):
-        for file in _files_of(os.path.expanduser(str(item))):
+        for file in _files_of(key, os.path.expanduser(str(item))):
             found.setdefault(os.path.realpath(file.path), (number, file))
     files = [file for _, file in found.values()]
     if len({file.name for file in files}) < len(files):  # two roots have a file of the same name
         files = [SourceFile(file.path, f"{number}/{file.name}") for number, file in found.values()]
-    return sorted(files, key=lambda file: file.name)
+    return files
 
 
-def _files_of(item: str) -> list[SourceFile]:
+def _files_of(key: str, item: str) -> list[SourceFile]:
     if os.path.isfile(item):
         if not FORMAT.search(item):
-            raise UsageError(f"corpus.paths={item}: cannot tell what this is; known: {ENDINGS}")
+            raise UsageError(f"{key}={item}: cannot tell what this is; known: {ENDINGS}")
         return [SourceFile(Path(item), os.path.basename(item))]
     if os.path.isdir(item):
         files = list(_walk(item, Path(item)))
     elif glob.has_magic(item):
         files = _match(item)
     else:
-        raise UsageError(f"corpus.paths={item}: there is no such file or folder")
+        raise UsageError(f"{key}={item}: there is no such file or folder")
     if not files:
-        raise UsageError(f"corpus.paths={item}: nothing there to read; known: {ENDINGS}")
+        raise UsageError(f"{key}={item}: nothing there to read; known: {ENDINGS}")
     return files
 
 
