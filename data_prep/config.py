@@ -71,7 +71,17 @@ class CorpusConfig:
         0.6, "documents with a larger share of words that only repeat are dropped",
         at_least=0.0, at_most=1.0,
     )  # fmt: skip
-    deduplicate: bool = result(True, "drop documents whose cleaned text has been seen before")
+    deduplicate: str = result(
+        "paragraphs", "what is dropped where it repeats: whole documents, also single paragraphs",
+        choices=("paragraphs", "documents", "none"),
+    )  # fmt: skip
+    duplicate_characters: int = result(
+        50, "shorter paragraphs may repeat: headings, and people who say yes", at_least=0
+    )
+    near_duplicates: float | None = result(
+        None, "drop documents this similar to an earlier one: share of word triples in common, "
+        "as MinHash estimates it; 0.8 is usual", at_least=0.3, at_most=1.0,
+    )  # fmt: skip
     strict: bool = execution(False, "stop at the first damaged document instead of counting it")
     shard_size: int = result(256_000_000, "bytes a shard file takes at most", at_least=1)
     cache_size: int = execution(
@@ -81,6 +91,11 @@ class CorpusConfig:
 
     def check(self) -> None:
         """Refuse what would be ignored."""
+        if self.deduplicate == "none" and self.near_duplicates is not None:
+            raise UsageError(
+                f"corpus.near_duplicates={self.near_duplicates}: corpus.deduplicate=none keeps "
+                "copies; set corpus.deduplicate=documents"
+            )
         if self.paths and self.sources:
             raise UsageError(
                 "corpus.sources: corpus.paths is given too; name all files in corpus.sources, "

@@ -22,7 +22,8 @@ from data_prep import shard as stage
 from data_prep.config import CorpusConfig
 from data_prep.errors import SesameError, UsageError
 from data_prep.join import heldout_sections
-from data_prep.shard import cut_sections, make_shards
+from data_prep.segments import cut_sections
+from data_prep.shard import make_shards
 from data_prep.shards import Section, parts, read_sections
 from pipeline.config import Config
 from pipeline.stages import shard as shard_stage
@@ -447,12 +448,12 @@ def test_held_out_sections_stay_so_when_the_corpus_grows(tmp_path: Path) -> None
 def test_copies_kept_on_request_share_a_side(tmp_path: Path) -> None:
     texts = [f"Document number {n // 2} is here twice." for n in range(200)]
     path = write_documents(tmp_path / "x.jsonl", texts)
-    shard(tmp_path / "out", path, deduplicate=False)
+    shard(tmp_path / "out", path, deduplicate="none")
     train = {section.sentences[0] for section in sections(tmp_path / "out")}
     held = {section.sentences[0] for section in sections(tmp_path / "out", "heldout")}
     assert held and not train & held
     same = write_documents(tmp_path / "same.jsonl", ["The very same document."] * 30)
-    shard(tmp_path / "same", same, deduplicate=False)
+    shard(tmp_path / "same", same, deduplicate="none")
     assert len(sections(tmp_path / "same")) == 30
 
 
@@ -475,18 +476,10 @@ def test_segments_roll_without_a_trace(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stage, "SEGMENT_BYTES", 3000)
+    monkeypatch.setattr("data_prep.segments.SEGMENT_BYTES", 3000)
     config = config_for(corpus, shard_size=100_000)
     make_shards(config, tmp_path, 10_000_000)
     assert digests(tmp_path) == digests(reference[0])
-
-
-def test_buckets_find_every_duplicate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("data_prep.join.BUCKET_DOCUMENTS", 10)
-    texts = [f"Document number {n % 40} says so." for n in range(100)]
-    counts = shard(tmp_path / "out", write_documents(tmp_path / "x.jsonl", texts))
-    assert counts["documents"]["dropped"] == {"duplicate": 60}
-    assert [s.sentences[0] for s in everything(tmp_path / "out")] == texts[:40]
 
 
 def test_the_stage_runs_from_its_config(tmp_path: Path) -> None:
