@@ -1,5 +1,6 @@
 """Configuration of the data stages; the YAML groups corpus, tokenizer and examples extend these."""
 
+import unicodedata
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,7 @@ from omegaconf import II
 from data_prep.errors import UsageError
 from data_prep.fields import execution, result
 
+SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # in the order of their ids
 MOST_COPIES = 1000  # of a document, by its source's weight
 
 
@@ -139,6 +141,13 @@ class TokenizerConfig:
         False, "spell unknown characters as bytes (unigram and bpe) instead of [UNK]"
     )
     split_digits: bool = result(False, "make every digit a piece of its own (unigram and bpe)")
+    user_symbols: list[str] = result(
+        [], "strings that are always one piece, such as [PATIENT]; recognised in any text"
+    )
+    min_documents: int = result(
+        1, "train on words in at least this many documents, so that no piece is in fewer: a "
+        "vocabulary is published with its model", at_least=1,
+    )  # fmt: skip
     character_coverage: float = result(
         0.99999, "share of the text's characters the alphabet covers; others become [UNK] or bytes",
         at_least=0.9, at_most=1.0,
@@ -146,12 +155,40 @@ class TokenizerConfig:
     workers: int = execution(0, "processes; 0 takes one a core", at_least=0)
 
     def check(self) -> None:
-        """Refuse settings that a given tokenizer would not follow."""
-        if self.source is not None and (self.lowercase or self.strip_accents):
-            raise UsageError(
-                f"tokenizer.source={self.source}: brings its own normalisation; leave out "
-                "tokenizer.lowercase and tokenizer.strip_accents"
-            )
+        """Refuse what would not be followed."""
+        trained = TokenizerConfig()
+        for key in ("lowercase", "strip_accents", "user_symbols", "min_documents"):
+            if self.source is not None and getattr(self, key) != getattr(trained, key):
+                raise UsageError(
+                    f"tokenizer.{key}={getattr(self, key)}: tokenizer.source={self.source} "
+                    f"brings its own rules and pieces; leave out tokenizer.{key}"
+                )
+        for key in ("byte_fallback", "split_digits"):
+            if self.source is None and self.kind == "wordpiece" and getattr(self, key):
+                raise UsageError(
+                    f"tokenizer.{key}=true: WordPiece has no such rule; choose "
+                    "tokenizer=unigram or tokenizer=bpe"
+                )
+        for symbol in self.user_symbols:
+            self._check_symbol(symbol)
+
+    def _check_symbol(self, symbol: str) -> None:
+        marks = [
+            mark for mark in unicodedata.normalize("NFD", symbol) if unicodedata.combining(mark)
+        ]
+        for wrong, why in (
+            (
+                not symbol or len(symbol.split()) != 1 or "▁" in symbol,
+                "white space is between pieces",
+            ),
+            (self.user_symbols.count(symbol) > 1, "it is named twice"),
+            (symbol in SPECIAL_PIECES, "this is a special piece already"),
+            (self.lowercase and symbol != symbol.lower(), "tokenizer.lowercase would change it"),
+            (self.strip_accents and marks, "tokenizer.strip_accents would change it"),
+            (symbol != unicodedata.normalize("NFC", symbol), "it must be composed (NFC)"),
+        ):
+            if wrong:
+                raise UsageError(f"tokenizer.user_symbols: {symbol!r} cannot be a piece: {why}")
 
 
 @dataclass

@@ -9,13 +9,14 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
+from data_prep.scripts import SPACELESS
+
 SIGNATURE_VALUES = 128
 SHINGLE = 3  # words
 SEED = 1
 LEAST_FOUND = 0.98  # share of pairs just at the threshold that have to be compared
 
-# A word, or one character of a script that writes none: kana, Han, Thai and its neighbours.
-WORD = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]|\w+")
+WORD = re.compile(rf"[{SPACELESS}]|[^\W{SPACELESS}]+")  # or a character, where words have no ends
 
 
 def signature(text: str) -> NDArray[np.uint32]:
