@@ -56,7 +56,7 @@ def make_shards(config: CorpusConfig, out: Path, piece_bytes: int = PIECE_BYTES)
         for number, parts in enumerate(plan_pieces(files, whole, piece_bytes))
     ]
     for file in files:
-        if whole(file) and file.path.stat().st_size > 4 * piece_bytes:
+        if file.path.stat().st_size > 4 * piece_bytes and whole(file):
             log.warning("%s cannot be cut, so one worker reads it all", file.name)
     clean = functools.partial(clean_piece, config=config)
     cleaned = make_pieces(pieces, clean, root, workers, "clean")
@@ -64,8 +64,8 @@ def make_shards(config: CorpusConfig, out: Path, piece_bytes: int = PIECE_BYTES)
     join = functools.partial(join_pieces, config=config, pieces=cleaned)
     [joined] = make_pieces([Piece("join", None)], join, root, 1, "join")
     plan = load_plan(joined, config.strict)
-    for file_name, offset, reason in plan.tally.notes:
-        log.warning("%s, byte %d: %s", file_name, offset, reason)
+    for file_name, place, reason in plan.tally.notes:
+        log.warning("%s, %s: %s", file_name, place, reason)
 
     shards = [Piece(f"write-{shard.name}", shard.name) for shard in plan.shards]
     write = functools.partial(write_piece, joined=joined, pieces=cleaned)

@@ -1,39 +1,23 @@
-"""The user's files: which there are, how they are cut into parts, and their lines.
+"""The user's files: which there are, and how they are cut into parts and pieces of work."""
 
-Reads plain and compressed files (.gz .bz2 .xz .zst) in blocks, so memory never follows their size.
-A file cut off in the middle gives all that comes before the cut.
-"""
-
-import bz2
 import glob
-import gzip
-import io
-import lzma
 import os
 import re
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import zstandard
+from data_prep.errors import UsageError
 
-from data_prep.errors import SesameError, UsageError
-from data_prep.tally import Tally
-
-BLOCK_BYTES = 1 << 20
 PIECE_BYTES = 16 << 20  # raw bytes one piece of work takes, where a file can be cut
-LONGEST_BYTES = 64 << 20  # a line or document longer than this is cut, to keep memory bounded
-
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 # Dumps in several files are called …xml-p10p30302.bz2.
 FORMAT = re.compile(
-    r"\.(txt|jsonl|csv|tsv|xml)(?:-p\d+p\d+[^.]*)?(\.(?:gz|bz2|xz|zst))?$", re.IGNORECASE
+    r"\.(?:(txt|jsonl|csv|tsv|xml)(?:-p\d+p\d+[^.]*)?(\.(?:gz|bz2|xz|zst))?|(parquet))$",
+    re.IGNORECASE,
 )
-ENDINGS = ".txt, .jsonl, .csv, .tsv, .xml, each also with .gz, .bz2, .xz or .zst"
-DECODE_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
+ENDINGS = ".parquet; .txt, .jsonl, .csv, .tsv, .xml, each also with .gz, .bz2, .xz or .zst"
 
 
 @dataclass(frozen=True)
@@ -49,7 +33,7 @@ class SourceFile:
 
     @property
     def format(self) -> str:
-        """One of txt, jsonl, csv, tsv, xml."""
+        """One of txt, jsonl, csv, tsv, xml, parquet."""
         return _endings(self.path.name)[0]
 
     @property
@@ -70,7 +54,7 @@ class Part:
 def _endings(name: str) -> tuple[str, str]:
     match = FORMAT.search(name)
     assert match, f"{name} was not checked by discover"
-    return match[1].lower(), (match[2] or "").lower()
+    return (match[1] or match[3]).lower(), (match[2] or "").lower()
 
 
 def discover(paths: Any, sources: Mapping[str, Any] | None = None) -> list[SourceFile]:
@@ -152,13 +136,15 @@ def plan_pieces(
 ) -> list[list[Part]]:
     """Cut files into parts and group small ones, in order; `whole` files are never cut.
 
-    The result follows from names and sizes alone, never from the number of workers.
+    The result follows from names and sizes alone, never from the number of workers. A piece also
+    ends where a file's name says so, so that a new file among many small ones changes the pieces
+    around it and no others.
     """
     pieces: list[list[Part]] = []
     filled = piece_bytes
     for file in files:
         size = file.path.stat().st_size
-        step = max(size, 1) if whole(file) else piece_bytes
+        step = max(size, 1) if size <= piece_bytes or whole(file) else piece_bytes
         for start in range(0, size, step):
             part = Part(file, start, min(start + step, size))
             if filled + (part.end - part.start) > piece_bytes:
@@ -166,150 +152,6 @@ def plan_pieces(
                 filled = 0
             pieces[-1].append(part)
             filled += part.end - part.start
+        if 2 * filled >= piece_bytes and blake2b(file.name.encode()).digest()[0] < 256 // 8:
+            filled = piece_bytes
     return pieces
-
-
-class _ZstdReader(io.BufferedIOBase):
-    """zstandard's own reader takes a cut-off file for a complete one; this one notices."""
-
-    def __init__(self, path: Path):
-        self._raw = path.open("rb")
-        self._frame = zstandard.ZstdDecompressor().decompressobj()
-        self._pending = b""
-        self._inside = False
-
-    def read1(self, size: int = -1, /) -> bytes:
-        while True:
-            data = self._pending or self._raw.read(BLOCK_BYTES // 8)
-            if not data:
-                if self._inside:
-                    raise EOFError
-                return b""
-            if self._frame.eof:
-                self._frame = zstandard.ZstdDecompressor().decompressobj()
-            text = self._frame.decompress(data)
-            self._inside = not self._frame.eof
-            self._pending = self._frame.unused_data if self._frame.eof else b""
-            if text:
-                return text
-
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
-
-
-def open_source(file: SourceFile) -> io.BufferedIOBase:
-    """Open a file for reading its decompressed bytes in blocks."""
-    openers: dict[str, Callable[[Path], Any]] = {
-        "": lambda path: path.open("rb"),
-        ".gz": gzip.open,
-        ".bz2": bz2.open,
-        ".xz": lzma.open,
-        ".zst": _ZstdReader,
-    }
-    try:
-        return cast(io.BufferedIOBase, openers[file.compression](file.path))
-    except OSError as error:
-        raise SesameError(f"{file.name} cannot be opened: {error.strerror}") from error
-
-
-def read_blocks(file: SourceFile, tally: Tally) -> Iterator[bytes]:
-    """A file's decompressed bytes; where they break off, that is counted and the rest is lost."""
-    stream = open_source(file)
-    offset = 0
-    try:
-        while block := stream.read1(BLOCK_BYTES):  # not read, which loses data at a cut
-            if offset == 0:
-                _refuse_utf16(file, block)
-            yield block
-            offset += len(block)
-    except DECODE_ERRORS as error:
-        if isinstance(error, OSError) and error.errno:  # the disk's fault, not the archive's
-            raise SesameError(f"{file.name}, byte {offset}: {error.strerror}") from error
-        tally.break_off("truncated or damaged archive", file.name, offset)
-    finally:
-        stream.close()
-
-
-def _refuse_utf16(file: SourceFile, block: bytes) -> None:
-    if block.startswith(UTF16_MARKS):
-        raise SesameError(f"{file.name} is UTF-16; convert it: iconv -f UTF-16 -t UTF-8")
-
-
-def split_lines(blocks: Iterable[bytes], offset: int = 0) -> Iterator[tuple[int, bytes]]:
-    """Lines with their line breaks, each with the offset of its first byte."""
-    held: list[bytes] = []
-    held_bytes = 0
-    for block in blocks:
-        # Not splitlines, which also cuts at a lone carriage return.
-        first, *middle = block.split(b"\n")
-        held.append(first)
-        held_bytes += len(first)
-        if not middle:
-            if held_bytes >= LONGEST_BYTES:
-                yield offset, b"".join(held)
-                offset += held_bytes
-                held, held_bytes = [], 0
-            continue
-        last = middle.pop()
-        for line in (b"".join(held), *middle):
-            yield offset, line + b"\n"
-            offset += len(line) + 1
-        held, held_bytes = [last], len(last)
-    if held_bytes:
-        yield offset, b"".join(held)
-
-
-def read_part(
-    part: Part, starts_record: Callable[[bytes, bytes], bool], tally: Tally
-) -> Iterator[tuple[int, bytes]]:
-    """The lines of a part, with offsets; a byte order mark at the file's start is left out.
-
-    `starts_record(line before, line)` tells where a record may start; the line before is empty
-    where it is not known. Neighbouring parts ask the same question of the same bytes, so each
-    record falls to exactly one of them.
-    """
-    if part.file.compression:
-        lines = split_lines(read_blocks(part.file, tally))
-    else:
-        lines = _range_lines(part, starts_record)
-    for offset, line in lines:
-        if offset == 0 and line.startswith(BYTE_ORDER_MARK):
-            line = line.removeprefix(BYTE_ORDER_MARK)
-        yield offset, line
-
-
-def _range_lines(
-    part: Part, starts_record: Callable[[bytes, bytes], bool]
-) -> Iterator[tuple[int, bytes]]:
-    with open_source(part.file) as stream:
-        _refuse_utf16(part.file, stream.read(2))
-        size = os.fstat(stream.fileno()).st_size
-        start = _next_record(stream, part.start, starts_record)
-        end = size if part.end >= size else _next_record(stream, part.end, starts_record)
-        stream.seek(start)
-        yield from split_lines(_range_blocks(stream, end - start), start)
-
-
-def _range_blocks(stream: io.BufferedIOBase, size: int) -> Iterator[bytes]:
-    while size > 0 and (block := stream.read(min(BLOCK_BYTES, size))):
-        yield block
-        size -= len(block)
-
-
-def _next_record(
-    stream: io.BufferedIOBase, position: int, starts_record: Callable[[bytes, bytes], bool]
-) -> int:
-    if position == 0:
-        return 0
-    stream.seek(position - 1)
-    # The rest of some line: only its line break, if a new line starts at `position`.
-    offset = position - 1 + len(stream.readline(LONGEST_BYTES))
-    before = b""
-    while offset - position < LONGEST_BYTES:
-        line = stream.readline(LONGEST_BYTES)
-        if not line or starts_record(before, line):
-            return offset
-        before = line
-        offset += len(line)
-    return offset

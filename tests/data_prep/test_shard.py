@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -328,6 +330,43 @@ def test_tables(tmp_path: Path) -> None:
         shard(tmp_path / "out2", tmp_path / "a.csv", text_field="body")
 
 
+def test_parquet(tmp_path: Path) -> None:
+    rng = random.Random(4)
+    count = 400
+    texts: list[Any] = [document(rng) for _ in range(count)]
+    texts[7], texts[300] = None, b"Bad \xff bytes in here, sir, and more."
+    table = pa.table(
+        {
+            "body": pa.array([t.encode() if isinstance(t, str) else t for t in texts], pa.binary()),
+            "key": pa.array(range(count)),
+            "kind": pa.array(["note", "letter"] * (count // 2)).dictionary_encode(),
+            "unused": pa.array(["x" * 500] * count),
+        }
+    )
+    strings = pa.Array.from_buffers(pa.string(), count, table["body"].chunk(0).buffers())
+    table = table.set_column(0, "body", strings)
+    path = tmp_path / "x.parquet"
+    pq.write_table(table, path, row_group_size=30)
+    fields = {"text_field": "body", "id_field": "key"}
+    counts = shard(tmp_path / "out", path, 20_000, **fields, where={"kind": "letter"})
+    assert counts["documents"]["dropped"] == {"missing_text": 1, "where": count // 2}
+    assert [section.id for section in everything(tmp_path / "out")] == [
+        str(number) for number in range(1, count, 2) if number != 7
+    ]
+    shard(tmp_path / "whole", path, 1 << 30, **fields, where={"kind": "letter"})
+    assert digests(tmp_path / "whole") == digests(tmp_path / "out")
+    counts = shard(tmp_path / "all", path, 20_000, **fields)
+    assert counts["documents"]["repaired"] == {"invalid_utf8": 1}
+    with pytest.raises(SesameError, match=r"x\.parquet, row 7: missing_text"):
+        shard(tmp_path / "strict", path, **fields, strict=True)
+    with pytest.raises(UsageError, match=r"corpus\.text_field=text: x\.parquet"):
+        shard(tmp_path / "other", path)
+    (tmp_path / "y.parquet").write_bytes(path.read_bytes()[:-100])
+    paths = [str(path), str(tmp_path / "y.parquet")]
+    counts = shard(tmp_path / "cut", paths, 20_000, **fields)
+    assert counts["documents"]["broken_files"] == 1
+
+
 def test_a_dump_becomes_prose(tmp_path: Path) -> None:
     page = (
         "<page>\n<title>{0}</title><ns>{1}</ns><id>{0}</id>{2}\n"
@@ -373,6 +412,7 @@ def test_bad_input_is_counted_noted_and_never_quoted(
     assert documents["dropped"] == {"malformed_json": 3, "missing_text": 2}
     assert documents["kept"] == 12
     assert documents["repaired"] == {
+        "byte_order_mark": 1,
         "control_characters": 1,
         "invalid_utf8": 1,
         "lone_surrogates": 1,
