@@ -21,10 +21,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from data_prep.cleaning import clean_text, reason_to_drop
+from data_prep.cleaning import clean_document
 from data_prep.config import CorpusConfig
 from data_prep.documents import cut_whole, read_documents
 from data_prep.files import write_atomically
+from data_prep.filters import reason_to_drop
 from data_prep.join import Plan, join_pieces, load_plan, place_sections
 from data_prep.minhash import signature
 from data_prep.pieces import Piece, make_pieces, worker_count
@@ -84,7 +85,7 @@ def clean_piece(parts: list[Part], folder: Path, config: CorpusConfig) -> None:
     with SegmentWriter(folder, config.duplicate_characters) as writer:
         for part in parts:
             for document in read_documents(part, config, tally):
-                text = clean_text(document.text, tally.repaired)
+                text = clean_document(document.text, config, tally.repaired)
                 reason = reason_to_drop(text, config)
                 digest = text_digest(text.encode())
                 if reason is None and not in_fraction(digest, config.fraction):
