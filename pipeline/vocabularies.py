@@ -11,10 +11,10 @@ from typing import Any
 from rich.table import Table
 
 FIGURES = {
-    "fertility": "pieces a word",
-    "unknown_rate": "unknown pieces",
-    "coverage": "characters covered",
-    "changed_characters": "characters changed",
+    "fertility": "fertility",
+    "unknown_rate": "unknown",
+    "coverage": "coverage",
+    "changed_characters": "changed",
 }
 
 
