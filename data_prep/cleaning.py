@@ -1,4 +1,4 @@
-"""Raw text made clean: characters repaired and normalised, white space put in order, filters.
+"""Raw text made clean: characters repaired and normalised, white space and lines put in order.
 
 Clean text is NFC without control characters; lines have single spaces and no margins; paragraphs
 are parted by one blank line. Most text needs none of the repairs, so each has a cheap test first.
@@ -21,7 +21,8 @@ INVISIBLE = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\xad\ufeff\ufff9-\u
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # "\ud83d" alone in JSON; UTF-8 cannot write it
 ODD_SPACE = re.compile("[\t\xa0\u1680\u2000-\u200a\u202f\u205f\u3000]")
 BLANK_LINES = re.compile(r"\n{3,}")
-ASCII_LETTERS = bytes(range(ord("A"), ord("Z") + 1)) + bytes(range(ord("a"), ord("z") + 1))
+BROKEN_WORD = re.compile(r"([^\W\d_]+)[-\u2010\xac]\n([^\W\d_]+)([^\s]*)(?: |(?=\n)|$)")
+BOILERPLATE_CHARACTERS = 20  # shorter lines, such as "Yes." or "* * *", repeat for good reasons
 
 
 def _suspect_pattern() -> re.Pattern[str]:
@@ -42,8 +43,60 @@ def _suspect_pattern() -> re.Pattern[str]:
 SUSPECT = _suspect_pattern()
 
 
+def clean_document(text: str, config: CorpusConfig, repaired: Counter[str]) -> str:
+    """A document's clean text, with the repairs of lines that `config` asks for."""
+    text = clean_text(text, repaired)
+    if config.join_hyphens:
+        text = join_hyphens(text, repaired)
+    if config.boilerplate_lines:
+        text = drop_boilerplate(text, config.boilerplate_lines, repaired)
+    return text
+
+
+def join_hyphens(text: str, repaired: Counter[str]) -> str:
+    """Put words together that end with a hyphen on one line and go on, in small, on the next.
+
+    The hyphen stays where the text has the word with one elsewhere, and never without.
+    """
+
+    def join(match: re.Match[str]) -> str:
+        first, rest, marks = match.groups()
+        if not rest[0].islower():
+            return match[0]
+        hyphen = "-" if first + rest not in text and f"{first}-{rest}" in text else ""
+        line_break = "\n" if match[0].endswith(" ") else ""
+        return f"{first}{hyphen}{rest}{marks}{line_break}"
+
+    joined = BROKEN_WORD.sub(join, text)
+    if joined != text:
+        repaired["joined_hyphens"] += 1
+    return joined
+
+
+def drop_boilerplate(text: str, often: int, repaired: Counter[str]) -> str:
+    """Keep the first copy alone of every line that occurs at least `often` times."""
+    if text.count("\n") + 1 < often:
+        return text
+    lines = text.split("\n")
+    repeated = {
+        line
+        for line, count in Counter(lines).items()
+        if count >= often and len(line) >= BOILERPLATE_CHARACTERS
+    }
+    if not repeated:
+        return text
+    repaired["boilerplate_lines"] += 1
+    kept, seen = [], set()
+    for line in lines:
+        if line not in seen:
+            kept.append(line)
+        if line in repeated:
+            seen.add(line)
+    return BLANK_LINES.sub("\n\n", "\n".join(kept)).strip()
+
+
 def clean_text(text: str, repaired: Counter[str]) -> str:
-    """The clean form of a document's text; `repaired` counts what had to be mended."""
+    """The clean form of any text; `repaired` counts what had to be mended."""
     if "<" in text:
         text = HTML_BREAK.sub("\n\n", text)
     if "&" in text and "<" not in text:  # with tags it is source code, whose entities are meant
@@ -68,7 +121,9 @@ def _repair_encoding(text: str, repaired: Counter[str]) -> str:
 
 
 def _repair_characters(text: str, repaired: Counter[str]) -> str:
-    text = LINE_BREAK.sub("\n", text)
+    if LINE_BREAK.search(text):
+        text = LINE_BREAK.sub("\n", text)
+        repaired["line_breaks"] += 1
     if INVISIBLE.search(text):
         text = INVISIBLE.sub("", text)
         repaired["control_characters"] += 1
@@ -76,26 +131,3 @@ def _repair_characters(text: str, repaired: Counter[str]) -> str:
         text = LONE_SURROGATE.sub("\ufffd", text)
         repaired["lone_surrogates"] += 1
     return text
-
-
-def letter_share(text: str) -> float:
-    """The share of letters among a text's characters."""
-    if not text:
-        return 0.0
-    data = text.encode()
-    others = data.translate(None, ASCII_LETTERS)
-    letters = len(data) - len(others)
-    if not text.isascii():
-        letters += sum(map(str.isalpha, others.decode()))
-    return letters / len(text)
-
-
-def reason_to_drop(text: str, config: CorpusConfig) -> str | None:
-    """The name of the first filter that refuses a clean text, if one does."""
-    if not text:
-        return "empty"
-    if len(text) < config.min_characters:
-        return "min_characters"
-    if config.min_letters and letter_share(text) < config.min_letters:
-        return "min_letters"
-    return None

@@ -1,5 +1,6 @@
 """Configuration of the data stages; the YAML groups corpus, tokenizer and examples extend these."""
 
+import unicodedata
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,6 +8,9 @@ from omegaconf import II
 
 from data_prep.errors import UsageError
 from data_prep.fields import execution, result
+
+SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # in the order of their ids
+MOST_COPIES = 1000  # of a document, by its source's weight
 
 
 @dataclass
@@ -16,17 +20,32 @@ class CorpusConfig:
     paths: Any = execution(
         [], "files, folders or globs to read; their contents, not their places, shape the result"
     )
+    sources: dict[str, Any] = execution(
+        {}, "name to paths, instead of corpus.paths: parts of the corpus that have weights"
+    )
+    weights: dict[str, float] = result(
+        {}, "source to the expected number of copies of its documents; others have 1"
+    )
+    temperature: float = result(
+        1.0, "share of a source ∝ (its words)^this: 0.7 is multilingual BERT's, 0 makes all equal",
+        at_least=0.0, at_most=1.0,
+    )  # fmt: skip
     documents: str = result(
         "blank_line",
         "what ends a document in .txt files",
         choices=("blank_line", "file", "line"),
     )
-    text_field: str = result("text", "field of .jsonl and column of .csv files that holds the text")
+    text_field: str = result("text", "field or column with the text (.jsonl, .csv, .parquet)")
     id_field: str = result("id", "field or column with the document's id, where there is one")
+    group_field: str | None = result(
+        None, "field or column whose documents belong together, such as a patient: held out "
+        "together, and never each other's random next sentence"
+    )  # fmt: skip
     where: dict[str, str] = result(
-        {}, "keep only .jsonl and .csv documents whose fields have these values"
+        {}, "keep only .jsonl, .csv and .parquet documents whose fields have these values"
     )
     exclude: list[str] = result([], "ids of documents to leave out")
+    exclude_file: str | None = execution(None, "file with more such ids, one a line")
     fraction: float = result(
         1.0, "share of documents to keep, chosen by hash, so smaller shares lie inside larger ones",
         at_least=0.0, at_most=1.0,
@@ -34,14 +53,75 @@ class CorpusConfig:
     sentences: str = result(
         "rules", "how documents are cut into sentences", choices=("rules", "lines", "none")
     )
+    abbreviations: list[str] = result(
+        ["de", "en", "ru", "sv"], "languages whose abbreviations end no sentence (rules)",
+        choices=("de", "en", "ru", "sv"),
+    )  # fmt: skip
+    abbreviations_file: str | None = execution(None, "file with more abbreviations, one a line")
+    join_hyphens: bool = result(
+        False, "join words that were broken at line ends, as on scanned pages"
+    )
+    boilerplate_lines: int = result(
+        5, "a line that a document has this often is kept once, such as a page's head; 0: never",
+        at_least=0,
+    )  # fmt: skip
     min_characters: int = result(20, "documents shorter than this are dropped", at_least=0)
     min_letters: float = result(
         0.3, "documents with a smaller share of letters are dropped", at_least=0.0, at_most=1.0
     )
-    deduplicate: bool = result(True, "drop documents whose cleaned text has been seen before")
+    max_repetition: float = result(
+        0.6, "documents with a larger share of words that only repeat are dropped",
+        at_least=0.0, at_most=1.0,
+    )  # fmt: skip
+    deduplicate: str = result(
+        "paragraphs", "what is dropped where it repeats: whole documents, also single paragraphs",
+        choices=("paragraphs", "documents", "none"),
+    )  # fmt: skip
+    duplicate_characters: int = result(
+        50, "shorter paragraphs may repeat: headings, and people who say yes", at_least=0
+    )
+    near_duplicates: float | None = result(
+        None, "drop documents this similar to an earlier one: share of word triples in common, "
+        "as MinHash estimates it; 0.8 is usual", at_least=0.3, at_most=1.0,
+    )  # fmt: skip
     strict: bool = execution(False, "stop at the first damaged document instead of counting it")
     shard_size: int = result(256_000_000, "bytes a shard file takes at most", at_least=1)
+    cache_size: int = execution(
+        20_000_000_000, "bytes of cleaned text the store keeps for grown corpora", at_least=0
+    )
     workers: int = execution(0, "processes; 0 takes one a core", at_least=0)
+
+    def check(self) -> None:
+        """Refuse what would be ignored."""
+        if self.deduplicate == "none" and self.near_duplicates is not None:
+            raise UsageError(
+                f"corpus.near_duplicates={self.near_duplicates}: corpus.deduplicate=none keeps "
+                "copies; set corpus.deduplicate=documents"
+            )
+        if self.paths and self.sources:
+            raise UsageError(
+                "corpus.sources: corpus.paths is given too; name all files in corpus.sources, "
+                "and set 'corpus.paths=[]' where a recipe names some"
+            )
+        for name, weight in self.weights.items():
+            if name not in self.sources:
+                known = ", ".join(self.sources) or "none"
+                raise UsageError(
+                    f"corpus.weights.{name}={weight}: no source has this name (named: {known}); "
+                    f"name its files by corpus.sources.{name}=<paths>"
+                )
+            if not 0.0 <= weight <= MOST_COPIES:
+                raise UsageError(
+                    f"corpus.weights.{name}={weight}: must be between 0 and {MOST_COPIES}"
+                )
+        for name in self.sources:
+            if not name or "/" in name:
+                raise UsageError(f"corpus.sources.{name}: a source's name is a word without /")
+        if self.temperature != 1.0 and len(self.sources) < 2:
+            raise UsageError(
+                f"corpus.temperature={self.temperature}: weighs sources against each other; "
+                "name at least two in corpus.sources"
+            )
 
 
 @dataclass
@@ -61,6 +141,13 @@ class TokenizerConfig:
         False, "spell unknown characters as bytes (unigram and bpe) instead of [UNK]"
     )
     split_digits: bool = result(False, "make every digit a piece of its own (unigram and bpe)")
+    user_symbols: list[str] = result(
+        [], "strings that are always one piece, such as [PATIENT]; recognised in any text"
+    )
+    min_documents: int = result(
+        1, "train on words in at least this many documents, so that no piece is in fewer: a "
+        "vocabulary is published with its model", at_least=1,
+    )  # fmt: skip
     character_coverage: float = result(
         0.99999, "share of the text's characters the alphabet covers; others become [UNK] or bytes",
         at_least=0.9, at_most=1.0,
@@ -68,12 +155,40 @@ class TokenizerConfig:
     workers: int = execution(0, "processes; 0 takes one a core", at_least=0)
 
     def check(self) -> None:
-        """Refuse settings that a given tokenizer would not follow."""
-        if self.source is not None and (self.lowercase or self.strip_accents):
-            raise UsageError(
-                f"tokenizer.source={self.source}: brings its own normalisation; leave out "
-                "tokenizer.lowercase and tokenizer.strip_accents"
-            )
+        """Refuse what would not be followed."""
+        trained = TokenizerConfig()
+        for key in ("lowercase", "strip_accents", "user_symbols", "min_documents"):
+            if self.source is not None and getattr(self, key) != getattr(trained, key):
+                raise UsageError(
+                    f"tokenizer.{key}={getattr(self, key)}: tokenizer.source={self.source} "
+                    f"brings its own rules and pieces; leave out tokenizer.{key}"
+                )
+        for key in ("byte_fallback", "split_digits"):
+            if self.source is None and self.kind == "wordpiece" and getattr(self, key):
+                raise UsageError(
+                    f"tokenizer.{key}=true: WordPiece has no such rule; choose "
+                    "tokenizer=unigram or tokenizer=bpe"
+                )
+        for symbol in self.user_symbols:
+            self._check_symbol(symbol)
+
+    def _check_symbol(self, symbol: str) -> None:
+        marks = [
+            mark for mark in unicodedata.normalize("NFD", symbol) if unicodedata.combining(mark)
+        ]
+        for wrong, why in (
+            (
+                not symbol or len(symbol.split()) != 1 or "▁" in symbol,
+                "white space is between pieces",
+            ),
+            (self.user_symbols.count(symbol) > 1, "it is named twice"),
+            (symbol in SPECIAL_PIECES, "this is a special piece already"),
+            (self.lowercase and symbol != symbol.lower(), "tokenizer.lowercase would change it"),
+            (self.strip_accents and marks, "tokenizer.strip_accents would change it"),
+            (symbol != unicodedata.normalize("NFC", symbol), "it must be composed (NFC)"),
+        ):
+            if wrong:
+                raise UsageError(f"tokenizer.user_symbols: {symbol!r} cannot be a piece: {why}")
 
 
 @dataclass

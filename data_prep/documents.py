@@ -1,17 +1,20 @@
-"""Records of source files as raw documents: text, JSON lines, tables and wiki pages.
+"""Records of source files as raw documents: text, JSON lines, tables, Parquet and wiki pages.
 
-What cannot be read as a document is counted by reason in the tally, with file and byte.
+What cannot be read as a document is counted by reason in the tally, with file and byte or row.
 """
 
 import csv
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
+from data_prep.bzip2 import has_streams
 from data_prep.config import CorpusConfig
 from data_prep.errors import UsageError
-from data_prep.sources import LONGEST_BYTES, Part, SourceFile, read_part
+from data_prep.lines import LONGEST_BYTES, read_part
+from data_prep.sources import Part, SourceFile
 from data_prep.tally import Tally
 from data_prep.wiki import (
     Wiki,
@@ -29,15 +32,19 @@ class RawDocument:
 
     id: str
     text: str
+    group: str | None = None
 
 
 def cut_whole(config: CorpusConfig) -> Callable[[SourceFile], bool]:
-    """Tells the files that cannot be cut: compressed, tables, and those that are one document."""
+    """Tells the files that cannot be cut: one compressed stream, tables, one document."""
 
+    @cache
     def whole(file: SourceFile) -> bool:
-        if file.compression or file.format in ("csv", "tsv"):
+        if file.format in ("csv", "tsv") or (file.format == "txt" and config.documents == "file"):
             return True
-        return file.format == "txt" and config.documents == "file"
+        if file.compression == ".bz2":
+            return not has_streams(file.path)
+        return bool(file.compression)
 
     return whole
 
@@ -50,6 +57,7 @@ def read_documents(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[R
         "csv": _read_table,
         "tsv": _read_table,
         "xml": _read_wiki,
+        "parquet": _read_parquet,
     }[part.file.format]
     excluded = frozenset(config.exclude)
     for document in read(part, config, tally):
@@ -59,11 +67,12 @@ def read_documents(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[R
             yield document
 
 
-def _decode(data: bytes, file: SourceFile, offset: int, tally: Tally) -> str:
+def _decode(data: bytes, file: SourceFile, offset: int, tally: Tally, unit: str = "byte") -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        tally.repair_damaged("invalid_utf8", file.name, offset + error.start)
+        place = offset + error.start if unit == "byte" else offset
+        tally.repair_damaged("invalid_utf8", file.name, place, unit)
         return data.decode(errors="replace")
 
 
@@ -126,17 +135,32 @@ def _read_json_lines(part: Part, config: CorpusConfig, tally: Tally) -> Iterator
 
 
 def _document_of(
-    record: Mapping[str, Any], file: SourceFile, offset: int, config: CorpusConfig, tally: Tally
+    record: Mapping[str, Any],
+    file: SourceFile,
+    offset: int,
+    config: CorpusConfig,
+    tally: Tally,
+    unit: str = "byte",
 ) -> Iterator[RawDocument]:
     if any(_as_text(record.get(key)) != value for key, value in config.where.items()):
         tally.dropped["where"] += 1
         return
     text = record.get(config.text_field)
     if not isinstance(text, str):
-        tally.drop_damaged("missing_text", file.name, offset)
+        tally.drop_damaged("missing_text", file.name, offset, unit)
         return
     identity = record.get(config.id_field)
-    yield RawDocument(f"{file.name}:{offset}" if identity is None else _as_text(identity), text)
+    yield RawDocument(
+        f"{file.name}:{offset}" if identity is None else _as_text(identity),
+        text,
+        _group_of(record, config),
+    )
+
+
+def _group_of(record: Mapping[str, Any], config: CorpusConfig) -> str | None:
+    if config.group_field is None or record.get(config.group_field) is None:
+        return None
+    return _as_text(record[config.group_field])
 
 
 def _as_text(value: Any) -> str:
@@ -176,6 +200,21 @@ def _read_table(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawD
             tally.read += 1
             record = dict(zip(header, row, strict=False))
             yield from _document_of(record, part.file, place, config, tally)
+
+
+def _read_parquet(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawDocument]:
+    from data_prep.parquet import read_rows  # pyarrow takes a third of a second to import
+
+    others = [config.id_field, *config.where, *filter(None, [config.group_field])]
+    for number, row in read_rows(part, config.text_field, others, tally):
+        tally.read += 1
+        record = {
+            name: _decode(value, part.file, number, tally, "row")
+            if isinstance(value, bytes)
+            else value
+            for name, value in row.items()
+        }
+        yield from _document_of(record, part.file, number, config, tally, "row")
 
 
 def _read_wiki(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawDocument]:

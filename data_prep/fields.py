@@ -26,14 +26,18 @@ class Rule:
         """Raise a UsageError naming `key` where `value` is outside what is allowed."""
         if value is None:
             return
-        if self.choices and value not in self.choices:
-            close = get_close_matches(str(value), self.choices, n=1)
-            hint = f" (did you mean {close[0]}?)" if close else ""
-            raise UsageError(f"{key}={value}: must be one of {', '.join(self.choices)}{hint}")
+        for item in value if isinstance(value, list) else [value]:
+            self._check_choice(key, item)
         if self.at_least is not None and value < self.at_least:
             raise UsageError(f"{key}={value}: must be at least {self.at_least}")
         if self.at_most is not None and value > self.at_most:
             raise UsageError(f"{key}={value}: must be at most {self.at_most}")
+
+    def _check_choice(self, key: str, value: Any) -> None:
+        if self.choices and value not in self.choices:
+            close = get_close_matches(str(value), self.choices, n=1)
+            hint = f" (did you mean {close[0]}?)" if close else ""
+            raise UsageError(f"{key}={value}: must be one of {', '.join(self.choices)}{hint}")
 
 
 def _declare(default: Any, rule: Rule) -> Any:

@@ -1,11 +1,13 @@
-"""The join between cleaning and writing: which documents survive, their numbers, splits and shards.
+"""The join between cleaning and writing: what survives, its numbers, splits and shards.
 
 Reads the tables of all clean pieces, one segment at a time, never their text. Writes, as a piece of
-its own, `duplicate.npy` (a flag a document) and `plan.json` (everything else).
+its own, `documents.npy` and `paragraphs.npy` (a flag for each that is dropped), `sections` (what is
+left of each section) and `plan.json` (everything else).
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -15,47 +17,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data_prep.config import CorpusConfig
+from data_prep.deduplicate import Flags, flag_repeats, paragraphs_of
 from data_prep.errors import SesameError
+from data_prep.mixture import source_weights
+from data_prep.segments import SECTION, Bounds, Segment, Table, documents_of, segments_of
 from data_prep.shards import BLOCK
 from data_prep.tally import Tally
 
-# One row a section: the 128-bit hash of its document's clean text, its place there, sizes.
-SECTION = np.dtype(
-    [
-        ("low", "<u8"),
-        ("high", "<u8"),
-        ("section", "<u4"),
-        ("text_bytes", "<u4"),
-        ("tail_bytes", "<u4"),
-        ("sentences", "<u4"),
-        ("words", "<u4"),
-    ]
-)
-NUMBERS_BYTES = len('{"document": 0123456789, "section": 01234, ')  # at most, before the tail
-BUCKET_DOCUMENTS = 1 << 22  # documents compared at once: 24 bytes each, and as much to sort them
+NUMBERS_BYTES = len('{"document": 0123456789, "section": 01234, "weight": 1234.123456, ')
 HELDOUT_SHARE, HELDOUT_LEAST, HELDOUT_MOST = 0.005, 50, 0.1
-
-Table = NDArray[np.void]
-
-
-@dataclass(frozen=True)
-class Segment:
-    """Some 16 MB of clean sections and their table."""
-
-    text: Path
-
-    def table(self) -> Table:
-        """The rows of its sections in order."""
-        return np.fromfile(self.text.with_suffix(".table"), SECTION)
 
 
 @dataclass(frozen=True)
 class Placement:
     """What decides where a section goes, by segment and document."""
 
-    duplicate: NDArray[np.bool_]
-    first_document: list[int]  # of each segment, counting all clean documents
-    first_number: list[int]  # of each segment, counting those that survive
+    bounds: Bounds
+    dropped_documents: Flags
+    dropped_paragraphs: Flags
+    sections: Table  # of all segments, without what was dropped
+    first_number: list[int]  # of each segment, counting documents that survive
     heldout_limit: int  # sections with a smaller hash are held out
 
 
@@ -63,6 +44,7 @@ class Placement:
 class Placed:
     """Where the sections of one segment go."""
 
+    table: Table
     kept: NDArray[np.bool_]
     numbers: NDArray[np.int64]
     heldout: NDArray[np.bool_]
@@ -83,14 +65,10 @@ class Plan:
 
     placement: Placement
     shards: list[Shard]
+    weights: list[float]  # by source: expected copies of a document in training
     tally: Tally
     counts: dict[str, Any]
     statistics: dict[str, Any]
-
-
-def segments_of(pieces: Sequence[Path]) -> list[Segment]:
-    """The segments of all clean pieces in corpus order."""
-    return [Segment(path) for piece in pieces for path in sorted(piece.glob("*.text"))]
 
 
 def join_pieces(_: None, folder: Path, config: CorpusConfig, pieces: list[Path]) -> None:
@@ -99,40 +77,50 @@ def join_pieces(_: None, folder: Path, config: CorpusConfig, pieces: list[Path])
     for piece in pieces:
         tally.add(Tally.from_json(json.loads((piece / "tally.json").read_text())))
     tally.check_strict()
-    segments = segments_of(pieces)
-    first_document = [0]
-    for segment in segments:
-        first_document.append(first_document[-1] + int((segment.table()["section"] == 0).sum()))
-
     if tally.kept == 0:
         raise SesameError(_nothing_left(tally))
-    duplicate = np.lib.format.open_memmap(
-        folder / "duplicate.npy", "w+", np.dtype(np.bool_), (first_document[-1],)
+    segments = segments_of(pieces)
+    bounds = Bounds.of(segments)
+    documents = _new_flags(folder / "documents.npy", bounds.documents[-1])
+    paragraphs = _new_flags(folder / "paragraphs.npy", bounds.paragraphs[-1])
+    sections = np.memmap(folder / "sections", SECTION, "w+", shape=(bounds.sections[-1],))
+    repeated = flag_repeats(segments, bounds, documents, paragraphs, config, folder / "compared")
+    repeated["duplicate_paragraphs"], paragraph_counts = keep_the_rest(
+        segments, bounds, documents, paragraphs, sections
     )
-    if config.deduplicate:
-        flag_duplicates(segments, first_document, duplicate)
-        repeated = int(duplicate.sum())
-        if repeated:
-            tally.dropped["duplicate"] += repeated
+    tally.dropped.update(+repeated)  # those above zero
 
     first_number = [0]
-    for first, past in pairwise(first_document):
-        first_number.append(first_number[-1] + int((~duplicate[first:past]).sum()))
-    placement = Placement(duplicate, first_document, first_number, heldout_limit=0)
-    placement = replace(placement, heldout_limit=choose_heldout(segments, placement))
-    shards, counts, statistics = deal_sections(segments, placement, config.shard_size)
-    counts = {"documents": _document_counts(tally), **counts}
+    for first, past in pairwise(bounds.documents):
+        first_number.append(first_number[-1] + int((~documents[first:past]).sum()))
+    placement = Placement(bounds, documents, paragraphs, sections, first_number, heldout_limit=0)
+    placement = replace(placement, heldout_limit=choose_heldout(placement))
+    names = sorted(config.sources)
+    words = count_source_words(placement, len(names))
+    weights = source_weights(
+        dict(zip(names, words, strict=True)), config.weights, config.temperature
+    )
+    shards, counts, statistics = deal_sections(placement, config.shard_size)
+    counts = {"documents": _document_counts(tally), "paragraphs": paragraph_counts, **counts}
     plan = {
-        "first_document": first_document,
+        "bounds": asdict(bounds),
         "first_number": first_number,
         "heldout_limit": placement.heldout_limit,
         "shards": [asdict(shard) for shard in shards],
+        "weights": [weights[name] for name in names] or [1.0],
         "tally": tally.as_json(),
         "counts": counts,
-        "statistics": {**counts, **statistics, "damaged": tally.as_json()["notes"]},
-    }
-    duplicate.flush()
+        "statistics": {
+            **counts, **statistics, "weights": weights, "damaged": tally.as_json()["notes"]
+        },
+    }  # fmt: skip
+    for written in (documents, paragraphs, sections):
+        written.flush()
     (folder / "plan.json").write_text(json.dumps(plan))
+
+
+def _new_flags(path: Path, size: int) -> np.memmap[Any, np.dtype[np.bool_]]:
+    return np.lib.format.open_memmap(path, "w+", np.dtype(np.bool_), (size,))
 
 
 def load_plan(folder: Path, strict: bool = False) -> Plan:
@@ -141,55 +129,87 @@ def load_plan(folder: Path, strict: bool = False) -> Plan:
     tally = Tally.from_json(values["tally"], strict)
     tally.check_strict()
     placement = Placement(
-        np.load(folder / "duplicate.npy", mmap_mode="r"),
-        values["first_document"],
+        Bounds(**values["bounds"]),
+        np.load(folder / "documents.npy", mmap_mode="r"),
+        np.load(folder / "paragraphs.npy", mmap_mode="r"),
+        np.memmap(folder / "sections", SECTION, "r"),
         values["first_number"],
         values["heldout_limit"],
     )
     shards = [Shard(**shard) for shard in values["shards"]]
-    return Plan(placement, shards, tally, values["counts"], values["statistics"])
+    return Plan(placement, shards, values["weights"], tally, values["counts"], values["statistics"])
 
 
-def flag_duplicates(
-    segments: list[Segment], first_document: list[int], duplicate: NDArray[np.bool_]
-) -> None:
-    """Set the flag of every document whose hash an earlier one has.
+def keep_the_rest(
+    segments: list[Segment],
+    bounds: Bounds,
+    documents: Flags,
+    paragraphs: Flags,
+    sections: Table,
+) -> tuple[int, dict[str, Any]]:
+    """Write what is left of each section, and drop the documents of which nothing is.
 
-    Buckets of hashes are compared one after another, each gathered from all segments.
+    Returns how many these are, and the counts of paragraphs.
     """
-    buckets = -(-first_document[-1] // BUCKET_DOCUMENTS)
-    for bucket in range(buckets):
-        gathered = []
-        for segment, first in zip(segments, first_document, strict=False):
-            table = segment.table()
-            table = table[table["section"] == 0]
-            chosen = np.flatnonzero(table["low"] % np.uint64(buckets) == bucket)
-            gathered.append((table["low"][chosen], table["high"][chosen], chosen + first))
-        low, high, number = (np.concatenate(column) for column in zip(*gathered, strict=True))
-        order = np.lexsort((number, high, low))
-        low, high, number = low[order], high[order], number[order]
-        repeats = (low[1:] == low[:-1]) & (high[1:] == high[:-1])
-        duplicate[number[1:][repeats]] = True
+    read, emptied, dropped = 0, 0, Counter(duplicate=0, document=0)
+    for number, segment in enumerate(segments):
+        of_section, of_document, of_paragraph = bounds.slices(number)
+        table, rows = segment.sections(), segment.paragraphs()
+        gone, lost = paragraphs[of_paragraph], documents[of_document]
+        read += int(rows["begins"].sum())
+        dropped["duplicate"] += int((rows["begins"] & gone).sum())
+        dropped["document"] += int((rows["begins"] & paragraphs_of(segment, lost)).sum())
+        if gone.any():
+            table = _without(table, rows, gone)
+            empty = ~lost & (np.bincount(documents_of(table), table["sentences"]) == 0)
+            emptied += int(empty.sum())
+            lost |= empty
+        sections[of_section] = table
+    kept = read - dropped.total()
+    return emptied, {"read": read, "kept": kept, "dropped": dict(sorted((+dropped).items()))}
 
 
-def place_sections(table: Table, placement: Placement, segment: int) -> Placed:
+def _without(table: Table, rows: Table, gone: Flags) -> Table:
+    """A segment's sections less the paragraphs that are gone."""
+    left = table.copy()
+    owner = np.repeat(np.arange(len(table)), table["paragraphs"])[~gone]
+    for size in ("text_bytes", "sentences", "words"):
+        left[size] = np.bincount(owner, rows[size][~gone], len(table))
+    left["paragraphs"] = np.bincount(owner, minlength=len(table))
+    left["text_bytes"] -= left["paragraphs"] > 0  # after its last paragraph one line ends, not two
+    return left
+
+
+def place_sections(placement: Placement, segment: int) -> Placed:
     """Where each section of a segment goes."""
-    document = np.cumsum(table["section"] == 0) - 1
-    first, past = placement.first_document[segment : segment + 2]
-    survives = ~placement.duplicate[first:past]
+    of_section, of_document, _ = placement.bounds.slices(segment)
+    table = placement.sections[of_section]
+    survives = ~placement.dropped_documents[of_document]
+    document = documents_of(table)
     numbers = placement.first_number[segment] + np.cumsum(survives) - 1
     return Placed(
-        kept=survives[document],
+        table=table,
+        kept=survives[document] & (table["sentences"] > 0),
         numbers=numbers[document].astype(np.int64),
         heldout=section_hashes(table) < np.uint64(placement.heldout_limit),
     )
 
 
+def place_all(placement: Placement) -> Iterator[Placed]:
+    """Where the sections of every segment go, in corpus order."""
+    for segment in range(len(placement.bounds.sections) - 1):
+        yield place_sections(placement, segment)
+
+
 def section_hashes(table: Table) -> NDArray[np.uint64]:
-    """A hash a section, from its document's text and its place; the finaliser of SplitMix64."""
-    mixed = table["high"] + (table["section"].astype(np.uint64) + np.uint64(1)) * np.uint64(
-        0x9E3779B97F4A7C15
-    )
+    """A hash a section, from its document's text and its place; the finaliser of SplitMix64.
+
+    Sections of one group have one hash, so that they are held out together.
+    """
+    grouped = table["group"] != 0
+    number = np.where(grouped, np.uint64(0), table["section"].astype(np.uint64))
+    mixed = np.where(grouped, table["group"], table["high"])
+    mixed = mixed + (number + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     result: NDArray[np.uint64] = mixed ^ (mixed >> np.uint64(31))
@@ -202,13 +222,12 @@ def heldout_sections(sections: int) -> int:
     return max(wanted, 1) if sections > 1 else 0
 
 
-def choose_heldout(segments: list[Segment], placement: Placement) -> int:
+def choose_heldout(placement: Placement) -> int:
     """The limit below which a section's hash holds it out."""
 
     def kept_hashes() -> Iterator[NDArray[np.uint64]]:
-        for number, segment in enumerate(segments):
-            table = segment.table()
-            yield section_hashes(table)[place_sections(table, placement, number).kept]
+        for placed in place_all(placement):
+            yield section_hashes(placed.table)[placed.kept]
 
     sections = sum(len(hashes) for hashes in kept_hashes())
     wanted = heldout_sections(sections)
@@ -220,22 +239,30 @@ def choose_heldout(segments: list[Segment], placement: Placement) -> int:
         if len(smallest) > wanted:
             smallest = np.partition(smallest, wanted - 1)[:wanted]
     limit = int(smallest.max()) + 1
-    # Copies of a document (deduplicate=false) go to one side together, unless they are too many.
+    # Copies of a document (deduplicate=none) go to one side together, unless they are too many.
     below = sum(int((hashes < np.uint64(limit)).sum()) for hashes in kept_hashes())
     return limit if below <= max(wanted, HELDOUT_MOST * sections) else limit - 1
 
 
+def count_source_words(placement: Placement, sources: int) -> list[int]:
+    """How many words of training text each source has."""
+    words = np.zeros(sources, np.int64)
+    for placed in place_all(placement) if sources else ():
+        chosen = placed.table[placed.kept & ~placed.heldout]
+        words += np.bincount(chosen["source"], chosen["words"], sources).astype(np.int64)
+    return words.tolist()
+
+
 def deal_sections(
-    segments: list[Segment], placement: Placement, shard_size: int
+    placement: Placement, shard_size: int
 ) -> tuple[list[Shard], dict[str, Any], dict[str, Any]]:
     """Deal sections to shard files in order; also counts by split and histograms of documents."""
     counted = ("sections", "sentences", "words", "bytes", "shards")
     counts: dict[str, dict[str, int]] = {what: {"train": 0, "heldout": 0} for what in counted}
     histograms = {"words": np.zeros(64, np.int64), "sentences": np.zeros(64, np.int64)}
     dealers = {split: Dealer(split, shard_size) for split in ("train", "heldout")}
-    for number, segment in enumerate(segments):
-        table = segment.table()
-        placed = place_sections(table, placement, number)
+    for number, placed in enumerate(place_all(placement)):
+        table = placed.table
         for what, histogram in histograms.items():
             histogram += _histogram(placed.numbers[placed.kept], table[what][placed.kept])
         for split, dealer in dealers.items():

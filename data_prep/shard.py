@@ -1,8 +1,8 @@
 """Raw text to document shards, in passes whose pieces follow from the inputs alone.
 
     clean   each piece of the corpus: read, clean, filter, cut into sentences and sections, sign
-    join    all pieces: of equal documents the first survives; number documents, choose what is
-            held out, deal sections to shard files (data_prep.join)
+    join    all pieces: of equal documents and paragraphs the first survives; number documents,
+            choose what is held out, deal sections to shard files (data_prep.join)
     write   each shard file
 
 Reads the user's files; writes `train-*.tar`, `heldout-*.tar`, their indexes and `statistics.json`.
@@ -10,38 +10,37 @@ Memory holds one segment (16 MB of clean text) a worker, whatever the corpus.
 """
 
 import functools
-import hashlib
 import json
 import logging
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from data_prep.cleaning import clean_text, reason_to_drop
+from data_prep.cleaning import clean_document
 from data_prep.config import CorpusConfig
 from data_prep.documents import cut_whole, read_documents
 from data_prep.files import write_atomically
-from data_prep.join import (
-    SECTION,
-    Plan,
-    Segment,
-    join_pieces,
-    load_plan,
-    place_sections,
-    segments_of,
-)
+from data_prep.filters import reason_to_drop
+from data_prep.join import Plan, join_pieces, load_plan, place_sections
+from data_prep.minhash import signature
 from data_prep.pieces import Piece, make_pieces, worker_count
+from data_prep.segments import (
+    BREAK,
+    Segment,
+    SegmentWriter,
+    group_hash,
+    segments_of,
+    text_digest,
+)
 from data_prep.sentences import split_text
 from data_prep.shards import metadata_tail, write_shard
 from data_prep.sources import PIECE_BYTES, Part, discover, plan_pieces
 from data_prep.tally import Tally
-
-SECTION_SENTENCES = 2000
-SEGMENT_BYTES = 16 << 20
 
 log = logging.getLogger(__name__)
 
@@ -51,14 +50,14 @@ def make_shards(config: CorpusConfig, out: Path, piece_bytes: int = PIECE_BYTES)
     workers = worker_count(config.workers)
     shutil.rmtree(out / ".removed", ignore_errors=True)
     root = out / ".pieces"
-    files = discover(config.paths)
+    files = discover(config.paths, config.sources)
     whole = cut_whole(config)
     pieces = [
         Piece(f"clean-{number:05d}", parts)
         for number, parts in enumerate(plan_pieces(files, whole, piece_bytes))
     ]
     for file in files:
-        if whole(file) and file.path.stat().st_size > 4 * piece_bytes:
+        if file.path.stat().st_size > 4 * piece_bytes and whole(file):
             log.warning("%s cannot be cut, so one worker reads it all", file.name)
     clean = functools.partial(clean_piece, config=config)
     cleaned = make_pieces(pieces, clean, root, workers, "clean")
@@ -66,8 +65,8 @@ def make_shards(config: CorpusConfig, out: Path, piece_bytes: int = PIECE_BYTES)
     join = functools.partial(join_pieces, config=config, pieces=cleaned)
     [joined] = make_pieces([Piece("join", None)], join, root, 1, "join")
     plan = load_plan(joined, config.strict)
-    for file_name, offset, reason in plan.tally.notes:
-        log.warning("%s, byte %d: %s", file_name, offset, reason)
+    for file_name, place, reason in plan.tally.notes:
+        log.warning("%s, %s: %s", file_name, place, reason)
 
     shards = [Piece(f"write-{shard.name}", shard.name) for shard in plan.shards]
     write = functools.partial(write_piece, joined=joined, pieces=cleaned)
@@ -83,81 +82,28 @@ def make_shards(config: CorpusConfig, out: Path, piece_bytes: int = PIECE_BYTES)
 def clean_piece(parts: list[Part], folder: Path, config: CorpusConfig) -> None:
     """Write one piece of the corpus as clean, signed sections, with its tally."""
     tally = Tally(strict=config.strict)
-    with SegmentWriter(folder) as writer:
+    with SegmentWriter(folder, config.duplicate_characters) as writer:
         for part in parts:
             for document in read_documents(part, config, tally):
-                text = clean_text(document.text, tally.repaired)
+                text = clean_document(document.text, config, tally.repaired)
                 reason = reason_to_drop(text, config)
-                digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
+                digest = text_digest(text.encode())
                 if reason is None and not in_fraction(digest, config.fraction):
                     reason = "fraction"
                 if reason is not None:
                     tally.dropped[reason] += 1
                     continue
                 paragraphs = split_text(text, config.sentences)
-                tail = metadata_tail(document.id, part.file.name)
-                writer.add(paragraphs, tail, digest)
+                tail = metadata_tail(document.id, part.file.name, document.group)
+                group = group_hash(document.group)
+                signed = None if config.near_duplicates is None else signature(text)
+                writer.add(paragraphs, tail, digest, signed, group, part.file.source)
     (folder / "tally.json").write_text(json.dumps(tally.as_json()))
 
 
 def in_fraction(digest: bytes, fraction: float) -> bool:
     """Whether a document belongs to a share of the corpus; smaller shares lie inside larger."""
     return int.from_bytes(digest[:8], "little") < fraction * 2**64
-
-
-def cut_sections(paragraphs: list[list[str]], most: int) -> Iterator[list[list[str]]]:
-    """Runs of paragraphs with at most `most` sentences; a longer paragraph is cut."""
-    section: list[list[str]] = []
-    room = most
-    for paragraph in paragraphs:
-        while len(paragraph) > room:
-            section.append(paragraph[:room])
-            yield [part for part in section if part]
-            paragraph, section, room = paragraph[room:], [], most
-        section.append(paragraph)
-        room -= len(paragraph)
-    if room < most:
-        yield section
-
-
-class SegmentWriter:
-    """Writes sections and a table of them, rolling to a new pair of files every 16 MB."""
-
-    def __init__(self, folder: Path):
-        self._folder = folder
-        self._rows: list[tuple[Any, ...]] = []
-        self._number = 0
-        self._text: IO[bytes] | None = None
-
-    def __enter__(self) -> "SegmentWriter":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._roll()
-
-    def add(self, paragraphs: list[list[str]], tail: bytes, digest: bytes) -> None:
-        """Append one document."""
-        if self._text is None:
-            self._text = (self._folder / f"{self._number:06d}.text").open("wb")
-        signature = int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
-        for number, section in enumerate(cut_sections(paragraphs, SECTION_SENTENCES)):
-            text = "\n\n".join(["\n".join(paragraph) for paragraph in section]) + "\n"
-            sentences = sum(map(len, section))
-            data = text.encode()
-            words = text.count(" ") + sentences
-            self._text.write(data)
-            self._text.write(tail)
-            self._rows.append((*signature, number, len(data), len(tail), sentences, words))
-        if self._text.tell() >= SEGMENT_BYTES:
-            self._roll()
-
-    def _roll(self) -> None:
-        if self._text is None:
-            return
-        self._text.close()
-        np.array(self._rows, SECTION).tofile(self._folder / f"{self._number:06d}.table")
-        self._rows, self._text = [], None
-        self._number += 1
 
 
 def write_piece(name: str, folder: Path, joined: Path, pieces: list[Path]) -> None:
@@ -175,15 +121,28 @@ def write_piece(name: str, folder: Path, joined: Path, pieces: list[Path]) -> No
 
 def _read_span(
     segment: Segment, number: int, first: int, last: int, plan: Plan, heldout: bool
-) -> Iterator[tuple[int, int, bytes, bytes, int, int]]:
-    table = segment.table()
-    placed = place_sections(table, plan.placement, number)
+) -> Iterator[tuple[Any, ...]]:
+    """The sections of a split in a run of rows, without the paragraphs that were dropped."""
+    placed = place_sections(plan.placement, number)
+    table, left = segment.sections(), placed.table
+    dropped = plan.placement.dropped_paragraphs[plan.placement.bounds.slices(number)[2]]
     sizes = table["text_bytes"].astype(np.int64) + table["tail_bytes"]
     starts, numbers = (np.cumsum(sizes) - sizes).tolist(), placed.numbers.tolist()
+    paragraphs = (np.cumsum(table["paragraphs"]) - table["paragraphs"]).tolist()
     rows = first + np.flatnonzero((placed.kept & (placed.heldout == heldout))[first:last])
     with open(segment.text, "rb") as stream:
         for row in rows.tolist():
-            _, _, section, text_bytes, tail_bytes, sentences, words = table[row].item()
             stream.seek(starts[row])
-            text, tail = stream.read(text_bytes), stream.read(tail_bytes)
-            yield numbers[row], section, text, tail, sentences, words
+            text = stream.read(int(table["text_bytes"][row]))
+            tail = stream.read(int(table["tail_bytes"][row]))
+            if left["paragraphs"][row] < table["paragraphs"][row]:
+                text = _without(text, dropped[paragraphs[row] :])
+            section, sentences, words = left[["section", "sentences", "words"]][row].item()
+            weight = 1.0 if heldout else plan.weights[int(table["source"][row])]
+            yield numbers[row], section, text, tail, sentences, words, weight
+
+
+def _without(text: bytes, dropped: NDArray[np.bool_]) -> bytes:
+    """A section's text less some of its paragraphs."""
+    paragraphs = zip(text.removesuffix(b"\n").split(BREAK), dropped, strict=False)
+    return BREAK.join([paragraph for paragraph, gone in paragraphs if not gone]) + b"\n"

@@ -1,13 +1,20 @@
 """Document shards: plain tars of sections, written reproducibly and read fast.
 
 Section `<document>-<section>` is two members: `.txt` (UTF-8, one sentence a line, a blank line
-between paragraphs) and `.json` (document number in corpus order, section, id, source file).
+between paragraphs) and `.json`:
+    document  number in corpus order
+    section   number in its document
+    weight    expected number of copies of its document, where its source has one that is not 1;
+              for vocabularies and training rows, of the training split alone
+    id        the document's own, or its file and place
+    source    file it comes from; below a named source (corpus.sources), `<source>/<file>`
+    group     what it belongs to (corpus.group_field), where that is asked for
 Beside each tar lies `<tar>.index.json` with counts and cuts: offsets of sections about 4 MB apart,
 where later stages may cut their pieces. Any tar reader, webdataset among them, reads the tars.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -35,6 +42,8 @@ class Section:
     id: str
     source: str
     sentences: list[str]
+    weight: float = 1.0
+    group: str | None = None
 
 
 @dataclass(frozen=True)
@@ -60,14 +69,16 @@ def member_bytes(size: int) -> int:
     return BLOCK + -(-size // BLOCK) * BLOCK
 
 
-def metadata(document: int, section: int, tail: bytes) -> bytes:
-    """A section's JSON from its number and the part that was known before numbering."""
-    return b'{"document": %d, "section": %d, %s' % (document, section, tail)
+def metadata(document: int, section: int, tail: bytes, weight: float = 1.0) -> bytes:
+    """A section's JSON from its numbers and the part that was known before numbering."""
+    weighed = b"" if weight == 1.0 else b'"weight": %a, ' % weight
+    return b'{"document": %d, "section": %d, %s%s' % (document, section, weighed, tail)
 
 
-def metadata_tail(id: str, source: str) -> bytes:
+def metadata_tail(id: str, source: str, group: str | None = None) -> bytes:
     """The part of a section's JSON that is known before documents are numbered."""
-    return json.dumps({"id": id, "source": source}, ensure_ascii=False).encode()[1:]
+    values = {"id": id, "source": source} | ({} if group is None else {"group": group})
+    return json.dumps(values, ensure_ascii=False).encode()[1:]
 
 
 @dataclass
@@ -84,14 +95,21 @@ class ShardWriter:
     _last_document: int = -1
 
     def add(
-        self, document: int, section: int, text: bytes, tail: bytes, sentences: int, words: int
+        self,
+        document: int,
+        section: int,
+        text: bytes,
+        tail: bytes,
+        sentences: int,
+        words: int,
+        weight: float = 1.0,
     ) -> None:
         """Append one section; `text` is its `.txt` member."""
         if self.position - self.cuts[-1] >= CUT_BYTES:
             self.cuts.append(self.position)
         key = f"{document:010d}-{section:05d}"
         self._member(f"{key}.txt", text)
-        self._member(f"{key}.json", metadata(document, section, tail))
+        self._member(f"{key}.json", metadata(document, section, tail, weight))
         self.documents += document != self._last_document
         self._last_document = document
         self.sections += 1
@@ -117,8 +135,8 @@ class ShardWriter:
         }
 
 
-def write_shard(path: Path, sections: Iterator[tuple[int, int, bytes, bytes, int, int]]) -> None:
-    """Write a tar and its index; sections are (document, section, text, tail, sentences, words)."""
+def write_shard(path: Path, sections: Iterable[tuple[Any, ...]]) -> None:
+    """Write a tar and its index; sections are what `ShardWriter.add` takes."""
     with atomic_write(path) as stream:
         writer = ShardWriter(stream)
         for section in sections:
@@ -167,6 +185,8 @@ def read_sections(tar: Path, start: int = 0, end: int | None = None) -> Iterator
             id=values["id"],
             source=values["source"],
             sentences=[line for line in text.decode().split("\n") if line],
+            weight=values.get("weight", 1.0),
+            group=values.get("group"),
         )
 
 

@@ -1,6 +1,6 @@
 """What happened to the documents of a corpus: read = kept + dropped, each drop with its reason.
 
-Notes on damage name file, byte and reason, never the text itself.
+Notes on damage name file, place (a byte or a row) and reason, never the text itself.
 """
 
 from collections import Counter
@@ -21,39 +21,39 @@ class Tally:
     dropped: Counter[str] = field(default_factory=Counter)
     repaired: Counter[str] = field(default_factory=Counter)
     broken_files: int = 0
-    notes: list[tuple[str, int, str]] = field(default_factory=list)
+    notes: list[tuple[str, str, str]] = field(default_factory=list)
 
     @property
     def kept(self) -> int:
         """Documents read and not dropped."""
         return self.read - self.dropped.total()
 
-    def drop_damaged(self, reason: str, file: str, offset: int) -> None:
+    def drop_damaged(self, reason: str, file: str, offset: int, unit: str = "byte") -> None:
         """Count a document that cannot be read."""
         self.dropped[reason] += 1
-        self._note(file, offset, f"{reason}, document dropped")
+        self._note(file, f"{unit} {offset}", f"{reason}, document dropped")
 
-    def repair_damaged(self, reason: str, file: str, offset: int) -> None:
+    def repair_damaged(self, reason: str, file: str, offset: int, unit: str = "byte") -> None:
         """Count a document that was damaged and could be mended."""
         self.repaired[reason] += 1
-        self._note(file, offset, f"{reason}, repaired")
+        self._note(file, f"{unit} {offset}", f"{reason}, repaired")
 
-    def break_off(self, reason: str, file: str, offset: int) -> None:
-        """Count a file that cannot be read past `offset`; what came before it is kept."""
+    def break_off(self, reason: str, file: str, offset: int, unit: str = "byte") -> None:
+        """Count a file, or stream of one, that cannot be read past `offset`."""
         self.broken_files += 1
-        self._note(file, offset, f"{reason}, the rest of the file is lost")
+        self._note(file, f"{unit} {offset}", f"{reason}, what follows is lost")
 
-    def _note(self, file: str, offset: int, reason: str) -> None:
+    def _note(self, file: str, place: str, reason: str) -> None:
         if len(self.notes) < NOTES:
-            self.notes.append((file, offset, reason))
+            self.notes.append((file, place, reason))
         self.check_strict()
 
     def check_strict(self) -> None:
         """Stop at the first damage if that is asked for."""
         if self.strict and self.notes:
-            file, offset, reason = self.notes[0]
+            file, place, reason = self.notes[0]
             raise SesameError(
-                f"{file}, byte {offset}: {reason}; corpus.strict=true stops here: "
+                f"{file}, {place}: {reason}; corpus.strict=true stops here: "
                 "mend the file, or set corpus.strict=false"
             )
 
@@ -84,5 +84,5 @@ class Tally:
             dropped=Counter(values["dropped"]),
             repaired=Counter(values["repaired"]),
             broken_files=values["broken_files"],
-            notes=[(file, offset, reason) for file, offset, reason in values["notes"]],
+            notes=[(file, place, reason) for file, place, reason in values["notes"]],
         )

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-from data_prep.sources import Part, SourceFile, read_blocks, read_part, split_lines
+from data_prep.lines import read_blocks, read_part, split_lines
+from data_prep.sources import Part, SourceFile
 from data_prep.tally import Tally
 
 ILLEGAL_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")

@@ -16,11 +16,11 @@ from typing import Any
 from data_prep.chunks import ChunkWriter
 from data_prep.config import ExamplesConfig
 from data_prep.errors import SesameError
-from data_prep.examples.pool import document_count, read_pool, write_pool
+from data_prep.examples.pool import group_count, read_pool, write_pool
 from data_prep.examples.retokenize import Source, check_sources
 from data_prep.examples.rows import is_static, make_rows, read_chunk, read_counts, write_rows
 from data_prep.examples.statistics import statistics, summary
-from data_prep.examples.text import read_text, write_text
+from data_prep.examples.text import copies, read_text, write_text
 from data_prep.examples.validate import Rules, validate
 from data_prep.fields import result_keys
 from data_prep.files import write_atomically
@@ -49,7 +49,10 @@ class PoolTask:
 
 @dataclass(frozen=True)
 class RowsTask:
-    """Make the rows of one part of a shard, in one of its duplicates."""
+    """Make the rows of one part of a shard, in one of its duplicates.
+
+    A source's weight gives its documents more duplicates, or some of them fewer.
+    """
 
     text: Path
     pool: Path | None
@@ -131,12 +134,12 @@ def _make_pools(
             piece = Piece(f"pool-{split}", PoolTask(texts[split], config.seed))
             make_piece(piece, make_pool, root)
             pools[split] = root / piece.name
-            counts[split] = document_count(root / piece.name)
+            counts[split] = group_count(root / piece.name)
     if counts["train"] < 2:
         raise SesameError(
-            "examples.pairs=nsp: all training text is of one document, so no random next sentence "
-            "can come from another; set corpus.documents so that it is cut into documents, or use "
-            "examples.pairs=sop or none"
+            "examples.pairs=nsp: all training text is of one document or group, so no random next "
+            "sentence can come from another; set corpus.documents or corpus.group_field so that "
+            "there are several, or use examples.pairs=sop or none"
         )
     if counts["heldout"] < 2:
         pools["heldout"] = pools["train"]
@@ -157,13 +160,14 @@ def _make_rows(
     root: Path,
     workers: int,
 ) -> list[Path]:
-    duplicates = config.duplicates if split == "train" else 1
+    used = [copies(text, config.seed, config.duplicates) for text in texts]
+    duplicates = max((int(most.max(initial=0)) for most in used), default=0)
     tasks = [
         Piece(
             f"rows-{split}-{duplicate:03d}-{part:06d}",
             RowsTask(text, pool, tokenizer, config, split, part, duplicate),
         )
-        for duplicate in range(duplicates)
+        for duplicate in range(duplicates if split == "train" else 1)
         for part, text in enumerate(texts)
     ]
     return make_pieces(tasks, make_part, root, workers, f"{split} examples")
@@ -176,6 +180,7 @@ def make_part(task: RowsTask, folder: Path) -> None:
         None if task.pool is None else read_pool(task.pool),
         _load(task.tokenizer),
         task.config,
+        is_used=copies(task.text, task.config.seed, task.config.duplicates) > task.duplicate,
         split=task.split,
         part=task.part,
         duplicate=task.duplicate,

@@ -6,7 +6,7 @@ ALBERT, `full_sentences` as RoBERTa. All read a `Text` (ids of sentences of sect
 
 Two things differ from the original script: the target length is drawn for every example instead
 of once a document, which would make whole books short, and the random segment starts at any
-sentence of the pool, never in the same document.
+sentence of the pool, never in the same document or in another one of its group.
 """
 
 # mypy: disallow-untyped-decorators=False
@@ -35,21 +35,38 @@ class Text:
     sections: Ints  # [N+1] offsets into sentences
     documents: Ints  # [N] document number of each section
     numbers: Ints  # [N] the section's number in its document
+    groups: Ints  # [N] what a random partner may not be of: a group, or a document without one
+    weights: NDArray[np.float64]  # [N] expected copies of the section's document
 
     @property
     def names(self) -> Ints:
         """One number for each section, unlike that of any other section of the corpus."""
         return (self.documents << 20) + self.numbers
 
+    def only(self, is_kept: NDArray[np.bool_]) -> "Text":
+        """These sections alone."""
+        in_kept = np.repeat(is_kept, np.diff(self.sections))
+        lengths = np.diff(self.sentences)
+        return Text(
+            ids=self.ids[np.repeat(in_kept, lengths)],
+            sentences=np.concatenate([[0], np.cumsum(lengths[in_kept])]),
+            sections=np.concatenate([[0], np.cumsum(np.diff(self.sections)[is_kept])]),
+            documents=self.documents[is_kept],
+            numbers=self.numbers[is_kept],
+            groups=self.groups[is_kept],
+            weights=self.weights[is_kept],
+        )
+
 
 @dataclass(frozen=True)
 class Pool:
-    """Sentences that random segments start at, ordered by document: P sentences."""
+    """Sentences that random segments start at, ordered by group: P sentences."""
 
     ids: NDArray[np.unsignedinteger]
     sentences: Ints  # [P+1] offsets into ids
     ends: Ints  # [P] the sentence at which the run that holds this one ends
     documents: Ints  # [P] document number
+    groups: Ints  # [P] as in `Text`
 
 
 @dataclass(frozen=True)
@@ -90,8 +107,8 @@ def next_sentence(
 
     `keys` has a key for each section. A lone sentence gets a random partner whatever the coin.
     """
-    own_first = np.searchsorted(pool.documents, text.documents, "left")
-    own_end = np.searchsorted(pool.documents, text.documents, "right")
+    own_first = np.searchsorted(pool.groups, text.groups, "left")
+    own_end = np.searchsorted(pool.groups, text.groups, "right")
     size = len(text.sentences) - 1
     return _spans(*_next_sentence(
         text.sentences, text.sections, text.documents, pool.sentences, pool.ends, pool.documents,
@@ -222,8 +239,8 @@ def _next_sentence(
             pair[0], pair[1] = sentences[start], sentences[split]
             partners[count] = documents[section]
             if is_random:
-                # The pool is ordered by document, so stepping over its own sentences leaves an
-                # even choice among all others, without a retry.
+                # The pool is ordered by group, so stepping over its own sentences leaves an even
+                # choice among all others, without a retry.
                 chosen = _below(stream, len(pool_ends) - own)
                 if chosen >= own_first[section]:
                     chosen += own

@@ -2,7 +2,7 @@
 
 The whole corpus where it is small, else about `POOL_PIECES` pieces of it, so that a worker's
 memory does not grow with the corpus and no disk is read at random. Which runs are in depends on
-their keys alone. A pool folder holds ids.npy, sentences.npy, ends.npy and documents.npy.
+their keys and weights alone. A pool folder holds one .npy file a column of `Pool`.
 """
 
 from collections.abc import Sequence
@@ -21,14 +21,14 @@ RUN_SENTENCES = 128  # long enough that few random segments meet a run's end
 
 def write_pool(texts: Sequence[Path], seed: int, folder: Path, size: int = POOL_PIECES) -> None:
     """Sample the texts in these folders, in corpus order, into a pool of about `size` pieces."""
-    total = sum(int(np.load(text / "sentences.npy", mmap_mode="r")[-1]) for text in texts)
-    share = min(1.0, size / max(total, 1))
+    heaviest = max(float(np.load(text / "weights.npy").max(initial=0.0)) for text in texts) or 1.0
+    total = sum(_weighted_pieces(read_text(text)) for text in texts) / heaviest
+    share = min(1.0, size / max(total, 1)) / heaviest
     # The ends of the corpus are always in: where there are two documents, the pool has two.
     parts = [
         _sample(read_text(text), seed, share, text == texts[0], text == texts[-1]) for text in texts
     ]
-    pool = _join(parts)
-    assert (np.diff(pool.documents) >= 0).all(), "sections are not in corpus order"
+    pool = _by_group(_join(parts))
     for item in fields(Pool):
         np.save(folder / f"{item.name}.npy", getattr(pool, item.name))
 
@@ -42,17 +42,21 @@ def read_pool(folder: Path) -> Pool:
     return Pool(**columns)
 
 
-def document_count(folder: Path) -> int:
-    """How many documents a pool has sentences of."""
-    return len(np.unique(np.load(folder / "documents.npy")))
+def group_count(folder: Path) -> int:
+    """How many groups, or documents without one, a pool has sentences of."""
+    return len(np.unique(np.load(folder / "groups.npy")))
+
+
+def _weighted_pieces(text: Text) -> float:
+    return float(np.diff(text.sentences[text.sections]) @ text.weights)
 
 
 def _sample(text: Text, seed: int, share: float, is_first: bool, is_last: bool) -> Pool:
-    """The runs whose keys fall below `share`, and the first or last run where asked for."""
+    """Runs whose keys fall below `share` × weight, and the first or last run where asked for."""
     section = np.repeat(np.arange(len(text.documents)), np.diff(text.sections))
     run = (np.arange(len(section)) - text.sections[section]) // RUN_SENTENCES
     run_keys = keys(key(seed, "pool"), (text.names[section] << 8) + run)
-    is_kept = run_keys.astype(np.float64) * 2.0**-64 <= share
+    is_kept = run_keys.astype(np.float64) * 2.0**-64 <= share * text.weights[section]
     for wanted, end in ((is_first, 0), (is_last, -1)):
         if wanted and len(section):
             is_kept |= (section == section[end]) & (run == run[end])
@@ -66,6 +70,7 @@ def _sample(text: Text, seed: int, share: float, is_first: bool, is_last: bool) 
         sentences=np.concatenate([[0], np.cumsum(lengths[chosen])]),
         ends=ends[np.cumsum(is_break) - 1],
         documents=text.documents[section[chosen]],
+        groups=text.groups[section[chosen]],
     )
 
 
@@ -82,4 +87,26 @@ def _join(parts: Sequence[Pool]) -> Pool:
             [part.ends + base for part, base in zip(parts, sentences, strict=False)]
         ),
         documents=np.concatenate([part.documents for part in parts]),
+        groups=np.concatenate([part.groups for part in parts]),
+    )
+
+
+def _by_group(pool: Pool) -> Pool:
+    """The same runs, those of a group one after another."""
+    if (np.diff(pool.groups) >= 0).all():
+        return pool
+    starts = np.flatnonzero(np.diff(pool.ends, prepend=-1))
+    starts = starts[np.argsort(pool.groups[starts], kind="stable")]
+    runs = [slice(start, pool.ends[start]) for start in starts.tolist()]
+    lengths = np.diff(pool.sentences)
+    sizes = np.array([run.stop - run.start for run in runs])
+    ends = np.cumsum(sizes)
+    return Pool(
+        ids=np.concatenate(
+            [pool.ids[pool.sentences[run.start] : pool.sentences[run.stop]] for run in runs]
+        ),
+        sentences=np.cumsum(np.concatenate([[0], *(lengths[run] for run in runs)])),
+        ends=np.repeat(ends, sizes),
+        documents=np.concatenate([pool.documents[run] for run in runs]),
+        groups=np.concatenate([pool.groups[run] for run in runs]),
     )

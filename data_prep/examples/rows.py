@@ -59,11 +59,13 @@ def make_rows(
     tokenizer: Tokenizer,
     config: ExamplesConfig,
     *,
+    is_used: NDArray[np.bool_],
     split: str,
     part: int,
     duplicate: int,
 ) -> Rows:
-    """Make the rows of one part of a split; `pool` is for pairs=nsp."""
+    """Make the rows of one part of a split from its used sections; `pool` is for pairs=nsp."""
+    text = text.only(is_used)
     spans, losses = make_spans(text, pool, config, duplicate)
     order, row_examples = pack(spans.lengths, config.max_seq_length, config.packing_window)
     counts = {"packed_rows": len(row_examples) - 1, **asdict(losses)}
@@ -92,6 +94,7 @@ def make_rows(
     chunk = Chunk(**columns)
     first_ids = text.sentences[text.sections]
     sections = np.searchsorted(first_ids, spans.bounds[:, 0], "right") - 1
+    sections = np.flatnonzero(is_used)[sections]
     return Rows(chunk, sections, counts | count(chunk, config.max_seq_length, tokenizer.mask))
 
 

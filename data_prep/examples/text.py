@@ -1,30 +1,35 @@
-"""First pass over the shards: each part's sentences as pieces, on disk, in three arrays.
+"""First pass over the shards: each part's sentences as pieces, on disk, in arrays.
 
 Pieces are kept because everything after needs them more than once: the pool, every duplicate.
 A text folder holds ids.npy (pieces of all sentences), sentences.npy (offsets into ids),
-sections.npy (document, section number, first sentence; a last row closes the offsets) and
-counts.json. Sentences without any piece are left out.
+sections.npy (document, section number, first sentence, group; a last row closes the offsets),
+weights.npy (one a section) and counts.json. Sentences without any piece are left out.
 """
 
+import hashlib
 import json
 from pathlib import Path
 
 import numpy as np
 
 from data_prep.chunks import token_dtype
-from data_prep.examples.pairs import Text
-from data_prep.shards import ShardPart, read_sections
+from data_prep.counter import key, keys
+from data_prep.examples.pairs import Ints, Text
+from data_prep.shards import Section, ShardPart, read_sections
 from data_prep.tokenizers import Tokenizer
 
 
 def write_text(part: ShardPart, tokenizer: Tokenizer, folder: Path) -> None:
     """Tokenize a part of a shard into `folder`."""
     sentences: list[str] = []
-    sections: list[tuple[int, int, int]] = []
+    sections: list[tuple[int, int, int, int]] = []
+    weights: list[float] = []
     for section in read_sections(part.path, part.start, part.end):
-        sections.append((section.document, section.section, len(sentences)))
+        group = group_number(section)
+        sections.append((section.document, section.section, len(sentences), group))
+        weights.append(section.weight)
         sentences.extend(section.sentences)
-    sections.append((-1, -1, len(sentences)))
+    sections.append((-1, -1, len(sentences), -1))
     encoded = tokenizer.encode(sentences)
     is_empty = np.diff(encoded.offsets) == 0
     table = np.array(sections, np.int64)
@@ -33,6 +38,7 @@ def write_text(part: ShardPart, tokenizer: Tokenizer, folder: Path) -> None:
     np.save(folder / "ids.npy", encoded.ids.astype(token_dtype(tokenizer.size)))
     np.save(folder / "sentences.npy", encoded.offsets[kept])
     np.save(folder / "sections.npy", table)
+    np.save(folder / "weights.npy", np.array(weights, np.float64))
     counts = {
         "sections": len(table) - 1,
         "empty_sections": int((np.diff(table[:, 2]) == 0).sum()),
@@ -41,6 +47,26 @@ def write_text(part: ShardPart, tokenizer: Tokenizer, folder: Path) -> None:
         "pieces": len(encoded.ids),
     }
     (folder / "counts.json").write_text(json.dumps(counts))
+
+
+def group_number(section: Section) -> int:
+    """One number for all documents of a group; one of its own for a document without a group."""
+    if section.group is None:
+        return section.document
+    digest = hashlib.blake2b(section.group.encode(), digest_size=8).digest()
+    return (1 << 62) | (int.from_bytes(digest, "little") >> 2)
+
+
+def copies(folder: Path, seed: int, duplicates: int) -> Ints:
+    """How often each section of a text is used: `duplicates` × its weight, on average.
+
+    A fraction of a copy is a whole one for that share of documents, chosen by hash.
+    """
+    weights = np.load(folder / "weights.npy")
+    documents = np.load(folder / "sections.npy")[:-1, 0]
+    chance = (keys(key(seed, "copies"), documents) >> np.uint64(32)) * 2.0**-32
+    whole: Ints = np.floor(weights * duplicates + chance).astype(np.int64)
+    return whole
 
 
 def read_text(folder: Path) -> Text:
@@ -52,4 +78,6 @@ def read_text(folder: Path) -> Text:
         sections=table[:, 2].copy(),
         documents=table[:-1, 0].copy(),
         numbers=table[:-1, 1].copy(),
+        groups=table[:-1, 3].copy(),
+        weights=np.load(folder / "weights.npy"),
     )

@@ -13,7 +13,7 @@ from typing import Any
 from data_prep.config import TokenizerConfig
 from data_prep.files import write_atomically
 from data_prep.pieces import worker_count
-from data_prep.tokenizers.counting import WordCounts, count_words
+from data_prep.tokenizers.counting import count_words
 from data_prep.tokenizers.huggingface import (
     Specials,
     from_sentencepiece,
@@ -21,6 +21,7 @@ from data_prep.tokenizers.huggingface import (
     write_folder,
 )
 from data_prep.tokenizers.measure import measure
+from data_prep.tokenizers.merging import WordCounts
 from data_prep.tokenizers.sources import read_source
 from data_prep.tokenizers.tokenizer import Tokenizer
 from data_prep.tokenizers.train import train_sentencepiece, train_wordpiece
@@ -43,6 +44,7 @@ def build_tokenizer(shards: Path | None, out: Path, config: TokenizerConfig) -> 
         {
             "words": counts.total,
             "distinct_words": counts.distinct,
+            "words_kept_out": counts.kept_out,
             "heldout": measure(shards, out, pieces_root, workers),
         },
     )
@@ -56,7 +58,8 @@ def _train(counts: WordCounts, out: Path, config: TokenizerConfig) -> None:
     case = (config.lowercase, config.strip_accents)
     if config.kind == "wordpiece":
         vocabulary = train_wordpiece(counts, config)
-        write_folder(out, from_vocabulary(vocabulary, *case, specials), specials, None)
+        tokenizer = from_vocabulary(vocabulary, *case, specials, config.user_symbols)
+        write_folder(out, tokenizer, specials, None)
     else:
         model = train_sentencepiece(counts, config)
         write_folder(out, from_sentencepiece(model, *case, specials), specials, model)

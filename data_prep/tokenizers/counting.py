@@ -1,48 +1,31 @@
 """Count the words of document shards, in pieces, and merge the counts in bounded memory.
 
-Reads document shards; writes, below a folder of pieces, `words` (sorted, each ended by 0xFF) and
-`counts.npy`. What is counted are the words a trainer sees: normalised, without white space.
+Reads document shards; writes, below a folder of pieces, `words` (sorted, each ended by 0xFF), their
+`counts.npy` (weighed by source) and in how many documents they are (`documents.npy`, `edges.npy`).
+What is counted are the words a trainer sees: normalised, without white space.
 """
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 from tokenizers import pre_tokenizers
 
 from data_prep.config import TokenizerConfig
 from data_prep.pieces import Piece, make_pieces
-from data_prep.shards import ShardPart, parts, read_sections
+from data_prep.scripts import SPACELESS
+from data_prep.shards import Section, ShardPart, parts, read_sections
+from data_prep.tokenizers.merging import Counted, WordCounts, merge
 from data_prep.tokenizers.normalise import bert_normaliser, sentencepiece_normaliser
 from data_prep.tokenizers.wordtable import WordTable, as_buffer
 
 PARTS_A_PIECE = 4  # about 16 MB of text: seconds of work, and 64,000 files for a terabyte
 BLOCK = 1 << 20  # bytes of text numbered at once
-
-
-@dataclass(frozen=True)
-class Limit:
-    """How many distinct words are held, and bytes of them; the rarest go first."""
-
-    words: int
-    bytes: int
-
-
-IN_MERGE = Limit(4_000_000, 64_000_000)  # about half a gigabyte
-IN_TRAINING = Limit(800_000, 8_000_000)  # SentencePiece's unigram takes 120 bytes for each byte
-
-
-@dataclass(frozen=True)
-class WordCounts:
-    """Distinct words, most frequent first and equally frequent ones in byte order."""
-
-    words: list[str]
-    counts: list[int]
-    total: int  # words counted
-    distinct: int  # different words among them, but for what a full memory dropped
 
 
 def count_raw_words(texts: Iterable[str], punctuation_stands_alone: bool) -> Counter[str]:
@@ -77,9 +60,18 @@ def word_normaliser(config: TokenizerConfig) -> Callable[[str], list[str]]:
     if config.kind == "wordpiece":
         bert = bert_normaliser(config.lowercase, config.strip_accents)
         cut = pre_tokenizers.BertPreTokenizer()
-        return lambda raw: [word for word, _ in cut.pre_tokenize_str(bert.normalize_str(raw))]
+        symbols = re.compile("|".join(map(re.escape, config.user_symbols)) or r"(?!)")
+        return lambda raw: [
+            word
+            for between in symbols.split(raw)
+            for word, _ in cut.pre_tokenize_str(bert.normalize_str(between))
+        ]
     plain = sentencepiece_normaliser(config.lowercase, config.strip_accents)
-    return lambda raw: plain.normalize_str(raw).split()
+    if config.min_documents <= 1:
+        return lambda raw: plain.normalize_str(raw).split()
+    # Whole clauses of a script without spaces would never be in several documents.
+    words = re.compile(rf"[{SPACELESS}]|[^\s{SPACELESS}]+")
+    return lambda raw: words.findall(plain.normalize_str(raw))
 
 
 @dataclass(frozen=True)
@@ -89,22 +81,98 @@ class _CountTask:
 
 
 def _count_piece(task: _CountTask, folder: Path) -> None:
-    raw = count_raw_words(texts_of(task.parts), task.config.kind == "wordpiece")
-    normalise = word_normaliser(task.config)
-    counts: Counter[bytes] = Counter()
-    for text, count in raw.items():
-        for word in normalise(text):
-            counts[word.encode()] += count
-    words = sorted(counts)
-    (folder / "words").write_bytes(as_buffer(words).tobytes())
-    np.save(folder / "counts.npy", np.array([counts[word] for word in words], np.int64))
+    config = task.config
+    # A symbol of the user's may have punctuation in it, so it is found before words are cut there.
+    table = WordTable(config.kind == "wordpiece" and not config.user_symbols)
+    found: list[NDArray[np.int32]] = [np.zeros(0, np.int32)]
+    lengths: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
+    weights: list[float] = []
+    documents: list[int] = []
+    for sections in _section_blocks(sections_of(task.parts)):
+        block = ["\n".join(section.sentences).encode() for section in sections]
+        numbers, ends = table.number(as_buffer(block), len(block))
+        found.append(numbers)
+        lengths.append(np.diff(ends, prepend=0))
+        weights += [section.weight for section in sections]
+        documents += [section.document for section in sections]
+    words, starts, expanded = _normalised(table, word_normaliser(config))
+    counts, seen_in, edges = _add_up(
+        np.concatenate(found), np.concatenate(lengths), np.array(weights, np.float64),
+        np.array(documents, np.int64), starts, expanded, len(words),
+    )  # fmt: skip
+    order = np.array(sorted(range(len(words)), key=words.__getitem__), np.int64)
+    Counted(
+        [words[index] for index in order.tolist()],
+        counts[order], seen_in[order], edges[:, order], documents[0], documents[-1],
+    ).save(folder)  # fmt: skip
+
+
+def _normalised(
+    table: WordTable, normalise: Callable[[str], list[str]]
+) -> tuple[list[bytes], NDArray[np.int64], NDArray[np.int32]]:
+    """The words a trainer sees, and which of them each stretch of the table is."""
+    numbers: dict[str, int] = {}
+    starts, expanded = [0], []
+    for raw in table.words():
+        for word in normalise(raw.decode()):
+            expanded.append(numbers.setdefault(word, len(numbers)))
+        starts.append(len(expanded))
+    return [word.encode() for word in numbers], np.array(starts), np.array(expanded, np.int32)
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def _add_up(
+    found: NDArray[np.int32],
+    lengths: NDArray[np.int64],
+    weights: NDArray[np.float64],
+    documents: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    expanded: NDArray[np.int32],
+    words: int,
+) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.bool_]]:
+    """Each word's weighed count, its documents, and whether the first and last are of these."""
+    counts, seen_in = np.zeros(words), np.zeros(words, np.int64)
+    latest = np.full(words, -1, np.int64)  # document that had the word
+    edges = np.zeros((2, words), np.bool_)
+    position = 0
+    for section in range(lengths.size):
+        document, weight = documents[section], weights[section]
+        for raw in found[position : position + lengths[section]]:
+            for index in range(starts[raw], starts[raw + 1]):
+                word = expanded[index]
+                counts[word] += weight
+                if latest[word] != document:
+                    latest[word] = document
+                    seen_in[word] += 1
+                    edges[0, word] |= document == documents[0]
+                    edges[1, word] |= document == documents[-1]
+        position += lengths[section]
+    return counts, seen_in, edges
+
+
+def _section_blocks(sections: Iterable[Section]) -> Iterator[list[Section]]:
+    block: list[Section] = []
+    size = 0
+    for section in sections:
+        block.append(section)
+        size += sum(map(len, section.sentences))
+        if size >= BLOCK:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
+
+
+def sections_of(shard_parts: Iterable[ShardPart]) -> Iterator[Section]:
+    """The sections of several parts in order."""
+    for part in shard_parts:
+        yield from read_sections(part.path, part.start, part.end)
 
 
 def texts_of(shard_parts: Iterable[ShardPart]) -> Iterable[str]:
     """The sections' text, a sentence a line."""
-    for part in shard_parts:
-        for section in read_sections(part.path, part.start, part.end):
-            yield "\n".join(section.sentences)
+    for section in sections_of(shard_parts):
+        yield "\n".join(section.sentences)
 
 
 def grouped_parts(shards: Path, split: str) -> list[list[ShardPart]]:
@@ -124,39 +192,5 @@ def count_words(
         Piece(f"count-{number:06d}", _CountTask(group, config))
         for number, group in enumerate(grouped_parts(shards, "train"))
     ]
-    return merge(make_pieces(pieces, _count_piece, pieces_root, workers, "counting words"))
-
-
-def merge(
-    folders: Iterable[Path], in_merge: Limit = IN_MERGE, in_training: Limit = IN_TRAINING
-) -> WordCounts:
-    """Add up the pieces' counts in their order; what is too rare for memory is dropped."""
-    table, totals, total = WordTable(), np.zeros(0, np.int64), 0
-    for folder in folders:
-        counts = np.load(folder / "counts.npy", allow_pickle=False)
-        buffer = np.frombuffer((folder / "words").read_bytes(), np.uint8)
-        numbers, _ = table.number(buffer, counts.size)
-        assert numbers.size == counts.size, "a counted word contains white space"
-        totals = np.concatenate([totals, np.zeros(len(table) - totals.size, np.int64)])
-        totals[numbers] += counts
-        total += int(counts.sum())
-        if len(table) > in_merge.words or table.size > in_merge.bytes:
-            words, totals = most_frequent(
-                table, totals, Limit(in_merge.words // 2, in_merge.bytes // 2)
-            )
-            table = WordTable()
-            table.number(as_buffer(words), len(words))
-    words, kept = most_frequent(table, totals, in_training)
-    return WordCounts([word.decode() for word in words], kept.tolist(), total, len(table))
-
-
-def most_frequent(
-    table: WordTable, totals: NDArray[np.int64], limit: Limit
-) -> tuple[list[bytes], NDArray[np.int64]]:
-    """The most frequent words and their counts; byte order decides between equals."""
-    words = table.words()
-    by_word = np.array(sorted(range(len(words)), key=words.__getitem__), np.int64)
-    order = by_word[np.argsort(-totals[by_word], kind="stable")]
-    sizes = np.cumsum([len(words[index]) for index in order.tolist()])
-    kept = order[: min(limit.words, int(np.searchsorted(sizes, limit.bytes, side="right")))]
-    return [words[index] for index in kept.tolist()], totals[kept]
+    folders = make_pieces(pieces, _count_piece, pieces_root, workers, "counting words")
+    return merge(folders, config.min_documents)

@@ -6,6 +6,7 @@ and sesame.json (kind, size and special ids, for people and programs that need n
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -43,14 +44,19 @@ class Specials:
 
 
 def from_vocabulary(
-    vocabulary: list[str], lowercase: bool, strip_accents: bool, specials: Specials
+    vocabulary: list[str],
+    lowercase: bool,
+    strip_accents: bool,
+    specials: Specials,
+    user_symbols: Sequence[str] = (),
 ) -> Tokenizer:
-    """BERT's WordPiece over a vocabulary."""
+    """BERT's WordPiece over a vocabulary; the user's symbols are found before words are cut."""
     ids = {piece: number for number, piece in enumerate(vocabulary)}
     tokenizer = Tokenizer(models.WordPiece(ids, unk_token=specials.unk))
     tokenizer.normalizer = bert_normaliser(lowercase, strip_accents)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece(prefix="##")
+    tokenizer.add_tokens([AddedToken(symbol, normalized=False) for symbol in user_symbols])
     return finished(tokenizer, specials)
 
 
@@ -75,18 +81,13 @@ def from_sentencepiece(
     tokenizer.normalizer = sentencepiece_normaliser(
         lowercase, strip_accents, proto.normalizer_spec.precompiled_charsmap
     )
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Metaspace(SPACE_MARK, prepend), _keep_apart(silent)]
-    )
+    cutters = [pre_tokenizers.Metaspace(SPACE_MARK, prepend), _keep_apart(silent)]
+    user_symbols = [piece.piece for piece in proto.pieces if piece.type == piece.USER_DEFINED]
+    if user_symbols:
+        cutters.append(_set_apart(user_symbols))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(cutters)
     tokenizer.decoder = decoders.Sequence(
         [decoders.ByteFallback(), decoders.Metaspace(SPACE_MARK, prepend)]
-    )
-    tokenizer.add_tokens(
-        [
-            AddedToken(piece.piece, normalized=False)
-            for piece in proto.pieces
-            if piece.type == piece.USER_DEFINED
-        ]
     )
     return finished(tokenizer, specials)
 
@@ -114,6 +115,8 @@ def _bpe(proto: Any) -> models.Model:
         unk_token=proto.pieces[proto.trainer_spec.unk_id].piece,
         fuse_unk=True,
         byte_fallback=proto.trainer_spec.byte_fallback,
+        # A symbol of the user's, which `_set_apart` leaves by itself, is made by no merges.
+        ignore_merges=any(piece.type == piece.USER_DEFINED for piece in proto.pieces),
     )
 
 
@@ -128,6 +131,15 @@ def _keep_apart(controls: list[str]) -> pre_tokenizers.PreTokenizer:
     ]
     pattern = "|".join([*literals, rf"<(?={BYTE_PIECE[1:]})"])
     return pre_tokenizers.Split(Regex(pattern), "merged_with_previous")
+
+
+def _set_apart(symbols: list[str]) -> pre_tokenizers.PreTokenizer:
+    """Cut around the user's symbols, the longest first, as SentencePiece looks for them.
+
+    Not as the library's added tokens: after these it begins a new word, and SentencePiece none.
+    """
+    pattern = "|".join(map(re.escape, sorted(symbols, key=len, reverse=True)))
+    return pre_tokenizers.Split(Regex(pattern), "isolated")
 
 
 def finished(tokenizer: Tokenizer, specials: Specials) -> Tokenizer:

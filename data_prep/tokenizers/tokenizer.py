@@ -186,17 +186,26 @@ def _cut(stated: dict[str, Any]) -> bool | None:
     marks, which never combine with either across a cut. Those of our SentencePiece kinds do at
     ASCII white space. Nothing is assumed of other tokenizers.
     """
-    if any(not token["special"] for token in stated["added_tokens"]):
-        return None  # pieces that are looked for in the text before all rules
+    # Pieces that are looked for in the text before all rules.
+    added = [token for token in stated["added_tokens"] if not token["special"]]
+    if any(not _stays_in_a_word(token) for token in added):
+        return None
     normaliser, cutter = stated["normalizer"], stated["pre_tokenizer"]
     if cutter == {"type": "BertPreTokenizer"}:
-        return True if normaliser is None or normaliser["type"] == "BertNormalizer" else None
+        is_bert = normaliser is None or normaliser["type"] == "BertNormalizer"
+        return not added if is_bert else None
     is_ours = any(
         normaliser == json.loads(sentencepiece_normaliser(lowercase, strip_accents).__getstate__())
         for lowercase in (False, True)
         for strip_accents in (False, True)
     )
     return False if is_ours and _is_metaspace(cutter) else None
+
+
+def _stays_in_a_word(token: dict[str, Any]) -> bool:
+    """Whether an added piece is found in a word alone as it is in running text."""
+    looks_around = any(token[rule] for rule in ("single_word", "lstrip", "rstrip", "normalized"))
+    return not looks_around and len(token["content"].split()) == 1
 
 
 def _is_metaspace(cutter: dict[str, Any] | None) -> bool:

@@ -14,12 +14,11 @@ from typing import Any
 
 import sentencepiece
 
-from data_prep.config import TokenizerConfig
+from data_prep.config import SPECIAL_PIECES, TokenizerConfig
 from data_prep.errors import SesameError
-from data_prep.tokenizers.counting import WordCounts
+from data_prep.tokenizers.merging import WordCounts
 
-PAD, UNK, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
-SPECIAL = [PAD, UNK, CLS, SEP, MASK]  # in the order of their ids
+PAD, UNK, CLS, SEP, MASK = SPECIAL_PIECES
 CONTINUES = "##"
 LONGEST_WORD = 100  # characters; BERT makes longer words [UNK]
 FIRST_CODE = 0x20000  # characters from here on stand for WordPiece symbols while it is trained
@@ -35,6 +34,7 @@ def train_sentencepiece(counts: WordCounts, config: TokenizerConfig) -> bytes:
         vocab_size=config.vocab_size,
         pad_id=0, pad_piece=PAD, unk_id=1, unk_piece=UNK, bos_id=2, bos_piece=CLS,
         eos_id=3, eos_piece=SEP, control_symbols=[MASK],
+        user_defined_symbols=list(config.user_symbols),
         byte_fallback=config.byte_fallback,
         split_digits=config.split_digits,
         character_coverage=config.character_coverage,
@@ -57,9 +57,12 @@ def train_wordpiece(counts: WordCounts, config: TokenizerConfig) -> list[str]:
     # A character that joins others needs both forms, or new words would be unknown as a whole.
     joining = {character for word in words if len(word) > 1 for character in word}
     symbols = sorted(alphabet) + [CONTINUES + character for character in sorted(joining)]
-    merges_wanted = config.vocab_size - len(SPECIAL) - len(symbols)
+    given = [*SPECIAL_PIECES, *config.user_symbols]
+    # A character may be a symbol of the user's as well.
+    symbols = [symbol for symbol in symbols if symbol not in config.user_symbols]
+    merges_wanted = config.vocab_size - len(given) - len(symbols)
     if merges_wanted < 0:
-        raise _too_small(config, len(SPECIAL) + len(symbols))
+        raise _too_small(config, len(given) + len(symbols))
 
     codes = {symbol: chr(FIRST_CODE + number) for number, symbol in enumerate(symbols)}
     coded = (
@@ -84,10 +87,10 @@ def train_wordpiece(counts: WordCounts, config: TokenizerConfig) -> list[str]:
     pieces = [processor.id_to_piece(number) for number in range(1, len(processor))]
     merges = [_decoded(piece, symbols) for piece in pieces if len(piece) > 1]
     if len(merges) < merges_wanted:
-        raise _too_large(config, len(SPECIAL) + len(symbols) + len(merges))
+        raise _too_large(config, len(given) + len(symbols) + len(merges))
     # SentencePiece sums coverage in single precision: where it takes that for complete before
     # the rarest character, it fills the place with one more merge.
-    return SPECIAL + symbols + merges[:merges_wanted]
+    return given + symbols + merges[:merges_wanted]
 
 
 def _decoded(piece: str, symbols: list[str]) -> str:

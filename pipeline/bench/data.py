@@ -1,7 +1,8 @@
-"""`sesame bench data`: text shards to examples beside the tokenizer library alone, and the loader.
+"""`sesame bench data`: from raw text to batches, every step.
 
-Uses the shards and vocabulary of the configuration (the demo's by default), made first if missing.
-Everything runs on one core, with one thread.
+First what `sesame bench corpus` measures; then text shards to examples beside the tokenizer library
+alone, and the loader, on one core, with the shards and vocabulary of the configuration (the demo's
+by default), made first if missing.
 """
 
 import itertools
@@ -13,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from data_prep.config import ExamplesConfig
+from pipeline.bench import corpus
 from pipeline.bench.figures import Figure, alternate, compared, seconds
 from pipeline.config import Config
 from pipeline.execute import execute_all
@@ -33,6 +35,7 @@ def measure(config: Config) -> list[Figure]:
     shards, tokenizer = examples.inputs["shard"].path, examples.inputs["tokenizer"].path
     with tempfile.TemporaryDirectory() as scratch:
         return [
+            *corpus.measure(config),
             _examples(shards, tokenizer, Path(scratch)),
             *_loading(shards, tokenizer, Path(scratch)),
         ]

@@ -18,9 +18,9 @@ from pipeline.compose import compose_config
 
 
 def subjects() -> list[str]:
-    """What can be measured: the modules beside `figures`."""
+    """What can be measured: the modules beside those that help to."""
     names = (module.name for module in pkgutil.iter_modules(pipeline.bench.__path__))
-    return [name for name in names if name != "figures"]
+    return [name for name in names if name not in ("figures", "usage")]
 
 
 def bench(arguments: Arguments) -> None:

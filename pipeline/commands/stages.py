@@ -17,6 +17,7 @@ from pipeline.plan import as_table, plan
 from pipeline.runs import Entry, Runs
 from pipeline.store import Store
 from pipeline.summary import closing_table
+from pipeline.vocabularies import vocabulary_table
 
 
 def stage(arguments: Arguments) -> None:
@@ -71,17 +72,24 @@ def _print_config(arguments: Arguments) -> None:
 
 def _sweep(arguments: Arguments, do: Callable[[Arguments, Config], None]) -> None:
     """Let Hydra's sweeper and launcher run one job a point."""
+    tokenizers: list[tuple[list[str], Path]] = []
 
     def job(raw: DictConfig) -> None:
         from hydra.core.hydra_config import HydraConfig
 
         point = list(HydraConfig.get().overrides.task)
         try:
-            do(Arguments(arguments.command, [], point, arguments.options), typed(raw))
+            config = typed(raw)
+            do(Arguments(arguments.command, [], point, arguments.options), config)
+            if arguments.command == "tokenizer":
+                _, target = _target("tokenizer", config, point)
+                tokenizers.append((point, target.output.path))
         except SesameError as error:  # which Hydra would answer with a traceback
             sys.exit(show_error(arguments.command, error))
 
     _with_hydra(["--multirun", *arguments.overrides], job)
+    if tokenizers:
+        console.print(vocabulary_table(tokenizers))
 
 
 def _with_hydra(argv: list[str], job: Callable[[DictConfig], None]) -> None:

@@ -22,7 +22,8 @@ def inputs(config: Config) -> dict[str, Request]:
 
 def files(config: Config) -> list[tuple[str, Path]]:
     """The corpus, by name below the root the user gave, in corpus order."""
-    return [(file.name, file.path) for file in discover(config.corpus.paths)]
+    corpus = config.corpus
+    return [(file.name, file.path) for file in discover(corpus.paths, corpus.sources)]
 
 
 def run(work: Work) -> dict[str, Any]:

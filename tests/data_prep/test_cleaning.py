@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_prep.cleaning import clean_text, letter_share, reason_to_drop
+from data_prep.cleaning import clean_document, clean_text, drop_boilerplate, join_hyphens
 from data_prep.config import CorpusConfig
 
 
@@ -78,19 +78,46 @@ def test_repairs_are_counted_by_document() -> None:
     clean_text("a\x00b\x00", repaired)
     clean_text("smÃ¶r\nsmÃ¶r", repaired)
     clean_text("plain", repaired)
-    assert repaired == {"control_characters": 1, "encoding": 1}
+    clean_text("one\r\ntwo\r\n", repaired)
+    assert repaired == {"control_characters": 1, "encoding": 1, "line_breaks": 1}
 
 
-@given(st.text(min_size=1))
-def test_letter_share_counts_letters(text: str) -> None:
-    text = text.encode(errors="ignore").decode()
-    if text:
-        assert letter_share(text) == sum(map(str.isalpha, text)) / len(text)
+@pytest.mark.parametrize(
+    ("raw", "joined"),
+    [
+        ("an exam-\nple of it", "an example\nof it"),
+        ("an exam-\nple, of it", "an example,\nof it"),
+        ("the exam-\nple\n\nNext", "the example\n\nNext"),
+        ("at the end of exam-\nples", "at the end of examples"),
+        ("so well-\nknown, a well-known man", "so well-known,\na well-known man"),
+        ("Anglo-\nSaxon kings", "Anglo-\nSaxon kings"),
+        ("1914-\n1918 and -\nso", "1914-\n1918 and -\nso"),
+        ("smör-\ngås här", "smörgås\nhär"),
+        ("exam-\n\nple", "exam-\n\nple"),
+    ],
+)
+def test_broken_words_are_joined_and_hyphenated_ones_kept(raw: str, joined: str) -> None:
+    repaired: Counter[str] = Counter()
+    assert join_hyphens(raw, repaired) == joined
+    assert repaired["joined_hyphens"] == (raw != joined)
+    assert clean_document(raw, CorpusConfig(), Counter()) == raw, "only on request"
 
 
-def test_each_filter_has_its_name() -> None:
-    config = CorpusConfig()
-    assert reason_to_drop("", config) == "empty"
-    assert reason_to_drop("short", config) == "min_characters"
-    assert reason_to_drop("1234567890 1234567890 1234567890", config) == "min_letters"
-    assert reason_to_drop("A sentence of ordinary words.", config) is None
+def test_lines_that_a_document_repeats_are_kept_once() -> None:
+    head = "The Daily Newspaper, Stockholm"
+    pages = [f"{head}\nThis is page {number} of it.\nYes." for number in range(6)]
+    repaired: Counter[str] = Counter()
+    text = drop_boilerplate("\n\n".join(pages), 5, repaired)
+    assert text.count(head) == 1 and text.startswith(head)
+    assert text.count("Yes.") == 6 and text.count("This is page") == 6
+    assert "\n\n\n" not in text
+    assert repaired == {"boilerplate_lines": 1}
+    assert drop_boilerplate("\n\n".join(pages[:4]), 5, repaired).count(head) == 4
+
+
+@given(st.lists(st.sampled_from(["", "a", "x" * 30, "y" * 30]), max_size=20), st.integers(1, 4))
+def test_dropping_boilerplate_loses_copies_alone(lines: list[str], often: int) -> None:
+    before = clean("\n".join(lines))
+    after = drop_boilerplate(before, often, Counter())
+    assert set(before.split("\n")) - {""} == set(after.split("\n")) - {""}
+    assert clean(after) == after

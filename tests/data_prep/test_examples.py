@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections import Counter
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from data_prep.chunks import ChunkStore
 from data_prep.errors import SesameError
 from data_prep.examples import build as building
 from data_prep.examples.build import build
-from data_prep.shards import parts, read_sections
+from data_prep.shards import metadata_tail, parts, read_sections, write_shard
 from data_prep.tokenizers import Tokenizer
 from tests.data_prep.small_examples import (
     LENGTH,
@@ -267,3 +268,27 @@ def test_text_without_any_piece_is_an_error(tokenizer: Path, tmp_path: Path) -> 
     write_shards(folder, "train", [[["\x00"]], [["\x01"]]], 0, 1)
     with pytest.raises(SesameError, match="no example"):
         build(folder, tokenizer, out, config(pairs="none"))
+
+
+def test_a_document_is_used_as_often_as_its_weight_says(tokenizer: Path, tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    weights = [0.0, 0.5, 1.0, 2.5]
+    sections = [
+        (number, 0, "\n".join(make_sentences(rng, 9)).encode(), metadata_tail("", "x"), 0, 0, w)
+        for number, w in enumerate(weights * 40)
+    ]
+    write_shard(tmp_path / "train-00000.tar", sections)
+    write_shards(tmp_path, "heldout", [[make_sentences(rng, 30)] for _ in range(3)], 999, 1)
+    out = tmp_path / "out"
+    build(tmp_path, tokenizer, out, config(pairs="none", duplicates=2))
+    pieces: Counter[int] = Counter()
+    for chunk in read_all(out):
+        for document, length in zip(
+            chunk.documents[:, 0], np.diff(chunk.example_tokens) - 2, strict=True
+        ):
+            pieces[int(document)] += int(length)
+    shares = [sum(pieces[document] for document in range(kind, 160, 4)) for kind in range(4)]
+    assert shares[0] == 0
+    assert all(pieces[document] for document in range(1, 160, 4)), "half of two copies is one"
+    assert 1.7 < shares[2] / shares[1] < 2.3
+    assert 2.1 < shares[3] / shares[2] < 2.9

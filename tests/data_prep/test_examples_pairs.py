@@ -1,6 +1,7 @@
 """Segment pairs: equal to the plain algorithm, fair, never of one document, bound to their keys."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -28,6 +29,8 @@ def make_text(documents: Sequence[Sequence[int]], first_id: int = 100) -> Text:
         sections=np.cumsum([0, *map(len, documents)]),
         documents=np.arange(len(documents)) * 3,
         numbers=np.zeros(len(documents), np.int64),
+        groups=np.arange(len(documents)) * 3,
+        weights=np.ones(len(documents)),
     )
 
 
@@ -38,6 +41,7 @@ def make_pool(text: Text) -> Pool:
         text.sentences,
         np.repeat(text.sections[1:], counts),
         np.repeat(text.documents, counts),
+        np.repeat(text.groups, counts),
     )
 
 
@@ -220,18 +224,23 @@ def test_results_do_not_depend_on_what_lies_beside_a_section() -> None:
     whole, _ = next_sentence(text, pool, names, LIMIT, 0.1)
     parts = []
     for first, end in ((0, 7), (7, 20)):
-        low, high = text.sections[first], text.sections[end]
-        sentences = text.sentences[low : high + 1]
-        part = Text(
-            text.ids[sentences[0] : sentences[-1]],
-            sentences - sentences[0],
-            text.sections[first : end + 1] - low,
-            text.documents[first:end],
-            text.numbers[first:end],
-        )
+        places = np.arange(20)
+        part = text.only((first <= places) & (places < end))
         spans, _ = next_sentence(part, pool, names[first:end], LIMIT, 0.1)
         parts += segments(spans, part, pool)
     assert parts == segments(whole, text, pool)
+
+
+def test_a_random_partner_is_never_of_the_same_group() -> None:
+    text = replace(
+        random_text(documents=60, sentences=20, longest=12), groups=np.arange(60) // 20 + 1000
+    )
+    pool = make_pool(text)
+    spans, _ = next_sentence(text, pool, section_keys(text), LIMIT, 0.1)
+    first, second = spans.documents[spans.label == 1].T // 60
+    assert len(first) > 100 and (first != second).all()
+    # All other groups are drawn from evenly.
+    assert 0.4 < (second[first == 0] == 1).mean() < 0.6
 
 
 def test_sentence_order_swaps_neighbours_by_a_fair_coin() -> None:

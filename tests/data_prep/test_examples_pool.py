@@ -1,12 +1,13 @@
 """The pool: a bounded sample of runs that depends on keys alone and knows whose text it holds."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
-from data_prep.examples.pool import RUN_SENTENCES, document_count, read_pool, write_pool
+from data_prep.examples.pool import RUN_SENTENCES, group_count, read_pool, write_pool
 
 Sections = list[tuple[int, int, list[int]]]  # document, section, lengths of sentences
 
@@ -20,7 +21,12 @@ def make_corpus(documents: int, sentences: int) -> Sections:
     ]
 
 
-def write_texts(parts: Sequence[Sections], root: Path) -> list[Path]:
+def write_texts(
+    parts: Sequence[Sections],
+    root: Path,
+    group_of: Callable[[int], int] = lambda document: document,
+    weight_of: Callable[[int], float] = lambda document: 1.0,
+) -> list[Path]:
     """Text folders whose ids count on through all parts."""
     folders = []
     first_id = 0
@@ -29,12 +35,15 @@ def write_texts(parts: Sequence[Sections], root: Path) -> list[Path]:
         folder.mkdir(parents=True)
         lengths = [length for _, _, section in part for length in section]
         firsts = np.cumsum([0] + [len(section) for _, _, section in part])
-        table = [(document, section, first) for (document, section, _), first in zip(
-            part, firsts, strict=False
-        )]  # fmt: skip
+        table = [
+            (document, section, first, group_of(document))
+            for (document, section, _), first in zip(part, firsts, strict=False)
+        ]
         np.save(folder / "ids.npy", np.arange(first_id, first_id + sum(lengths), dtype=np.uint32))
         np.save(folder / "sentences.npy", np.cumsum([0, *lengths]))
-        np.save(folder / "sections.npy", np.array([*table, (-1, -1, firsts[-1])], np.int64))
+        np.save(folder / "sections.npy", np.array([*table, (-1, -1, firsts[-1], -1)], np.int64))
+        weights = [weight_of(document) for document, _, _ in part]
+        np.save(folder / "weights.npy", np.array(weights, np.float64))
         (folder / "counts.json").write_text(json.dumps({}))
         first_id += sum(lengths)
         folders.append(folder)
@@ -96,4 +105,35 @@ def test_a_pool_of_two_documents_has_both_however_small(tmp_path: Path) -> None:
     texts = write_texts([corpus[:10], corpus[10:]], tmp_path / "texts")
     folder = tmp_path / "pool"
     pool_of(texts, folder, 700)
-    assert document_count(folder) == 2
+    assert group_count(folder) == 2
+
+
+def test_groups_stand_together_and_keep_their_runs(tmp_path: Path) -> None:
+    corpus = make_corpus(documents=9, sentences=50)
+    texts = write_texts([corpus[:7], corpus[7:]], tmp_path / "texts", lambda d: 100 - d % 3)
+    pool = pool_of(texts, tmp_path / "pool", 1 << 20)
+    assert (np.diff(pool["groups"]) >= 0).all()
+    assert (pool["groups"] == 100 - pool["documents"] % 3).all()
+    assert group_count(tmp_path / "pool") == 3
+    plain = pool_of(write_texts([corpus], tmp_path / "plain"), tmp_path / "other", 1 << 20)
+
+    def runs(pool: dict[str, np.ndarray]) -> list[tuple[int, list[int]]]:
+        edges = [0, *np.unique(pool["ends"]).tolist()]
+        return sorted(
+            (
+                int(pool["documents"][a]),
+                pool["ids"][pool["sentences"][a] : pool["sentences"][b]].tolist(),
+            )
+            for a, b in pairwise(edges)
+        )
+
+    assert runs(pool) == runs(plain)
+
+
+def test_a_pool_follows_the_weights(tmp_path: Path) -> None:
+    corpus = make_corpus(documents=400, sentences=RUN_SENTENCES)
+    texts = write_texts([corpus], tmp_path / "texts", weight_of=lambda d: 3.0 if d < 400 else 1.0)
+    for size in (60_000, 1 << 30):
+        pool = pool_of(texts, tmp_path / str(size), size)
+        light = int((pool["documents"] >= 400).sum())
+        assert 2.3 < (len(pool["documents"]) - light) / light < 3.9

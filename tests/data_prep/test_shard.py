@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,7 +24,8 @@ from data_prep import shard as stage
 from data_prep.config import CorpusConfig
 from data_prep.errors import SesameError, UsageError
 from data_prep.join import heldout_sections
-from data_prep.shard import cut_sections, make_shards
+from data_prep.segments import cut_sections
+from data_prep.shard import make_shards
 from data_prep.shards import Section, parts, read_sections
 from pipeline.config import Config
 from pipeline.stages import shard as shard_stage
@@ -123,7 +126,11 @@ def test_counters_balance(reference: tuple[Path, dict[str, Any]]) -> None:
         "min_characters": 1,
         "missing_text": 1,
     }
-    assert documents["repaired"] == {"double_escaped_json": 1, "invalid_utf8": 1}
+    assert documents["repaired"] == {
+        "double_escaped_json": 1,
+        "invalid_utf8": 1,
+        "line_breaks": 150,
+    }
     written = everything(out)
     assert [section.document for section in written] == list(range(documents["kept"]))
     assert sum(counts["sections"].values()) == len(written)
@@ -327,6 +334,43 @@ def test_tables(tmp_path: Path) -> None:
         shard(tmp_path / "out2", tmp_path / "a.csv", text_field="body")
 
 
+def test_parquet(tmp_path: Path) -> None:
+    rng = random.Random(4)
+    count = 400
+    texts: list[Any] = [document(rng) for _ in range(count)]
+    texts[7], texts[300] = None, b"Bad \xff bytes in here, sir, and more."
+    table = pa.table(
+        {
+            "body": pa.array([t.encode() if isinstance(t, str) else t for t in texts], pa.binary()),
+            "key": pa.array(range(count)),
+            "kind": pa.array(["note", "letter"] * (count // 2)).dictionary_encode(),
+            "unused": pa.array(["x" * 500] * count),
+        }
+    )
+    strings = pa.Array.from_buffers(pa.string(), count, table["body"].chunk(0).buffers())
+    table = table.set_column(0, "body", strings)
+    path = tmp_path / "x.parquet"
+    pq.write_table(table, path, row_group_size=30)
+    fields = {"text_field": "body", "id_field": "key"}
+    counts = shard(tmp_path / "out", path, 20_000, **fields, where={"kind": "letter"})
+    assert counts["documents"]["dropped"] == {"missing_text": 1, "where": count // 2}
+    assert [section.id for section in everything(tmp_path / "out")] == [
+        str(number) for number in range(1, count, 2) if number != 7
+    ]
+    shard(tmp_path / "whole", path, 1 << 30, **fields, where={"kind": "letter"})
+    assert digests(tmp_path / "whole") == digests(tmp_path / "out")
+    counts = shard(tmp_path / "all", path, 20_000, **fields)
+    assert counts["documents"]["repaired"] == {"invalid_utf8": 1}
+    with pytest.raises(SesameError, match=r"x\.parquet, row 7: missing_text"):
+        shard(tmp_path / "strict", path, **fields, strict=True)
+    with pytest.raises(UsageError, match=r"corpus\.text_field=text: x\.parquet"):
+        shard(tmp_path / "other", path)
+    (tmp_path / "y.parquet").write_bytes(path.read_bytes()[:-100])
+    paths = [str(path), str(tmp_path / "y.parquet")]
+    counts = shard(tmp_path / "cut", paths, 20_000, **fields)
+    assert counts["documents"]["broken_files"] == 1
+
+
 def test_a_dump_becomes_prose(tmp_path: Path) -> None:
     page = (
         "<page>\n<title>{0}</title><ns>{1}</ns><id>{0}</id>{2}\n"
@@ -359,7 +403,7 @@ def test_bad_input_is_counted_noted_and_never_quoted(
         b'{"text": 7}',
         b"[" * 100_000,
         b'{"text": "SECRET \xff\xfe document with bad bytes."}',
-        b'{"text": "' + b"A ten megabyte line goes on. " * 350_000 + b'"}',
+        b'{"text": "' + b" ".join(b"Line %d goes on." % n for n in range(500_000)) + b'"}',
         b'{"text": "Half a pair \\ud83d and a NUL \\u0000 in it."}',
         b"",
     ]
@@ -372,6 +416,7 @@ def test_bad_input_is_counted_noted_and_never_quoted(
     assert documents["dropped"] == {"malformed_json": 3, "missing_text": 2}
     assert documents["kept"] == 12
     assert documents["repaired"] == {
+        "byte_order_mark": 1,
         "control_characters": 1,
         "invalid_utf8": 1,
         "lone_surrogates": 1,
@@ -447,12 +492,12 @@ def test_held_out_sections_stay_so_when_the_corpus_grows(tmp_path: Path) -> None
 def test_copies_kept_on_request_share_a_side(tmp_path: Path) -> None:
     texts = [f"Document number {n // 2} is here twice." for n in range(200)]
     path = write_documents(tmp_path / "x.jsonl", texts)
-    shard(tmp_path / "out", path, deduplicate=False)
+    shard(tmp_path / "out", path, deduplicate="none")
     train = {section.sentences[0] for section in sections(tmp_path / "out")}
     held = {section.sentences[0] for section in sections(tmp_path / "out", "heldout")}
     assert held and not train & held
     same = write_documents(tmp_path / "same.jsonl", ["The very same document."] * 30)
-    shard(tmp_path / "same", same, deduplicate=False)
+    shard(tmp_path / "same", same, deduplicate="none")
     assert len(sections(tmp_path / "same")) == 30
 
 
@@ -475,18 +520,10 @@ def test_segments_roll_without_a_trace(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stage, "SEGMENT_BYTES", 3000)
+    monkeypatch.setattr("data_prep.segments.SEGMENT_BYTES", 3000)
     config = config_for(corpus, shard_size=100_000)
     make_shards(config, tmp_path, 10_000_000)
     assert digests(tmp_path) == digests(reference[0])
-
-
-def test_buckets_find_every_duplicate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("data_prep.join.BUCKET_DOCUMENTS", 10)
-    texts = [f"Document number {n % 40} says so." for n in range(100)]
-    counts = shard(tmp_path / "out", write_documents(tmp_path / "x.jsonl", texts))
-    assert counts["documents"]["dropped"] == {"duplicate": 60}
-    assert [s.sentences[0] for s in everything(tmp_path / "out")] == texts[:40]
 
 
 def test_the_stage_runs_from_its_config(tmp_path: Path) -> None:

@@ -5,16 +5,20 @@ import gzip
 import lzma
 import os
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_prep import sources
+from data_prep import lines as reading
+from data_prep.bzip2 import has_streams
 from data_prep.errors import SesameError, UsageError
-from data_prep.sources import Part, SourceFile, discover, plan_pieces, read_part, split_lines
+from data_prep.lines import read_part, split_lines
+from data_prep.sources import Part, SourceFile, discover, plan_pieces
 from data_prep.tally import Tally
 
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
@@ -66,6 +70,19 @@ def test_names_stay_apart_when_two_roots_share_one(corpus: Path) -> None:
     ]
 
 
+def test_named_sources_come_before_their_files_names(corpus: Path) -> None:
+    files = discover([], {"two": [str(corpus / "b.txt")], "one": str(corpus / "a")})
+    assert [(file.name, file.source) for file in files] == [
+        ("one/c.jsonl.zst", 0),
+        ("one/d.csv", 0),
+        ("two/b.txt", 1),
+    ]
+    with pytest.raises(UsageError, match=r"corpus\.sources\.two: b\.txt is one/b\.txt too"):
+        discover([], {"one": str(corpus), "two": str(corpus / "b.txt")})
+    with pytest.raises(UsageError, match=r"corpus\.sources\.one=.*no such file"):
+        discover([], {"one": "nowhere"})
+
+
 def test_a_linked_folder_is_followed_and_a_circle_ends(corpus: Path) -> None:
     os.symlink(corpus, corpus / "a" / "circle")
     os.symlink(corpus / "a", corpus / "link")
@@ -87,7 +104,8 @@ def test_compressed_files_read_like_plain_ones(tmp_path: Path, ending: str) -> N
     tally = Tally()
     lines = list(read_part(Part(SourceFile(path, "x"), 0, path.stat().st_size), any_line, tally))
     assert b"".join(line for _, line in lines) == data
-    assert all(data.startswith(line, offset) for offset, line in lines[::997])
+    if ending != ".bz2":  # whose later streams count from where they start in the file
+        assert all(data.startswith(line, offset) for offset, line in lines[::997])
     assert tally.broken_files == 0
 
 
@@ -102,7 +120,7 @@ def test_a_truncated_archive_gives_what_came_before_the_cut(tmp_path: Path, endi
     read = b"".join(line for _, line in read_part(part, any_line, tally))
     assert data.startswith(read)
     assert tally.broken_files == 1
-    assert tally.notes[0][:2] == ("x.txt", len(read))
+    assert tally.notes[0][:2] == ("x.txt", f"byte {len(read)}")
     with pytest.raises(SesameError, match=r"x\.txt, byte \d+"):
         list(read_part(part, any_line, Tally(strict=True)))
 
@@ -167,6 +185,70 @@ def test_parts_hold_every_byte_once_and_never_cut_a_record(
         place += len(chunk)
 
 
+def in_streams(data: bytes, sizes: list[int]) -> bytes:
+    """Data as pbzip2 writes it: cut anywhere, each stretch a stream."""
+    edges = np.cumsum([0, *sizes]).clip(0, len(data)).tolist()
+    return b"".join(bz2.compress(data[a:b]) for a, b in pairwise([*edges, len(data)]))
+
+
+@settings(max_examples=60)
+@given(
+    text=st.lists(st.sampled_from([b"word\n", b"\n", b" \r\n", b"longer line\n", b"x"])),
+    sizes=st.lists(st.integers(0, 30), max_size=8),
+    piece_bytes=st.integers(1, 150),
+    border=st.sampled_from([any_line, after_blank]),
+)
+def test_streams_of_a_bzip2_file_hold_every_record_once_however_cut(
+    tmp_path_factory: pytest.TempPathFactory,
+    text: list[bytes],
+    sizes: list[int],
+    piece_bytes: int,
+    border: Callable[[bytes, bytes], bool],
+) -> None:
+    path = tmp_path_factory.mktemp("cut") / "x.txt.bz2"
+    data = b"".join(text)
+    path.write_bytes(in_streams(data, sizes))
+    file = SourceFile(path, "x")
+    pieces = plan_pieces([file], lambda file: False, piece_bytes)
+    tally = Tally()
+    chunks = [list(read_part(part, border, tally)) for piece in pieces for part in piece]
+    assert b"".join(line for chunk in chunks for _, line in chunk) == data
+    whole = list(read_part(Part(file, 0, path.stat().st_size), border, tally))
+    assert [line for chunk in chunks for line in chunk] == whole, "offsets do not depend on cuts"
+    before = b""
+    for chunk in chunks:
+        if chunk and before:
+            assert border(before, chunk[0][1])
+        before = chunk[-1][1] if chunk else before
+    assert tally.broken_files == 0
+
+
+def test_a_damaged_stream_is_lost_alone_and_counted_once(tmp_path: Path) -> None:
+    streams = [bz2.compress(os.urandom(3000).hex().encode() + b"\n") for _ in range(6)]
+    broken = bytearray(streams[2])
+    broken[len(broken) // 2] ^= 0xFF
+    path = tmp_path / "x.txt.bz2"
+    path.write_bytes(b"".join([*streams[:2], broken, *streams[3:]]))
+    for piece_bytes in (100, 4000, 1 << 20):
+        tally = Tally()
+        pieces = plan_pieces([SourceFile(path, "x")], lambda file: False, piece_bytes)
+        read = [
+            line for piece in pieces for part in piece for line in read_part(part, any_line, tally)
+        ]
+        assert tally.broken_files == 1
+        assert tally.notes[0][1] == f"byte {len(streams[0]) + len(streams[1])}"
+        assert [line for _, line in read] == [
+            bz2.decompress(stream) for number, stream in enumerate(streams) if number != 2
+        ]
+
+
+def test_streams_are_told_from_a_single_one(tmp_path: Path) -> None:
+    (tmp_path / "one").write_bytes(bz2.compress(b"x" * 100))
+    (tmp_path / "two").write_bytes(bz2.compress(b"x" * 100) + bz2.compress(b"y"))
+    assert not has_streams(tmp_path / "one")
+    assert has_streams(tmp_path / "two")
+
+
 def test_small_files_share_a_piece_and_uncuttable_ones_stay_whole(tmp_path: Path) -> None:
     files = []
     for number, size in enumerate((3, 4, 0, 30, 5)):
@@ -187,8 +269,19 @@ def test_small_files_share_a_piece_and_uncuttable_ones_stay_whole(tmp_path: Path
     ]
 
 
+def test_a_new_small_file_changes_few_pieces(tmp_path: Path) -> None:
+    files = []
+    for number in range(2000):
+        path = tmp_path / f"{number:05d}.txt"
+        path.write_bytes(b"x" * 10)
+        files.append(SourceFile(path, path.name))
+    old = [tuple(piece) for piece in plan_pieces(files[1:], lambda file: False, 400)]
+    new = [tuple(piece) for piece in plan_pieces(files, lambda file: False, 400)]
+    assert len(set(new) - set(old)) < 10 < len(new)
+
+
 def test_an_endless_line_is_cut_to_keep_memory_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "LONGEST_BYTES", 100)
+    monkeypatch.setattr(reading, "LONGEST_BYTES", 100)
     lines = list(split_lines([b"x" * 60] * 5))
     assert max(len(line) for _, line in lines) == 120
     assert sum(len(line) for _, line in lines) == 300

@@ -18,6 +18,7 @@ from tests.data_prep.tokenizer_texts import (
     SENTENCES,
     TEXTS,
     library_ids,
+    many_lines,
     our_ids,
     write_corpus,
 )
@@ -125,8 +126,7 @@ def test_auto_tokenizer_gives_the_same_ids(folder: Path, tmp_path: Path) -> None
         (tmp_path / file.name).write_bytes(file.read_bytes())
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     tokenizer = Tokenizer.load(folder)
-    texts = SENTENCES + NASTY
-    for place in (folder, tmp_path):
+    for place, texts in ((folder, SENTENCES + NASTY + many_lines()), (tmp_path, NASTY)):
         auto = transformers.AutoTokenizer.from_pretrained(place, local_files_only=True)
         got = auto(texts, add_special_tokens=False, split_special_tokens=True)["input_ids"]
         assert got == our_ids(tokenizer, texts)

@@ -5,17 +5,21 @@ import json
 import multiprocessing
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from data_prep.config import TokenizerConfig
-from data_prep.errors import SesameError
+from data_prep.errors import SesameError, UsageError
+from data_prep.shards import metadata_tail, write_shard
 from data_prep.tokenizers import Tokenizer
 from data_prep.tokenizers.build import build_tokenizer
-from data_prep.tokenizers.counting import Limit, count_raw_words, merge
+from data_prep.tokenizers.counting import count_raw_words, count_words
 from data_prep.tokenizers.measure import figures
+from data_prep.tokenizers.merging import Counted, Limit, WordCounts, merge
 from data_prep.tokenizers.wordtable import WordTable, as_buffer
 from tests.data_prep.tokenizer_texts import (
     HELD_OUT,
@@ -69,14 +73,18 @@ def test_a_kill_while_cleaning_up_does_no_harm(shards: Path, tmp_path: Path) -> 
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
+def counted(words: list[bytes], counts: list[int]) -> Counted:
+    ones, neither = np.ones(len(words), np.int64), np.zeros((2, len(words)), np.bool_)
+    return Counted(words, np.array(counts, np.float64), ones, neither, 0, 0)
+
+
 def test_finished_pieces_are_used_again(shards: Path, tmp_path: Path) -> None:
     """After a kill: what a piece counted is taken as it stands, whatever the shards hold now."""
     config = TokenizerConfig(**KINDS["wordpiece"], workers=1)
     for number in range(3):
         piece = tmp_path / ".pieces" / f"count-{number:06d}"
         piece.mkdir(parents=True)
-        (piece / "words").write_bytes(as_buffer([b"only", b"these"]).tobytes())
-        np.save(piece / "counts.npy", np.array([3, 4]))
+        counted([b"only", b"these"], [3, 4]).save(piece)
     with pytest.raises(SesameError, match="at most"):
         build_tokenizer(shards, tmp_path, config)
 
@@ -160,8 +168,7 @@ def test_a_full_memory_drops_the_rarest_words(tmp_path: Path) -> None:
     def piece(number: int, counts: dict[str, int]) -> Path:
         folder = tmp_path / str(number)
         folder.mkdir()
-        (folder / "words").write_bytes(as_buffer([word.encode() for word in counts]).tobytes())
-        np.save(folder / "counts.npy", np.array(list(counts.values())))
+        counted([word.encode() for word in counts], list(counts.values())).save(folder)
         return folder
 
     folders = [
@@ -178,3 +185,88 @@ def test_a_full_memory_drops_the_rarest_words(tmp_path: Path) -> None:
     assert merge(folders, in_training=Limit(2, 100)).words == ["b", "f"]
     assert merge(folders, in_training=Limit(100, 4)).words == ["b", "f", "a", "c"]
     assert small.total == whole.total == 25
+
+
+def train_words(folder: Path, documents: list[list[str]], **values: Any) -> WordCounts:
+    """Count documents, one section a sentence, in pieces of a few sections."""
+    folder.mkdir()
+    sections = [
+        (number, place, sentence.encode(), metadata_tail(str(number), "a"), 1, 0)
+        for number, sentences in enumerate(documents)
+        for place, sentence in enumerate(sentences)
+    ]
+    for first in range(0, len(sections), 3):
+        write_shard(folder / f"train-{first:05d}.tar", sections[first : first + 3])
+    config = TokenizerConfig(**{"kind": "unigram", **values})
+    return count_words(folder, config, folder / ".pieces", 1)
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    documents=st.lists(
+        st.lists(st.text("abcA ", min_size=1, max_size=6), min_size=1, max_size=9),
+        min_size=1, max_size=9,
+    ),
+    least=st.integers(1, 4),
+)  # fmt: skip
+def test_words_of_few_documents_are_kept_out(
+    tmp_path_factory: pytest.TempPathFactory, documents: list[list[str]], least: int
+) -> None:
+    """Also where a document goes on through several pieces, and where cases fall together."""
+    folder = tmp_path_factory.mktemp("words") / "shards"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("data_prep.tokenizers.counting.PARTS_A_PIECE", 1)
+        counts = train_words(folder, documents, min_documents=least, lowercase=True)
+    own = [Counter(" ".join(sentences).lower().split()) for sentences in documents]
+    seen_in = Counter(word for words in own for word in words)
+    total = sum(own, Counter[str]())
+    kept = {word: count for word, count in total.items() if seen_in[word] >= least}
+    assert dict(zip(counts.words, counts.counts, strict=True)) == kept
+    assert counts.kept_out == len(total) - len(kept) and counts.total == total.total()
+
+
+def test_no_piece_is_in_fewer_documents(tmp_path: Path) -> None:
+    """A name that two documents have is nowhere in the vocabulary, not even in part."""
+    documents = [[*SENTENCES, "common words recur in these documents"] for _ in range(30)]
+    documents[3].append("Zwxqvy")
+    documents[8].append("Zwxqvy 龘龘")
+    write_shards(tmp_path, "train", documents)
+    write_shards(tmp_path, "heldout", [["some words"]])
+    for kind, size in (("wordpiece", 200), ("unigram", 150), ("bpe", 200)):
+        for least, is_kept in ((3, False), (2, True)):
+            out = tmp_path / f"{kind}-{least}"
+            out.mkdir()
+            config = TokenizerConfig(kind, size, min_documents=least, workers=1)
+            build_tokenizer(tmp_path, out, config)
+            tokenizer = Tokenizer.load(out)
+            pieces = "".join(map(tokenizer.piece, range(tokenizer.size)))
+            assert ("Z" in pieces) == is_kept
+            assert "龘" not in pieces and "玻" in pieces
+
+
+def test_a_source_counts_as_its_weight_says(tmp_path: Path) -> None:
+    sections = [
+        (number, 0, text.encode(), metadata_tail(str(number), "a"), 1, 0, weight)
+        for number, (text, weight) in enumerate([("a b", 2.5), ("b c", 1.0), ("d", 0.1)])
+    ]
+    write_shard(tmp_path / "train-00000.tar", sections)
+    counts = count_words(tmp_path, TokenizerConfig("bpe"), tmp_path / ".pieces", 1)
+    # 2.5 is rounded to even, and a word that is expected less than half a time goes.
+    assert list(zip(counts.words, counts.counts, strict=True)) == [("b", 4), ("a", 2), ("c", 1)]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"user_symbols": ["two words"]}, "white space"),
+        ({"user_symbols": ["[MASK]"]}, "special piece"),
+        ({"user_symbols": ["<x>", "<x>"]}, "named twice"),
+        ({"user_symbols": ["[NAME]"], "lowercase": True}, r"tokenizer\.lowercase"),
+        ({"user_symbols": ["<å>"], "strip_accents": True}, r"tokenizer\.strip_accents"),
+        ({"kind": "wordpiece", "byte_fallback": True}, r"tokenizer\.byte_fallback"),
+        ({"source": "here", "min_documents": 5}, r"tokenizer\.min_documents=5"),
+    ],
+)
+def test_what_would_not_be_followed_is_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        TokenizerConfig(**values).check()

@@ -8,18 +8,22 @@ from hypothesis import strategies as st
 from data_prep.shards import metadata_tail, write_shard
 from data_prep.tokenizers import Tokenizer
 
+SYMBOLS = ["<user>", "[name]", "[name]s"]
 KINDS = {
     "wordpiece": {"kind": "wordpiece", "vocab_size": 400},
     "wordpiece, folded": {
-        "kind": "wordpiece", "vocab_size": 300, "lowercase": True, "strip_accents": True,
+        "kind": "wordpiece", "vocab_size": 310, "lowercase": True, "strip_accents": True,
+        "user_symbols": SYMBOLS,
     },
     "unigram": {"kind": "unigram", "vocab_size": 350},
     "unigram, folded": {
-        "kind": "unigram", "vocab_size": 300, "lowercase": True, "strip_accents": True,
+        "kind": "unigram", "vocab_size": 310, "lowercase": True, "strip_accents": True,
+        "user_symbols": SYMBOLS,
     },
     "bpe": {"kind": "bpe", "vocab_size": 400, "lowercase": True},
     "bpe, bytes": {
         "kind": "bpe", "vocab_size": 620, "byte_fallback": True, "split_digits": True,
+        "user_symbols": SYMBOLS,
     },
 }  # fmt: skip
 
@@ -38,6 +42,7 @@ NASTY = [
     "a\u00a0b", "\u00a0", " \u3000 x", "tab\there", "line\r\nend", "\x00nul\x01", "\x85 \x1c",
     "▁", "a▁b", "▁▁ a", "##ing ##", "don't-stop…now", "1,234.56", "x" * 101, "é" * 120,
     "𝔘𝔫𝔦𝔠𝔬𝔡𝔢", "\U0010ffff", "ا ل ع ر ب ي ة", "हिन्दी में", "ไทย", "= \u0338 ≠", "\ufffd",
+    "<user>", "a <user>, b", "x[name]y", "[name][name]s <user", "the [NAME] <user>\u0301", "[name",
 ]  # fmt: skip
 HELD_OUT = [*SENTENCES[:2], SENTENCES[3] + " 龘"]
 WORDS_OF_TESTS = st.sampled_from([word for text in SENTENCES + NASTY for word in text.split()])
@@ -50,6 +55,25 @@ TEXTS = st.lists(
     ),
     max_size=8,
 )  # fmt: skip
+
+
+def many_lines(count: int = 10_000) -> list[str]:
+    """Lines in Latin, Cyrillic, Han and Arabic letters, with nasty words here and there."""
+    rng = random.Random(1)
+    scripts = ["abcdeinorståöéß", "абвгдеёжзийклмн", "的一是不了人我在有他天气", "ابتثجحخدذرزسشص"]
+    nasty = [word for text in NASTY for word in text.split()]
+
+    def word(letters: str) -> str:
+        if rng.random() < 0.05:
+            return rng.choice(nasty)
+        return "".join(rng.choices(letters, k=rng.randint(1, 9))) + rng.choice(
+            ["", "", "", ",", "."]
+        )
+
+    return [
+        " ".join(word(scripts[number % 4]) for _ in range(rng.randint(1, 12)))
+        for number in range(count)
+    ]
 
 
 def write_shards(folder: Path, split: str, documents: list[list[str]], tars: int = 1) -> None:

@@ -1,0 +1,223 @@
+"""Clean sections on their way to the shards: some 16 MB of them a segment, and tables about them.
+
+A piece of the `clean` pass writes, and the later passes read, for each segment
+    <number>.text        every section's text and the tail of its metadata, one after another
+    <number>.table       a row a section
+    <number>.paragraphs  a row a paragraph of a section
+    <number>.minhash     a signature a document, where near-duplicates are looked for
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data_prep.minhash import SIGNATURE_VALUES
+
+SECTION_SENTENCES = 2000
+SEGMENT_BYTES = 16 << 20
+
+# A section: the 128-bit hash of its document's clean text, its place there, sizes.
+SECTION = np.dtype(
+    [
+        ("low", "<u8"),
+        ("high", "<u8"),
+        ("section", "<u4"),
+        ("text_bytes", "<u4"),
+        ("tail_bytes", "<u4"),
+        ("sentences", "<u4"),
+        ("words", "<u4"),
+        ("paragraphs", "<u4"),
+        ("group", "<u8"),  # hash of what the document belongs to, or 0
+        ("source", "<u2"),  # number of its source, in order of their names
+    ]
+)
+# A paragraph, or the part of one that a section has: the 128-bit hash of the whole paragraph, or
+# zeros where it is too short to be compared; sizes of the part, line breaks after it included.
+PARAGRAPH = np.dtype(
+    [
+        ("low", "<u8"),
+        ("high", "<u8"),
+        ("text_bytes", "<u4"),
+        ("sentences", "<u4"),
+        ("words", "<u4"),
+        ("begins", "?"),  # not the rest of a paragraph cut by the section's end
+    ]
+)
+BREAK = b"\n\n"  # between paragraphs; a section ends with half of it
+
+Table = NDArray[np.void]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Some 16 MB of clean sections and their tables."""
+
+    text: Path
+
+    def sections(self) -> Table:
+        """The rows of its sections in order."""
+        return np.fromfile(self.text.with_suffix(".table"), SECTION)
+
+    def paragraphs(self) -> Table:
+        """The rows of its paragraphs in order."""
+        return np.fromfile(self.text.with_suffix(".paragraphs"), PARAGRAPH)
+
+    def signatures(self) -> NDArray[np.uint32]:
+        """The MinHash signatures of its documents, a row each, not read before they are used."""
+        path = self.text.with_suffix(".minhash")
+        return np.memmap(path, np.uint32, "r").reshape(-1, SIGNATURE_VALUES)
+
+
+def segments_of(pieces: Sequence[Path]) -> list[Segment]:
+    """The segments of all clean pieces in corpus order."""
+    return [Segment(path) for piece in pieces for path in sorted(piece.glob("*.text"))]
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Where each segment's rows begin among those of the whole corpus; one more is their end."""
+
+    sections: list[int]
+    documents: list[int]
+    paragraphs: list[int]
+
+    @classmethod
+    def of(cls, segments: Sequence[Segment]) -> "Bounds":
+        """Count the rows of all segments."""
+        bounds = cls([0], [0], [0])
+        for segment in segments:
+            table = segment.sections()
+            bounds.sections.append(bounds.sections[-1] + len(table))
+            bounds.documents.append(bounds.documents[-1] + int((table["section"] == 0).sum()))
+            bounds.paragraphs.append(
+                bounds.paragraphs[-1] + int(table["paragraphs"].sum(dtype=np.int64))
+            )
+        return bounds
+
+    def slices(self, segment: int) -> tuple[slice, slice, slice]:
+        """The sections, documents and paragraphs of a segment."""
+        sections, documents, paragraphs = (
+            slice(firsts[segment], firsts[segment + 1])
+            for firsts in (self.sections, self.documents, self.paragraphs)
+        )
+        return sections, documents, paragraphs
+
+
+def documents_of(table: Table) -> NDArray[np.int64]:
+    """The document of each section, counted from the segment's first."""
+    numbers: NDArray[np.int64] = np.cumsum(table["section"] == 0) - 1
+    return numbers
+
+
+def digest_halves(digest: bytes) -> tuple[int, int]:
+    """A 128-bit hash as the two numbers that tables hold."""
+    return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
+
+
+def text_digest(data: bytes) -> bytes:
+    """The hash by which equal texts are known."""
+    return hashlib.blake2b(data, digest_size=16).digest()
+
+
+def group_hash(group: str | None) -> int:
+    """What tables hold of a group: 0 for none."""
+    return 0 if group is None else max(digest_halves(text_digest(group.encode()))[0], 1)
+
+
+def cut_sections(paragraphs: list[list[str]], most: int) -> Iterator[list[list[str]]]:
+    """Runs of paragraphs with at most `most` sentences; a longer paragraph is cut."""
+    section: list[list[str]] = []
+    room = most
+    for paragraph in paragraphs:
+        while len(paragraph) > room:
+            section.append(paragraph[:room])
+            yield [part for part in section if part]
+            paragraph, section, room = paragraph[room:], [], most
+        section.append(paragraph)
+        room -= len(paragraph)
+    if room < most:
+        yield section
+
+
+class SegmentWriter:
+    """Writes sections and the tables of them, rolling to a new segment every 16 MB.
+
+    Paragraphs shorter than `compared_from` characters get no hash.
+    """
+
+    def __init__(self, folder: Path, compared_from: int = 0):
+        self._folder = folder
+        self._compared_from = compared_from
+        self._sections: list[tuple[Any, ...]] = []
+        self._paragraphs: list[tuple[Any, ...]] = []
+        self._signatures: list[NDArray[np.uint32]] = []
+        self._number = 0
+        self._text: IO[bytes] | None = None
+
+    def __enter__(self) -> "SegmentWriter":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._roll()
+
+    def add(
+        self,
+        paragraphs: list[list[str]],
+        tail: bytes,
+        digest: bytes,
+        signature: NDArray[np.uint32] | None = None,
+        group: int = 0,
+        source: int = 0,
+    ) -> None:
+        """Append one document of a group (by its hash) and a source (by its number)."""
+        if self._text is None:
+            self._text = (self._folder / f"{self._number:06d}.text").open("wb")
+        whole = iter(paragraphs)
+        left, hashed = 0, (0, 0)  # sentences of the current paragraph to come, and its hash
+        for number, section in enumerate(cut_sections(paragraphs, SECTION_SENTENCES)):
+            texts, rows = [], []
+            for part in section:
+                text = "\n".join(part)
+                data = text.encode()
+                begins = left == 0
+                if begins:
+                    paragraph = next(whole)
+                    left = len(paragraph)
+                    hashed = self._hash(text if left == len(part) else "\n".join(paragraph))
+                left -= len(part)
+                texts.append(data)
+                words = text.count(" ") + text.count("\n") + 1
+                rows.append((*hashed, len(data) + len(BREAK), len(part), words, begins))
+            data = BREAK.join(texts) + b"\n"
+            self._text.write(data)
+            self._text.write(tail)
+            sentences, words = sum(row[3] for row in rows), sum(row[4] for row in rows)
+            sizes = len(data), len(tail), sentences, words, len(rows)
+            self._sections.append((*digest_halves(digest), number, *sizes, group, source))
+            self._paragraphs += rows
+        if signature is not None:
+            self._signatures.append(signature)
+        if self._text.tell() >= SEGMENT_BYTES:
+            self._roll()
+
+    def _hash(self, paragraph: str) -> tuple[int, int]:
+        if len(paragraph) < self._compared_from:
+            return 0, 0
+        return digest_halves(text_digest(paragraph.encode()))
+
+    def _roll(self) -> None:
+        if self._text is None:
+            return
+        self._text.close()
+        segment = self._folder / f"{self._number:06d}"
+        np.array(self._sections, SECTION).tofile(segment.with_suffix(".table"))
+        np.array(self._paragraphs, PARAGRAPH).tofile(segment.with_suffix(".paragraphs"))
+        if self._signatures:
+            np.concatenate(self._signatures).tofile(segment.with_suffix(".minhash"))
+        self._sections, self._paragraphs, self._signatures, self._text = [], [], [], None
+        self._number += 1

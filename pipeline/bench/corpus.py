@@ -1,0 +1,129 @@
+"""`sesame bench corpus`: how fast and in how much memory text becomes shards and a vocabulary.
+
+Takes text of the configuration's corpus (the demo's by default) and repeats it, every paragraph
+marked so that none is a copy, as JSONL and, where it has a dump, as MediaWiki XML.
+Try it: sesame bench corpus 'corpus.paths=[books.jsonl.zst]'
+"""
+
+import itertools
+import json
+import re
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from data_prep.config import CorpusConfig, TokenizerConfig
+from data_prep.documents import cut_whole, read_documents
+from data_prep.errors import UsageError
+from data_prep.lines import read_blocks
+from data_prep.shard import make_shards
+from data_prep.sources import PIECE_BYTES, discover, plan_pieces
+from data_prep.tally import Tally
+from data_prep.tokenizers.build import build_tokenizer
+from pipeline.bench.figures import Figure
+from pipeline.bench.usage import Usage, measure_usage
+from pipeline.config import Config
+
+SMALL, LARGE = (
+    24_000_000,
+    240_000_000,
+)  # bytes of text: a piece for each of two workers, and tenfold
+READ_ONCE = 24_000_000  # bytes of the user's own text that are repeated
+VOCABULARY = TokenizerConfig("unigram", 8000)
+
+
+def measure(config: Config) -> list[Figure]:
+    """Every figure about corpora."""
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = Path(folder)
+        small, large = scratch / "small.jsonl", scratch / "large.jsonl"
+        texts = list(_texts(config.corpus))
+        for path, size in ((small, SMALL), (large, LARGE)):
+            _write_json_lines(path, texts, size)
+        one = _shard(small, scratch / "one", workers=1)
+        few = _shard(small, scratch / "few", workers=2)
+        many = _shard(large, scratch / "many", workers=2)
+        figures = [
+            _speed("JSONL to shards", small, one),
+            Figure("two workers against one", one.seconds / few.seconds, "times"),
+            *_growth("shards", few, many),
+        ]
+        few, many = (_train(scratch / name, scratch / f"{name}-pieces") for name in ("few", "many"))
+        figures += _growth("unigram vocabulary", few, many)
+        dump = scratch / "dump.xml"
+        if _write_dump(dump, config.corpus):
+            figures.append(_speed("wiki XML to shards", dump, _shard(dump, scratch / "wiki", 1)))
+        return figures
+
+
+def _shard(text: Path, out: Path, workers: int) -> Usage:
+    out.mkdir()
+    config = CorpusConfig(paths=str(text), workers=workers)
+    return measure_usage(partial(make_shards, config, out))
+
+
+def _train(shards: Path, out: Path) -> Usage:
+    out.mkdir()
+    return measure_usage(partial(build_tokenizer, shards, out, replace(VOCABULARY, workers=2)))
+
+
+def _speed(name: str, text: Path, usage: Usage) -> Figure:
+    return Figure(name, text.stat().st_size / 1e6 / usage.core_seconds, "MB/s a core")
+
+
+def _growth(name: str, few: Usage, many: Usage) -> list[Figure]:
+    """What ten times the text takes, two workers."""
+    return [
+        Figure(f"{name}: peak memory", few.megabytes, "MB"),
+        Figure(f"{name}: peak memory, ten times the text", many.megabytes, "MB"),
+        Figure(f"{name}: time, ten times the text", many.seconds / few.seconds, "times"),
+    ]
+
+
+def _texts(corpus: CorpusConfig) -> Iterator[str]:
+    """The corpus's own documents, up to some size."""
+    size = 0
+    for part in itertools.chain.from_iterable(
+        plan_pieces(discover(corpus.paths, corpus.sources), cut_whole(corpus), PIECE_BYTES)
+    ):
+        for document in read_documents(part, corpus, Tally()):
+            yield document.text
+            size += len(document.text)
+            if size >= READ_ONCE:
+                return
+
+
+def _write_json_lines(path: Path, texts: list[str], size: int) -> None:
+    """The texts again and again; the first word of a paragraph tells its round."""
+    if not any(text.strip() for text in texts):
+        raise UsageError("corpus.paths: no text there to measure with")
+    with open(path, "w") as stream:
+        for turn in itertools.count():
+            for text in texts:
+                marked = re.sub(r"\n\s*\n", f"\n\nRound{turn} ", text)
+                stream.write(json.dumps({"text": f"Round{turn} {marked}"}, ensure_ascii=False))
+                stream.write("\n")
+                if stream.tell() >= size:
+                    return
+
+
+def _write_dump(path: Path, corpus: CorpusConfig) -> bool:
+    """The pages of the corpus's first dump again and again, as one plain dump."""
+    dumps = [file for file in discover(corpus.paths, corpus.sources) if file.format == "xml"]
+    if not dumps:
+        return False
+    blocks = list(itertools.islice(read_blocks(dumps[0], Tally()), READ_ONCE >> 16))
+    head, *pages = b"".join(blocks).split(b"<page>")
+    pages = [page for page in pages if b"</page>" in page]
+    with open(path, "wb") as stream:
+        stream.write(head)
+        for turn in itertools.count():
+            for page in pages:
+                marked = page.replace(b"\n\n", b"\n\nRound%d " % turn)
+                stream.write(b"<page>" + marked.partition(b"</mediawiki>")[0])
+                if stream.tell() >= SMALL:
+                    stream.write(b"</mediawiki>\n")
+                    return True
+    return False
