@@ -12,9 +12,13 @@ from typing import Any
 import psutil
 import pytest
 
+from pipeline.models.config import BertConfig
+from pipeline.models.flops import parameters
+from pipeline.models.memory import of_the_model
 from pipeline.stages.pretrain import make_job
 from pipeline.training.checkpoint import checkpoints, damage, read_state
 from tests.pipeline.toy_pretraining import (
+    VOCABULARY,
     Leg,
     Toy,
     last_step,
@@ -138,6 +142,12 @@ def test_zero_divides_the_optimizer_state(runs: Runs) -> None:
     assert bytes_of("ddp") == bytes_of("single")
     for strategy in ("zero1", "zero2", "zero3"):
         assert bytes_of(strategy) == pytest.approx(bytes_of("ddp") / 2, rel=0.02)
+    model = toy_config().model
+    assert isinstance(model, BertConfig)
+    weights = parameters(model, len(VOCABULARY))
+    for strategy, ranks in (("single", 1), *((name, 2) for name in SHARED)):
+        estimated = of_the_model(weights, strategy, ranks, "fp32").optimizer
+        assert bytes_of(strategy) == pytest.approx(estimated, rel=0.02)
 
 
 def test_a_run_interrupted_by_every_signal_equals_an_undisturbed_one(runs: Runs) -> None:
