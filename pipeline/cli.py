@@ -67,6 +67,15 @@ COMMANDS = {
         "decoded examples with masks, segments and labels",
         takes="[count=5] [shard=<file to check>] [overrides]",
     ),
+    "estimate": Command(
+        "pipeline.commands.estimate:estimate_pretraining",
+        "memory, tokens, operations, disk, hours and cost of a pretraining",
+        {
+            "--gpu=": "only this one, such as A100-80",
+            "--utilisation=": "share of the GPU's peak that training reaches (0.4)",
+            "--price=": "dollars an hour of one GPU",
+        },
+    ),
     "doctor": Command("pipeline.commands.doctor:doctor", "what this machine can do, with remedies"),
     "bench": Command(
         "pipeline.commands.bench:bench", "timings against peers in one run", takes="<what>"

@@ -75,6 +75,23 @@ def test_the_plan_says_how_far_an_unfinished_pretraining_is(smoke: Sesame, tmp_p
     assert "goes on  step 12 of 12" in said
 
 
+def test_an_estimate_counts_the_examples_there_are(smoke: Sesame) -> None:
+    said = smoke.succeed("estimate", "experiment=smoke", COLUMNS="200").stdout
+    assert "epochs (by examples in the store)" in said
+    tokens = [int(made["tokens"]) for made in _train_counts(smoke.store)]
+    rows = [int(made["rows"]) for made in _train_counts(smoke.store)]
+    expected = sorted(f"{16 * t / r:,.0f}" for t, r in zip(tokens, rows, strict=True))
+    (line,) = (line for line in said.splitlines() if line.startswith("tokens a step"))
+    assert sorted(line.split()[3:5]) == expected
+
+
+def _train_counts(store: Path) -> list[dict[str, int]]:
+    return [
+        json.loads((output / "statistics.json").read_text())["train"]
+        for output in outputs(store, "examples")
+    ]
+
+
 def test_manifests_hold_no_times_hosts_or_places(smoke: Sesame) -> None:
     for stage in STAGES:
         for output in outputs(smoke.store, stage):

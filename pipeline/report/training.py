@@ -46,6 +46,9 @@ CURVES = (
     Curve("gradient_norm", "Gradient norm", "Before clipping.", zero=True),
     Curve("tokens_per_second", "Speed", "Tokens a second over all ranks.", y_format="~s",
           zero=True, journal="timing.jsonl"),
+    Curve("flop_utilisation", "Model FLOP utilisation",
+          "Share of the GPU's peak; on a CPU, of a plain matrix product of the layer's size.",
+          y_format=".0%", zero=True, journal="timing.jsonl"),
     Curve("data_wait", "Waiting for data", "Share of time the training loop waits for its loader.",
           y_format=".1%", zero=True, journal="timing.jsonl"),
 )  # fmt: skip
@@ -60,9 +63,7 @@ def training_section(collected: Collected) -> Section | None:
         made.reference: {name: made.lines(name) for name in ("metrics.jsonl", "timing.jsonl")}
         for made in trained
     }
-    restarts = {
-        made.reference: _restarts(journals[made.reference]["timing.jsonl"]) for made in trained
-    }
+    restarts = {made.reference: _restarts(made) for made in trained}
     blocks: list[Block] = []
     for made in trained:
         if len(trained) > 1:
@@ -125,9 +126,9 @@ def _chance(collected: Collected) -> list[Block]:
     ]
 
 
-def _restarts(timing: Sequence[dict[str, Any]]) -> list[float]:
-    """Steps at which a launch went on from a checkpoint."""
-    return [line["step"] for line in timing if line.get("restart")]
+def _restarts(made: Made) -> list[float]:
+    """Steps at which a launch went on; the first launch only began."""
+    return [line["step"] for line in made.lines("launches.jsonl")[1:]]
 
 
 def _facts(
@@ -152,8 +153,10 @@ def _facts(
         seconds = sum(weight for _, weight in speed)
         mean = sum(value * weight for value, weight in speed) / seconds
         facts.append(Fact("mean speed", f"{short(mean)} tokens/s"))
-    facts.append(Fact("time", duration(made.facts["seconds"]), "of the last launch"
-                      if restarts else ""))  # fmt: skip
+        facts.append(Fact("time training", duration(seconds), "over all launches"
+                          if restarts else ""))  # fmt: skip
+    else:
+        facts.append(Fact("time", duration(made.facts["seconds"])))
     if restarts:
         facts.append(Fact("restarts", count(len(restarts))))
     return facts

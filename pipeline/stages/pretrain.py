@@ -1,7 +1,12 @@
 """Training rows to a pretrained encoder, on any number of ranks, resumable at any moment.
 
-Reads the tokenizer and the examples of every phase. Writes metrics.jsonl, timing.jsonl,
-checkpoints/<step>/ and config.json. Try: sesame pretrain experiment=demo
+Reads the tokenizer and the examples of every phase. Writes
+    metrics.jsonl       losses, accuracies, rate and gradient norm by step; the same after a kill
+    timing.jsonl        speed, waiting, memory and time to finish by step
+    launches.jsonl      when, from which step and on what each launch began
+    checkpoints/<step>/ weights, moments and state; see pipeline.training.checkpoint
+    config.json         the architecture
+Try: sesame pretrain experiment=demo
 """
 
 import json

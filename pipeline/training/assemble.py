@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,13 @@ from pipeline.data.cursor import BatchSchedule, Cursor, Identity, check
 from pipeline.data.loader import HeldOut, Loader, Step
 from pipeline.data.order import Order
 from pipeline.models.bert import BertForPretraining
+from pipeline.models.flops import flops_per_token
 from pipeline.models.huggingface import load_for_pretraining
 from pipeline.training.callbacks import (
     Checkpoints,
     Evaluation,
     Metrics,
     ProgressBar,
-    Timed,
     Watchdog,
 )
 from pipeline.training.checkpoint import CHECKPOINTS, TrainingState, read_state
@@ -33,7 +33,9 @@ from pipeline.training.journal import Journal
 from pipeline.training.module import Pretraining
 from pipeline.training.saving import Saver, read_parameters
 from pipeline.training.schedule import Phase, phase_at, plan_phases
+from pipeline.training.speed import Cost, Meter, Timed, peak_flops
 from pipeline.training.strategy import Engine, make_engine
+from pipeline.training.sums import Sums
 from pipeline.training.tracking import Tracker
 
 FREE_TO_CHANGE = ("dropout", "attention_dropout", "init_std")  # when going on from a model
@@ -128,10 +130,11 @@ def open_data(job: Job, rank: int) -> Data:
 
 
 class Start(Callback):
-    """Creates the optimizer state, and takes over that of the checkpoint to go on from."""
+    """Creates the optimizer state, takes over that of the checkpoint to go on from, and notes when
+    and with what this launch began."""
 
-    def __init__(self, checkpoint: Path | None) -> None:
-        self._checkpoint = checkpoint
+    def __init__(self, checkpoint: Path | None, launches: Journal) -> None:
+        self._checkpoint, self._launches = checkpoint, launches
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         assert isinstance(pl_module, Pretraining)
@@ -140,6 +143,15 @@ class Start(Callback):
         if self._checkpoint is not None:
             parameters = read_parameters(self._checkpoint, pl_module.shapes)
             engine.restore(parameters, pl_module.state.updates)
+        if engine.rank == 0:
+            self._launches.append(
+                {
+                    "step": pl_module.state.step,
+                    "time": datetime.now(UTC).isoformat(timespec="seconds"),
+                    "ranks": engine.ranks,
+                    "strategy": pl_module.config.strategy,
+                }
+            )
 
 
 def assemble(
@@ -172,6 +184,12 @@ def assemble(
     tracker = Tracker(job.tracking, job.name, run_dir, say) if rank == 0 else None
     track: Callable[[dict[str, Any]], None] = tracker.log if tracker else _nowhere
     steps = Timed(data.steps(state))
+    peak = partial(
+        peak_flops,
+        precision=trainer.precision,
+        inner=job.model.hidden,
+        outer=job.model.intermediate,
+    )
     saver = Saver(
         run_dir / CHECKPOINTS,
         engine,
@@ -189,14 +207,29 @@ def assemble(
             tracker.close()
 
     callbacks = [
-        Start(checkpoint),
-        Metrics(metrics, timing, steps, trainer.log_every, track),
+        Start(checkpoint, Journal(run_dir / "launches.jsonl")),
+        Metrics(metrics, timing, Meter(steps, costs(data), peak), trainer.log_every, track),
         Evaluation(data.held_out, trainer.eval_every, job.source is not None, metrics, track),
         Checkpoints(saver, trainer.checkpoint_every, [metrics, timing]),
         bar,
         watchdog,
     ]
     return Run(module, engine, steps, callbacks, watchdog, close)
+
+
+def costs(data: Data) -> list[Cost]:
+    """What each phase's rows cost to train on."""
+
+    def flops(store: ChunkStore, sums: Sums) -> float:
+        mean_length = store.tokens / max(store.examples, 1)
+        predicted = sums.predictions / max(sums.tokens, 1)
+        each = flops_per_token(data.job.model, data.job.vocab_size, mean_length, predicted)
+        return each * sums.tokens
+
+    return [
+        Cost(phase.max_seq_length, partial(flops, store))
+        for phase, store in zip(data.job.phases, data.stores, strict=True)
+    ]
 
 
 def start_from(network: BertForPretraining, job: Job, say: Callable[[str], None]) -> None:

@@ -5,9 +5,8 @@ They act at the end of a step in this order, so that a checkpoint has every line
 
 import faulthandler
 import math
-import resource
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import Any
 
@@ -17,11 +16,11 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from data_prep.errors import SesameError
 from data_prep.progress import Bar, progress
 from pipeline.data.batch import Batch
-from pipeline.data.loader import Step
 from pipeline.training.checkpoint import TrainingState
 from pipeline.training.journal import Journal
 from pipeline.training.module import Outcome, Pretraining, count
 from pipeline.training.saving import Saver
+from pipeline.training.speed import Meter
 from pipeline.training.sums import Sums
 
 
@@ -38,24 +37,6 @@ class EndOfStep(Callback):
         raise AssertionError("subclasses say what to do")
 
 
-class Timed:
-    """Steps as they come from the loader, with the time spent waiting for them."""
-
-    def __init__(self, steps: Iterable[Step]) -> None:
-        self._steps = steps
-        self.waited = 0.0
-
-    def __iter__(self) -> Iterator[Step]:
-        steps = iter(self._steps)
-        while True:
-            started = time.monotonic()
-            step = next(steps, None)
-            self.waited += time.monotonic() - started
-            if step is None:
-                return
-            yield step
-
-
 class Metrics(EndOfStep):
     """A line of metrics.jsonl and timing.jsonl every few steps, and one for every dropped step."""
 
@@ -63,20 +44,21 @@ class Metrics(EndOfStep):
         self,
         metrics: Journal,
         timing: Journal,
-        steps: Timed,
+        meter: Meter,
         every: int,
         track: Callable[[dict[str, Any]], None],
     ) -> None:
-        self._metrics, self._timing, self._steps = metrics, timing, steps
+        self._metrics, self._timing, self._meter = metrics, timing, meter
         self._every, self._track = every, track
-        self._clock, self._waited, self._computed = time.monotonic(), 0.0, 0.0
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._clock, self._waited = time.monotonic(), self._steps.waited
+        assert isinstance(pl_module, Pretraining)
+        self._meter.start(pl_module)
 
     def after_step(self, module: Pretraining) -> None:
         outcome, state = module.outcome, module.state
         assert outcome is not None
+        self._meter.count(module)
         if outcome.rejected:
             self._write(self._metrics, module, {"step": state.step, "dropped": outcome.rejected})
         else:
@@ -84,30 +66,13 @@ class Metrics(EndOfStep):
         if state.step % self._every == 0 or module.finished:
             if state.window.tokens:
                 self._write(self._metrics, module, metrics_line(state, outcome))
-            self._write(self._timing, module, self._timing_line(module))
+            self._write(self._timing, module, self._meter.line(module))
             state.window = Sums()
 
     def _write(self, journal: Journal, module: Pretraining, line: dict[str, Any]) -> None:
         if module.engine.rank == 0:
             journal.append(line)
             self._track(line)
-
-    def _timing_line(self, module: Pretraining) -> dict[str, Any]:
-        now = time.monotonic()
-        seconds = max(now - self._clock, 1e-9)
-        waited = self._steps.waited - self._waited
-        computed = module.compute_seconds - self._computed
-        self._clock, self._waited = now, self._steps.waited
-        self._computed = module.compute_seconds
-        return {
-            "step": module.state.step,
-            "tokens_per_second": module.state.window.tokens / seconds,
-            "seconds": seconds,
-            "data_wait": waited / seconds,
-            "overhead": max(0.0, 1 - (computed + waited) / seconds),
-            "peak_memory_bytes": peak_memory(module.device),
-            "optimizer_bytes": module.engine.optimizer_bytes(),
-        }
 
 
 def metrics_line(state: TrainingState, outcome: Outcome) -> dict[str, Any]:
@@ -121,13 +86,6 @@ def metrics_line(state: TrainingState, outcome: Outcome) -> dict[str, Any]:
         "gradient_norm": outcome.gradient_norm if math.isfinite(outcome.gradient_norm) else None,
         "tokens": state.tokens,
     }
-
-
-def peak_memory(device: torch.device) -> int:
-    """Most bytes this rank has used: of the device, or of the process on a CPU."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 class Evaluation(EndOfStep):

@@ -8,6 +8,9 @@ from data_prep.errors import UsageError
 from data_prep.fields import execution, result
 from pipeline.data.cursor import BatchSchedule
 
+# Gradients that ZeRO exchanges at once, on two buffers of 400 MB; DeepSpeed's own 5e8 take 4 GB.
+ZERO_BUCKET = 100_000_000
+
 
 @dataclass
 class InitConfig:

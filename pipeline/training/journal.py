@@ -1,4 +1,4 @@
-"""Lines of JSON by step (metrics.jsonl, timing.jsonl) that a resumed run continues exactly."""
+"""Lines of JSON by step (metrics, timing, launches) that a resumed run continues."""
 
 import json
 import os

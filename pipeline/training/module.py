@@ -43,6 +43,8 @@ class Outcome:
     lr: float
     gradient_norm: float
     rejected: str | None  # why the step changed no weight
+    phase: int
+    rows: int  # of the global batch
 
 
 class Pretraining(LightningModule):
@@ -137,7 +139,7 @@ class Pretraining(LightningModule):
         norm = engine.update(self.optim.clip)
         if rejected is None and not math.isfinite(norm):
             rejected = "the gradient is not finite"
-        self.outcome = Outcome(sums, lr, norm, rejected)
+        self.outcome = Outcome(sums, lr, norm, rejected, state.cursor.phase, step.rows)
         self._advance(step, self.outcome)
         self.compute_seconds += time.monotonic() - started
 

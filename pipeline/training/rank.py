@@ -1,8 +1,8 @@
 """One rank of a pretraining: `python -m pipeline.training.rank <run dir>`, started by the launcher.
 
 Reads `.rank.json` (see `job`), the tokenizer, the examples and the checkpoint to go on from; writes
-metrics.jsonl, timing.jsonl and checkpoints/. Exit codes: 0 the budget is spent, 75 asked to stop
-and saved, 76 diverged, others failed. The error of a rank is left in `.ranks/<rank>.error`.
+metrics.jsonl, timing.jsonl, launches.jsonl and checkpoints/. Exit codes: 0 the budget is spent, 75
+asked to stop and saved, 76 diverged, others failed. A rank's error is in `.ranks/<rank>.error`.
 """
 
 import logging

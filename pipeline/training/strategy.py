@@ -34,6 +34,7 @@ from torch.nn.parallel import DistributedDataParallel
 from data_prep.errors import SesameError
 from pipeline.data.batch import Batch
 from pipeline.models.bert import Losses
+from pipeline.training.config import ZERO_BUCKET
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -218,6 +219,7 @@ class ShardedEngine(Engine, DeepSpeedStrategy):
             "overlap_comm": overlap,
             "contiguous_gradients": True,
             "reduce_scatter": True,
+            "reduce_bucket_size": ZERO_BUCKET,
         }
         super().__init__(
             config={
@@ -358,7 +360,7 @@ def make_engine(strategy: str, accelerator: str, clip: float, timeout: timedelta
         "timeout": timeout,
     }
     if strategy == "ddp":
-        return ReplicatedEngine(**common)
+        return ReplicatedEngine(gradient_as_bucket_view=True, **common)  # no second copy of them
     return ShardedEngine(int(strategy[-1]), clip, overlap=accelerator == "cuda", **common)
 
 

@@ -174,7 +174,7 @@ class SampleRun:
             })  # fmt: skip
             timing.append({
                 "step": step, "tokens_per_second": 24_000 + rng.normal(0, 600), "seconds": 2.9,
-                "data_wait": 0.011, "overhead": 0.02,
+                "data_wait": 0.011, "overhead": 0.02, "flop_utilisation": 0.8,
             })  # fmt: skip
             if step % 250 == 0:
                 metrics.append({
@@ -183,11 +183,15 @@ class SampleRun:
                     "heldout_pair_accuracy": told - 0.01,
                 })  # fmt: skip
         metrics.insert(60, {"step": 605, "dropped": "the loss 9.1 is beyond 7.2"})
-        timing.insert(80, {"step": 800, "restart": True})
+        started = {"time": FACTS["started"], "ranks": 2, "strategy": "zero2"}
+        launches = [{"step": 0, **started}, {"step": 800, **started}]
         return self.finish(
             role, ("model", "optim", "trainer", "pretrain"),
             {"steps": steps, "updates": steps - 1, "tokens": 7_000 * steps},
-            {"metrics.jsonl": _lines(metrics), "timing.jsonl": _lines(timing)},
+            {
+                "metrics.jsonl": _lines(metrics), "timing.jsonl": _lines(timing),
+                "launches.jsonl": _lines(launches),
+            },
         )  # fmt: skip
 
     def write_finetuning(

@@ -113,7 +113,7 @@ def test_the_page_needs_no_script_and_no_network(whole: Path) -> None:
 
 def test_figures_stand_in_the_page_and_beside_it(whole: Path) -> None:
     figures = sorted(whole.glob("*.svg"))
-    assert len(figures) == 13
+    assert len(figures) == 14
     page = page_of(whole)
     ids: list[str] = []
     for path in figures:

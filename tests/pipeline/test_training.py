@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -12,9 +13,13 @@ from typing import Any
 import psutil
 import pytest
 
+from pipeline.models.config import BertConfig
+from pipeline.models.flops import parameters
+from pipeline.models.memory import of_the_model
 from pipeline.stages.pretrain import make_job
 from pipeline.training.checkpoint import checkpoints, damage, read_state
 from tests.pipeline.toy_pretraining import (
+    VOCABULARY,
     Leg,
     Toy,
     last_step,
@@ -77,11 +82,17 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     runs.add("one rank", {"copy_of": "zero2", "step": 4}, checkpoint_every=2)
     runs.add("two again", {"copy_of": "one rank", "step": 6}, **pair, micro_batch_size=2)
     runs.add("by the clock", **pair, max_steps=None, max_hours=2 / 3600)
+    runs.add("by the clock", {"goes_on": True})
+    runs.add("spiked", {"poison": (60,), "factor": 5.0, "hit": (1,)}, **pair, max_steps=64)
     poison = {"poison": tuple(range(2, 8)), "hit": (0,), "diverges": True}
     runs.add("diverged", poison, **pair)
     runs.add("full disk", {"file_limit": 20_000, "hit": (1,)}, **pair)
     run_pair(runs.legs, runs.toy.root / "plan.json")
     return runs
+
+
+def journal(run: Path, name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / name).read_text().splitlines()]
 
 
 def losses(run: Path) -> list[float]:
@@ -127,17 +138,24 @@ def test_all_ranks_follow_one_clock(runs: Runs) -> None:
     state = read_state(last)
     assert state.seconds >= 2.0
     assert state.step == lines(runs["by the clock"])[-1]["step"]
+    # A second launch found the time used up, as the checkpoint keeps it, and took no step.
+    assert len(journal(runs["by the clock"], "launches.jsonl")) == 1
 
 
 def test_zero_divides_the_optimizer_state(runs: Runs) -> None:
     def bytes_of(strategy: str) -> int:
-        last = (runs[strategy] / "timing.jsonl").read_text().splitlines()[-1]
-        size: int = json.loads(last)["optimizer_bytes"]
+        size: int = journal(runs[strategy], "timing.jsonl")[-1]["optimizer_bytes"]
         return size
 
     assert bytes_of("ddp") == bytes_of("single")
     for strategy in ("zero1", "zero2", "zero3"):
         assert bytes_of(strategy) == pytest.approx(bytes_of("ddp") / 2, rel=0.02)
+    model = toy_config().model
+    assert isinstance(model, BertConfig)
+    weights = parameters(model, len(VOCABULARY))
+    for strategy, ranks in (("single", 1), *((name, 2) for name in SHARED)):
+        estimated = of_the_model(weights, strategy, ranks, "fp32").optimizer
+        assert bytes_of(strategy) == pytest.approx(estimated, rel=0.02)
 
 
 def test_a_run_interrupted_by_every_signal_equals_an_undisturbed_one(runs: Runs) -> None:
@@ -161,6 +179,39 @@ def test_a_step_that_is_not_finite_on_one_rank_is_dropped_on_all(runs: Runs, str
     assert losses(runs[f"{strategy} poisoned"]) == pytest.approx(
         losses(runs["ddp poisoned"]), rel=1e-4
     )
+
+
+def test_a_spiking_loss_is_dropped_and_its_rows_skipped(runs: Runs) -> None:
+    spiked = lines(runs["spiked"])
+    (dropped,) = (line for line in spiked if "dropped" in line)
+    assert dropped["step"] == 61
+    assert re.fullmatch(r"the loss [\d.]+ is beyond [\d.]+", dropped["dropped"])
+    state = read_state(runs["spiked"] / "checkpoints" / "00000064")
+    assert (state.step, state.updates) == (64, 63)
+    assert state.cursor.skipped == ((60 * 16, 61 * 16),)
+    assert state.dropped_since is None  # one step is no divergence
+
+
+def test_every_line_of_timing_tells_speed_and_time_to_finish(runs: Runs) -> None:
+    told = journal(runs["phases"], "timing.jsonl")
+    assert [line["step"] for line in told] == list(range(1, 9))
+    assert told[-1]["seconds_left"] == 0 < told[0]["seconds_left"]
+    for line in told:
+        assert 0.4 < line["useful"] < 1  # rows of both lengths are half to quite full
+        assert line["flop_utilisation"] > 0
+        assert 0 <= line["data_wait"] + line["overhead"] <= 1
+
+
+def test_launches_are_recorded_with_what_they_ran_on(runs: Runs) -> None:
+    told = [
+        (line["step"], line["ranks"], line["strategy"])
+        for name in ("single", "one rank", "two again")
+        for line in journal(runs[name], "launches.jsonl")
+    ]
+    assert told == [(0, 1, "single"), (4, 1, "single"), (6, 2, "ddp")]
+    interrupted = [line["step"] for line in journal(runs["interrupted"], "launches.jsonl")]
+    assert len(interrupted) == 10
+    assert interrupted == sorted(interrupted)
 
 
 def test_rows_that_make_training_diverge_are_skipped_after_rolling_back(runs: Runs) -> None:
@@ -191,7 +242,7 @@ def wait_for(what: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 120
     while not what():
         assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.01)
+        time.sleep(0.002)
 
 
 def start_and_wait(
@@ -212,6 +263,7 @@ def test_a_run_killed_in_every_way_equals_an_undisturbed_one(runs: Runs) -> None
     run = runs.toy.root / "runs" / "killed"
 
     launched, ranks = start_and_wait(runs, "killed")
+    wait_for(lambda: any((run / "checkpoints").glob(".*.tmp")))  # while it saves
     launched.kill()
     assert psutil.wait_procs(ranks, timeout=20)[1] == [], "a rank outlived its parent"
     launched.communicate()
@@ -242,12 +294,31 @@ def test_a_run_killed_in_every_way_equals_an_undisturbed_one(runs: Runs) -> None
     assert not (run / ".ranks").exists()
 
 
-def test_a_hanging_collective_ends_in_a_stack_dump(runs: Runs) -> None:
+def test_a_hanging_collective_or_loader_ends_in_a_stack_dump(runs: Runs, tmp_path: Path) -> None:
+    own = Toy.make(tmp_path / "toy")
+    endless: dict[str, Any] = {
+        "max_steps": 100_000,
+        "eval_every": 100_000,
+        "checkpoint_every": 100_000,
+    }
+    loading = start_run(own, "hanging", **endless, timeout_minutes=0.2, loader_workers=1)
     launched, ranks = start_and_wait(runs, "hanging", timeout_minutes=0.2)
+    wait_for(lambda: last_step(own.root / "runs" / "hanging") > 0)
+    os.mkfifo(tmp_path / "silent")  # a disk that does not answer: whoever opens it waits
+    os.replace(tmp_path / "silent", own.root / "examples" / "short" / "train-00000.tar")
     ranks[1].suspend()
-    said = launched.communicate(timeout=120)[1]
-    assert launched.returncode == 1
-    assert "Timeout (0:00:12)" in said
-    assert "most recent call first" in said
-    assert "rank 0 failed with code 1" in said
+    for process in (launched, loading):
+        said = process.communicate(timeout=120)[1]
+        assert process.returncode == 1
+        assert "Timeout (0:00:12)" in said
+        assert "most recent call first" in said
+        assert "rank 0 failed with code 1" in said
     assert not any(rank.is_running() for rank in ranks)
+
+
+def test_bf16_and_recomputed_activations_train_as_fp32_does(runs: Runs) -> None:
+    options: dict[str, Any] = {"precision": "bf16-mixed", "activation_checkpointing": True}
+    said = start_run(runs.toy, "bf16", **options).communicate(timeout=120)[1]
+    found = losses(runs.toy.root / "runs" / "bf16")
+    assert found == pytest.approx(losses(runs["single"]), rel=0.03), said
+    assert found != pytest.approx(losses(runs["single"]), rel=1e-5)

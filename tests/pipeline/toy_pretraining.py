@@ -5,6 +5,7 @@ As a script it is one rank: `python toy_pretraining.py <plan.json>`.
 """
 
 import json
+import math
 import os
 import resource
 import shutil
@@ -149,7 +150,8 @@ class Leg:
     step: int = 0
     goes_on: bool = False  # start from its own newest checkpoint
     signal: int = 0  # that ranks `hit` send to themselves after a step or two
-    poison: tuple[int, ...] = ()  # the steps at which ranks `hit` compute NaN
+    poison: tuple[int, ...] = ()  # the steps at which ranks `hit` multiply the loss by `factor`
+    factor: float = math.nan
     diverges: bool = False  # because of the poison; it is then rolled back, and runs without it
     file_limit: int = 0  # bytes that ranks `hit` can write to a file
     hit: tuple[int, ...] = ()
@@ -233,7 +235,7 @@ def _train_leg(leg: Leg, rank: int) -> None:
         if rank in leg.hit and leg.signal:
             stack.callback(_signal_soon(run_dir, leg.signal).join)
         if rank in leg.hit and leg.poison:
-            stack.enter_context(_poisoned(leg.poison))
+            stack.enter_context(_poisoned(leg.poison, leg.factor))
         if rank in leg.hit and leg.file_limit:
             stack.enter_context(_file_limit(leg.file_limit))
         try:
@@ -269,13 +271,13 @@ def _signal_soon(run_dir: Path, number: int) -> threading.Thread:
 
 
 @contextmanager
-def _poisoned(steps: Sequence[int]) -> Iterator[None]:
+def _poisoned(steps: Sequence[int], factor: float) -> Iterator[None]:
     healthy = Pretraining.forward
 
     def poisoned(self: Pretraining, batch: Any) -> Any:
         losses = healthy(self, batch)
         if self.state.step in steps and torch.is_grad_enabled():
-            return losses._replace(mlm_sum=losses.mlm_sum * float("nan"))
+            return losses._replace(mlm_sum=losses.mlm_sum * factor)
         return losses
 
     Pretraining.forward = poisoned  # type: ignore[method-assign]

@@ -1,0 +1,142 @@
+"""How fast a run is: the lines of timing.jsonl, with model FLOPs as a share of what is possible.
+
+Possible is, on CUDA, the named GPU's peak (`pipeline.gpus`); elsewhere what a plain matrix product
+of the feed-forward layer's size reaches on this machine, measured before the first step. Nothing
+here shapes the result, so nothing of it is in metrics.jsonl.
+"""
+
+import resource
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from pipeline.data.loader import Step
+from pipeline.gpus import recognise
+from pipeline.training.module import Pretraining
+from pipeline.training.sums import Sums
+
+PRODUCT_ROWS = 1024
+PRODUCT_ROUNDS = 5  # the best counts: others were disturbed
+
+
+class Timed:
+    """Steps as they come from the loader, with the time spent waiting for them."""
+
+    def __init__(self, steps: Iterable[Step]) -> None:
+        self._steps = steps
+        self.waited = 0.0
+
+    def __iter__(self) -> Iterator[Step]:
+        steps = iter(self._steps)
+        while True:
+            started = time.monotonic()
+            step = next(steps, None)
+            self.waited += time.monotonic() - started
+            if step is None:
+                return
+            yield step
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What the rows of a phase cost."""
+
+    positions: int  # in a row, used or not
+    flops: Callable[[Sums], float]  # operations of a training step on a batch with these sums
+
+
+class Meter:
+    """Adds up what steps did since the last line, and tells it."""
+
+    def __init__(
+        self, steps: Timed, costs: list[Cost], peak: Callable[[torch.device], float | None]
+    ) -> None:
+        self._steps, self._costs, self._find_peak = steps, costs, peak
+        self._peak: float | None = None
+        self._launched = (0.0, 0)
+        self._reset(0.0)
+
+    def start(self, module: Pretraining) -> None:
+        """Begin to count; the first line is not charged for what came before."""
+        peak = self._find_peak(module.device) if module.engine.rank == 0 else None
+        self._peak = peak and peak * module.engine.ranks
+        self._launched = (time.monotonic(), module.state.step)
+        self._reset(module.compute_seconds)
+
+    def _reset(self, computed: float) -> None:
+        self._clock, self._waited, self._computed = time.monotonic(), self._steps.waited, computed
+        self._tokens = self._positions = self._flops = 0.0
+
+    def count(self, module: Pretraining) -> None:
+        """Add the last step, dropped or not: it was computed."""
+        outcome = module.outcome
+        assert outcome is not None
+        cost = self._costs[outcome.phase]
+        self._tokens += outcome.sums.tokens
+        self._positions += outcome.rows * cost.positions
+        self._flops += cost.flops(outcome.sums)
+
+    def line(self, module: Pretraining) -> dict[str, Any]:
+        """What there is to tell since the last line."""
+        now = time.monotonic()
+        seconds = max(now - self._clock, 1e-9)
+        waited = self._steps.waited - self._waited
+        computed = module.compute_seconds - self._computed
+        told = {
+            "step": module.state.step,
+            "tokens_per_second": self._tokens / seconds,
+            "useful": self._tokens / max(self._positions, 1),
+            "flop_utilisation": self._flops / seconds / self._peak if self._peak else None,
+            "seconds": seconds,
+            "seconds_left": self._seconds_left(module, now),
+            "data_wait": waited / seconds,
+            "overhead": max(0.0, 1 - (computed + waited) / seconds),
+            "peak_memory_bytes": peak_memory(module.device),
+            "optimizer_bytes": module.engine.optimizer_bytes(),
+        }
+        self._reset(module.compute_seconds)
+        return told
+
+    def _seconds_left(self, module: Pretraining, now: float) -> float:
+        """Until the budget is spent, at the pace of this launch."""
+        if module.total_steps is None:
+            assert module.config.max_hours is not None
+            return max(0.0, module.config.max_hours * 3600 - module.state.seconds)
+        began, first = self._launched
+        pace = (now - began) / max(module.state.step - first, 1)
+        return (module.total_steps - module.state.step) * pace
+
+
+def peak_flops(device: torch.device, precision: str, inner: int, outer: int) -> float | None:
+    """Operations a second this device could reach; None for a GPU that is not in our table."""
+    if device.type == "cuda":
+        gpu = recognise(torch.cuda.get_device_name(device))
+        return gpu.peak(precision) if gpu else None
+    dtype = torch.bfloat16 if precision == "bf16-mixed" else torch.float32
+    return product_flops(device, dtype, PRODUCT_ROWS, inner, outer)
+
+
+def product_flops(
+    device: torch.device, dtype: torch.dtype, rows: int, inner: int, outer: int
+) -> float:
+    """Operations a second of a plain matrix product [rows, inner] · [inner, outer]."""
+    left = torch.ones(rows, inner, device=device, dtype=dtype)
+    right = torch.ones(inner, outer, device=device, dtype=dtype)
+    out = left @ right
+    best = float("inf")
+    for _ in range(PRODUCT_ROUNDS):
+        started = time.monotonic()
+        torch.mm(left, right, out=out)
+        out[0, 0].item()  # devices work behind our back until they are asked
+        best = min(best, time.monotonic() - started)
+    return 2 * rows * inner * outer / max(best, 1e-9)
+
+
+def peak_memory(device: torch.device) -> int:
+    """Most bytes this rank has used: of the device, or of the process on a CPU."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
