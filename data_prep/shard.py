@@ -34,7 +34,7 @@ from data_prep.join import (
     place_sections,
     segments_of,
 )
-from data_prep.pieces import Piece, make_pieces, worker_count
+from data_prep.pieces import Piece, Share, make_pieces, worker_count
 from data_prep.sentences import split_text
 from data_prep.shards import metadata_tail, write_shard
 from data_prep.sources import PIECE_BYTES, Part, discover, plan_pieces
@@ -46,8 +46,13 @@ SEGMENT_BYTES = 16 << 20
 log = logging.getLogger(__name__)
 
 
-def make_shards(config: CorpusConfig, out: Path, piece_bytes: int = PIECE_BYTES) -> dict[str, Any]:
-    """Make the shards below `out`; returns what was counted, for the manifest."""
+def make_shards(
+    config: CorpusConfig, out: Path, piece_bytes: int = PIECE_BYTES, share: Share | None = None
+) -> dict[str, Any]:
+    """Make the shards below `out`; returns what was counted, for the manifest.
+
+    With a `share` only its pieces are cleaned; a launch without one goes on from there.
+    """
     workers = worker_count(config.workers)
     shutil.rmtree(out / ".removed", ignore_errors=True)
     root = out / ".pieces"
@@ -61,6 +66,9 @@ def make_shards(config: CorpusConfig, out: Path, piece_bytes: int = PIECE_BYTES)
         if whole(file) and file.path.stat().st_size > 4 * piece_bytes:
             log.warning("%s cannot be cut, so one worker reads it all", file.name)
     clean = functools.partial(clean_piece, config=config)
+    if share is not None:
+        make_pieces(share.of(pieces), clean, root, workers, "clean")
+        return {}
     cleaned = make_pieces(pieces, clean, root, workers, "clean")
 
     join = functools.partial(join_pieces, config=config, pieces=cleaned)

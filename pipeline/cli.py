@@ -31,6 +31,10 @@ STAGE_OPTIONS = {
     "--resolve": "with --cfg: resolve interpolations",
     "--package": "with --cfg: only this part",
 }
+ARRAY_OPTIONS = {
+    **STAGE_OPTIONS,
+    "--share=": "make only this share of the pieces, 0/8 to 7/8, beside others; see slurm/",
+}
 _STAGE = "pipeline.commands.stages:stage"
 COMMANDS = {
     "run": Command(
@@ -43,9 +47,9 @@ COMMANDS = {
         },
     ),
     "plan": Command("pipeline.commands.stages:show_plan", "what run would do, reuse, and why"),
-    "shard": Command(_STAGE, "raw text to cleaned, split document shards", STAGE_OPTIONS),
+    "shard": Command(_STAGE, "raw text to cleaned, split document shards", ARRAY_OPTIONS),
     "tokenizer": Command(_STAGE, "document shards to a vocabulary", STAGE_OPTIONS),
-    "examples": Command(_STAGE, "document shards to masked training rows", STAGE_OPTIONS),
+    "examples": Command(_STAGE, "document shards to masked training rows", ARRAY_OPTIONS),
     "pretrain": Command(_STAGE, "training rows to a pretrained encoder", STAGE_OPTIONS),
     "export": Command(_STAGE, "a pretrained encoder to a folder others can load", STAGE_OPTIONS),
     "finetune": Command(_STAGE, "an encoder and a task to scores", STAGE_OPTIONS),

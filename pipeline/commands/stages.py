@@ -7,11 +7,12 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from data_prep.errors import SesameError, UsageError
+from data_prep.pieces import Share
 from data_prep.progress import console
 from pipeline.cli import Arguments, show_error
 from pipeline.compose import CONF, compose_config, compose_raw, register, typed
 from pipeline.config import Config
-from pipeline.execute import execute_all, refuse_to_pretrain
+from pipeline.execute import execute_all, make_share, refuse_to_pretrain
 from pipeline.graph import STAGES, Graph, Input, Node, as_input, experiment_graph
 from pipeline.plan import as_table, plan
 from pipeline.runs import Entry, Runs
@@ -97,8 +98,13 @@ def _stage(arguments: Arguments, config: Config) -> None:
     nodes = list(graph.nodes.values())
     if arguments.command != "pretrain":
         refuse_to_pretrain(nodes, arguments.command, arguments.overrides)
+    share = arguments.options.get("--share")
+    asked = Share.parse(share) if share is not None else None
     console.print(as_table(plan(nodes, graph.store)))
-    _execute(graph, nodes, config.name, replace=False)
+    before = nodes if asked is None else [node for node in nodes if node is not target]
+    _execute(graph, before, config.name, replace=False)
+    if asked is not None:
+        make_share(target, asked)
     print(target.output.path)
 
 
