@@ -13,6 +13,7 @@ from rich.table import Table
 
 from data_prep.errors import SesameError, UsageError
 from data_prep.progress import console
+from pipeline.training.exits import Interrupted
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,33 @@ COMMANDS = {
     "export": Command(_STAGE, "a pretrained encoder to a folder others can load", STAGE_OPTIONS),
     "finetune": Command(_STAGE, "an encoder and a task to scores", STAGE_OPTIONS),
     "report": Command(_STAGE, "one page about a run", STAGE_OPTIONS),
+    "submit": Command(
+        "pipeline.commands.cluster:submit",
+        "run's work as SLURM jobs, what is done or queued left out",
+        {
+            "--dry-run": "print every script and submit nothing",
+            "--until=": "stop after this stage",
+            "--from=": "start at this stage; those before must be done",
+            "-m": "a graph for every combination of comma-separated values; common stages once",
+        },
+    ),
+    "status": Command(
+        "pipeline.commands.cluster:status",
+        "a submission's jobs: state, progress, logs",
+        {"--once": "print and leave, also on a terminal"},
+        takes="[submission] [overrides]",
+    ),
+    "cancel": Command(
+        "pipeline.commands.cluster:cancel",
+        "end what a submission has waiting or running",
+        takes="[submission] [overrides]",
+    ),
+    "job": Command(
+        "pipeline.commands.cluster:job",
+        "one stage of a submission; what its scripts run",
+        {"--share=": "only this share of its pieces"},
+        takes="<store/submissions/…/nodes/….json>",
+    ),
     "path": Command(
         "pipeline.commands.stages:path",
         "where a stage's output is or would be",
@@ -131,6 +159,10 @@ def run(argv: list[str]) -> int:
         _show_help()
         return 0
     try:
+        if _is_job_script():
+            from pipeline.cluster.continuing import listen
+
+            listen()
         arguments = parse(argv)
         if "--help" in arguments.options:
             _show_command_help(arguments.command)
@@ -140,11 +172,21 @@ def run(argv: list[str]) -> int:
     except SesameError as error:
         if os.environ.get("HYDRA_FULL_ERROR") == "1":
             raise
-        return show_error(argv[0], error)
+        code = show_error(argv[0], error)
+        if isinstance(error, Interrupted) and _is_job_script():
+            from pipeline.cluster.continuing import continue_job
+
+            return continue_job(str(error))
+        return code
     except KeyboardInterrupt:
         console.print("interrupted; the same command goes on from here")
         return 130
     return 0
+
+
+def _is_job_script() -> bool:
+    """Whether a script of slurm/ runs this, which says there how an interrupted job goes on."""
+    return "SESAME_CONTINUE" in os.environ and "SLURM_JOB_ID" in os.environ
 
 
 def show_error(command: str, error: SesameError) -> int:

@@ -32,7 +32,7 @@ def run(arguments: Arguments) -> None:
 
 def show_plan(arguments: Arguments) -> None:
     """What `run` would do; does nothing itself."""
-    graph = _experiment(arguments.overrides)
+    graph = experiment(arguments.overrides)
     console.print(as_table(plan(list(graph.nodes.values()), graph.store)))
 
 
@@ -109,10 +109,10 @@ def _stage(arguments: Arguments, config: Config) -> None:
 
 
 def _run(arguments: Arguments, config: Config) -> None:
-    graph = _experiment(arguments.overrides)
+    graph = experiment(arguments.overrides)
     nodes = list(graph.nodes.values())
     console.print(as_table(plan(nodes, graph.store)))
-    chosen = _between(nodes, arguments.options.get("--from"), arguments.options.get("--until"))
+    chosen = between(nodes, arguments.options.get("--from"), arguments.options.get("--until"))
     _execute(graph, chosen, config.name, replace="-m" not in arguments.options)
     console.print(closing_table(nodes))
     for node in chosen:
@@ -127,7 +127,8 @@ def _execute(graph: Graph, nodes: list[Node], name: str, replace: bool) -> None:
     execute_all(nodes)
 
 
-def _experiment(overrides: list[str]) -> Graph:
+def experiment(overrides: list[str]) -> Graph:
+    """The graph of everything the experiment names."""
     config = compose_config(overrides)
     if not config.stages:
         raise UsageError("stages: this experiment names none; choose another experiment=")
@@ -136,7 +137,7 @@ def _experiment(overrides: list[str]) -> Graph:
     )
 
 
-def _between(nodes: list[Node], first: str | None, last: str | None) -> list[Node]:
+def between(nodes: list[Node], first: str | None, last: str | None) -> list[Node]:
     """The nodes of the stages from `first` to `last`."""
     for option, name in (("--from", first), ("--until", last)):
         if name is not None and name not in STAGES:
@@ -164,7 +165,7 @@ def _target(name: str, config: Config, overrides: list[str]) -> tuple[Graph, Nod
 def _report(config: Config, overrides: list[str]) -> tuple[Graph, Node]:
     """The page about named runs, or about this experiment."""
     if not config.runs:
-        graph = _experiment(overrides)
+        graph = experiment(overrides)
         return graph, graph.add_report(config, graph.reported())
     store = Store(Path(config.paths.store))
     graph, runs = Graph(store), Runs(store)
