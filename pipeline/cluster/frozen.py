@@ -23,7 +23,7 @@ import pipeline
 from data_prep.errors import SesameError, UsageError
 from data_prep.files import write_atomically
 from pipeline.cluster.scripts import TEMPLATES
-from pipeline.compose import CONF, typed
+from pipeline.compose import CONF, literal, typed
 from pipeline.config import Config
 from pipeline.content import Checksums
 from pipeline.graph import Input, Node, stage_module
@@ -144,7 +144,10 @@ def submissions(store: Store) -> Iterator[Submission]:
 
 def find_submission(store: Store, wanted: str | None) -> Submission:
     """The submission whose id begins as wanted; the newest where nothing is."""
-    found = [each for each in submissions(store) if each.id.startswith(wanted or "")]
+    every = list(submissions(store))
+    found = [each for each in every if each.id == wanted] or [
+        each for each in every if each.id.startswith(wanted or "")
+    ]
     if not found:
         which = f"that begins with {wanted}" if wanted else "at all"
         raise UsageError(f"{store.root / FOLDER}: there is no submission {which}")
@@ -174,7 +177,7 @@ def thaw_node(path: Path) -> Node:
         raise SesameError(f"{path}: cannot be read ({error}); submit again") from error
     models = {model.__name__: model for model in ModelConfig.__subclasses__()}
     schema = OmegaConf.structured(Config(model=models[content["model"]]()))
-    raw = OmegaConf.merge(schema, content["config"])
+    raw = OmegaConf.merge(schema, literal(content["config"]))
     assert isinstance(raw, DictConfig)
     inputs = {role: Input(name, Path(place)) for role, (name, place) in content["inputs"].items()}
     output = Store(Path(content["store"])).output(content["stage"], content["fingerprint"])

@@ -14,6 +14,7 @@ Unknown keys and wrong values are refused with the file's name before anything i
 import os
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from data_prep.errors import UsageError
 from data_prep.fields import check, execution
+from pipeline.compose import literal
 from pipeline.graph import STAGES
 
 NOTHING = ("", "~", "null")
@@ -35,7 +37,7 @@ class StageSite:
     partition: str | None = execution(None, "the partition")
     account: str | None = execution(None, "the account that pays")
     qos: str | None = execution(None, "the quality of service")
-    time: str | None = execution(None, "the limit, such as 24:00:00")
+    time: str | None = execution(None, "the limit, such as 24:00:00 or 2-12")
     constraint: str | None = execution(None, "features a node must have")
     gpus: int | None = execution(None, "GPUs on each node", at_least=0)
     cpus: int | None = execution(None, "CPUs a task", at_least=1)
@@ -57,6 +59,18 @@ class StageSite:
         return [f"--{key}={value}" for key, value in given.items() if value is not None] + [
             *self.extra
         ]
+
+    def minutes(self) -> int | None:
+        """The limit in minutes, rounded up; as SLURM writes times."""
+        if self.time is None:
+            return None
+        days, dash, clock = self.time.rpartition("-")
+        parts = [int(part) for part in clock.split(":")]
+        if dash:  # days-hours, days-hours:minutes, days-hours:minutes:seconds
+            hours, minutes, seconds = [*parts, 0, 0][:3]
+        else:  # minutes, minutes:seconds, hours:minutes:seconds
+            hours, minutes, seconds = (parts if len(parts) == 3 else [0, *parts, 0])[:3]
+        return ceil((int(days or 0) * 24 + hours) * 60 + minutes + seconds / 60)
 
 
 @dataclass
@@ -121,7 +135,7 @@ def _typed(path: Path, content: dict[str, Any]) -> Site:
     _check_keys(path, "stages.", stages, set(STAGES))
     for stage, settings in stages.items():
         _check_keys(path, f"stages.{stage}.", settings, {f.name for f in fields(StageSite)})
-    given = _without_nothing(content)
+    given = literal(_without_nothing(content))
     if "continue" in given:  # which Python keeps for itself
         given["continuation"] = given.pop("continue")
     try:

@@ -1,5 +1,6 @@
 """`sesame run`, `plan`, `path` and the stages: build the graph, say what will happen, do it."""
 
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,16 @@ from data_prep.errors import SesameError, UsageError
 from data_prep.pieces import Share
 from data_prep.progress import console
 from pipeline.cli import Arguments, show_error
-from pipeline.compose import CONF, compose_config, compose_raw, register, typed
+from pipeline.cluster.site import read_site
+from pipeline.compose import (
+    CONF,
+    compose_config,
+    compose_raw,
+    prepared,
+    register,
+    sweep_points,
+    typed,
+)
 from pipeline.config import Config
 from pipeline.execute import execute_all, make_share, refuse_to_pretrain
 from pipeline.graph import STAGES, Graph, Input, Node, as_input, experiment_graph
@@ -18,6 +28,18 @@ from pipeline.plan import as_table, plan
 from pipeline.runs import Entry, Runs
 from pipeline.store import Store
 from pipeline.summary import closing_table
+from pipeline.sweeps import (
+    SWEEPER,
+    Point,
+    for_hydra,
+    objective,
+    read_points,
+    summarise_sweep,
+    sweep_folder,
+    swept_keys,
+    unswept,
+    write_point,
+)
 
 
 def stage(arguments: Arguments) -> None:
@@ -45,7 +67,7 @@ def path(arguments: Arguments) -> None:
     print(target.output.path)
 
 
-def _dispatch(arguments: Arguments, do: Callable[[Arguments, Config], None]) -> None:
+def _dispatch(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]]) -> None:
     """Compose and do; Hydra itself runs sweeps and prints configurations."""
     if arguments.words:
         raise UsageError(f"{arguments.words[0]}: not an override; overrides look like key=value")
@@ -70,22 +92,62 @@ def _print_config(arguments: Arguments) -> None:
     _with_hydra(["--cfg", what, *arguments.overrides], lambda raw: None)
 
 
-def _sweep(arguments: Arguments, do: Callable[[Arguments, Config], None]) -> None:
-    """Let Hydra's sweeper and launcher run one job a point."""
+def _sweep(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]]) -> None:
+    """Let Hydra's sweeper and launcher run one job a point; ends with what all points say."""
+    command, overrides = arguments.command, prepared(arguments.overrides)
+    config = compose_config(unswept(overrides))
+    folder = sweep_folder(config)
+    told = for_hydra(overrides, command, config, folder, read_site())
+    swept = swept_keys(overrides)
+    if f"{SWEEPER}=optuna" not in overrides and command != "run":
+        _prepare_common(arguments, sweep_points(overrides))
 
-    def job(raw: DictConfig) -> None:
+    def job(raw: DictConfig) -> float:
         from hydra.core.hydra_config import HydraConfig
 
         point = list(HydraConfig.get().overrides.task)
+        number = int(HydraConfig.get().job.num)
+        settings = [word for word in point if word.lstrip("+").partition("=")[0] in swept]
         try:
-            do(Arguments(arguments.command, [], point, arguments.options), typed(raw))
-        except SesameError as error:  # which Hydra would answer with a traceback
-            sys.exit(show_error(arguments.command, error))
+            made = do(Arguments(command, [], point, arguments.options), typed(raw))
+        except SesameError as error:  # the other points go on; the sweep fails in the end
+            show_error(command, error)
+            write_point(folder / str(number), Point(number, settings, "", None, str(error)))
+            return math.nan
+        output, value = made[-1].output.reference, objective(made[-1])
+        write_point(folder / str(number), Point(number, settings, output, value))
+        return math.nan if value is None else value
 
-    _with_hydra(["--multirun", *arguments.overrides], job)
+    _with_hydra(["--multirun", *told], job)
+    console.print(summarise_sweep(folder, command))
+    points = read_points(folder)
+    failed = [point for point in points if point.error]
+    if failed:
+        raise SesameError(
+            f"{len(failed)} of {len(points)} points failed, the first with: {failed[0].error}"
+        )
 
 
-def _with_hydra(argv: list[str], job: Callable[[DictConfig], None]) -> None:
+def _prepare_common(arguments: Arguments, points: list[list[str]]) -> None:
+    """Make what all points need before they fan out, so that no job waits for another."""
+    graphs = []
+    for point in points:
+        config = compose_config([word for word in point if not word.startswith("hydra")])
+        graphs.append(_target(arguments.command, config, point))
+    first, _ = graphs[0]
+    common = [
+        node
+        for reference, node in first.nodes.items()
+        if all(reference in graph.nodes and node.stage != target.stage for graph, target in graphs)
+    ]
+    missing = [node for node in common if not node.output.is_done]
+    if missing and len(points) > 1:
+        refuse_to_pretrain(missing, arguments.command, unswept(arguments.overrides))
+        console.print(f"making what all {len(points)} points need")
+        execute_all(missing)
+
+
+def _with_hydra(argv: list[str], job: Callable[[DictConfig], float | None]) -> None:
     import hydra
 
     register()
@@ -93,7 +155,7 @@ def _with_hydra(argv: list[str], job: Callable[[DictConfig], None]) -> None:
     hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(job)()
 
 
-def _stage(arguments: Arguments, config: Config) -> None:
+def _stage(arguments: Arguments, config: Config) -> list[Node]:
     graph, target = _target(arguments.command, config, arguments.overrides)
     nodes = list(graph.nodes.values())
     if arguments.command != "pretrain":
@@ -106,9 +168,10 @@ def _stage(arguments: Arguments, config: Config) -> None:
     if asked is not None:
         make_share(target, asked)
     print(target.output.path)
+    return [target]
 
 
-def _run(arguments: Arguments, config: Config) -> None:
+def _run(arguments: Arguments, config: Config) -> list[Node]:
     graph = experiment(arguments.overrides)
     nodes = list(graph.nodes.values())
     console.print(as_table(plan(nodes, graph.store)))
@@ -118,6 +181,7 @@ def _run(arguments: Arguments, config: Config) -> None:
     for node in chosen:
         if node.stage == "report":
             print(node.output.path / "index.html")
+    return chosen
 
 
 def _execute(graph: Graph, nodes: list[Node], name: str, replace: bool) -> None:

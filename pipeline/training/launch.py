@@ -72,7 +72,8 @@ def is_for_srun(trainer: TrainerConfig) -> bool:
     """Whether this is a SLURM job with a task for each rank, which several nodes need."""
     nodes = int(os.environ.get("SLURM_JOB_NUM_NODES", 0))
     tasks = int(os.environ.get("SLURM_NTASKS_PER_NODE", 0))
-    if (nodes, tasks) == (trainer.num_nodes, trainer.devices):
+    in_step = "SLURM_STEP_ID" in os.environ  # of another srun, such as submitit's
+    if (nodes, tasks) == (trainer.num_nodes, trainer.devices) and not in_step:
         return True
     if trainer.num_nodes > 1:
         here = f"this job has {nodes} nodes and {tasks} tasks a node" if nodes else "this is no job"
