@@ -48,7 +48,7 @@ class Job:
     @property
     def log_pattern(self) -> str:
         """Its logs below `logs/`, of all tasks and starts."""
-        return f"{self.name}-*.log"
+        return f"{self.name}-[0-9]*.log"
 
 
 @dataclass(frozen=True)

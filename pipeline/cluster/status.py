@@ -1,4 +1,4 @@
-"""`sesame status`: a submission's jobs with state, reason, node, time, progress, speed and log."""
+"""What `sesame status` shows: each job's state, reason, node, time, progress, speed and log."""
 
 import json
 from collections import Counter
@@ -109,16 +109,17 @@ def _last_words(log: Path | None) -> str:
 
 
 def as_table(submission: Submission, lines: list[Line]) -> Table:
-    """The jobs for a terminal."""
+    """The jobs for a terminal; logs by name, their folder above."""
     table = Table(box=None, pad_edge=False, header_style="dim", title_justify="left")
-    table.title = f"{submission.id}"
-    for heading in ("job", "id", "state", "node", "elapsed", "progress", "reason", "log"):
-        table.add_column(heading, overflow="fold")
+    table.title = f"{submission.id}, logs in {submission.logs}"
+    for heading in ("job", "id", "state", "node", "time", "log"):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("progress, reason", overflow="fold")
     for line in lines:
-        name = f"{line.job.name} [dim]{line.job.label}[/]" if line.job.label else line.job.name
-        log = "" if line.log is None else str(line.log.relative_to(submission.path))
+        said = [line.progress, line.reason.replace("[", "\\["), f"[dim]{line.job.label}[/]"]
         table.add_row(
-            name, line.job.id, f"[{COLOURS[line.state]}]{line.state}[/]", line.nodes, line.elapsed,
-            line.progress, line.reason.replace("[", "\\["), log,
+            line.job.name, line.job.id, f"[{COLOURS[line.state]}]{line.state}[/]", line.nodes,
+            line.elapsed, line.log.name if line.log else "",
+            "; ".join(part for part in said if part and part != "[dim][/]"),
         )  # fmt: skip
     return table

@@ -55,7 +55,7 @@ class User(Sesame):
         said = self.succeed("submit", *words).stdout.splitlines()
         return {line.split()[1]: line.split()[0] for line in said if line[:1].isdigit()}
 
-    def wait(self, *jobs: str, seconds: float = 240) -> dict[str, str]:
+    def wait(self, *jobs: str, seconds: float = 400) -> dict[str, str]:
         """Wait until jobs have ended; their states."""
         deadline = time.monotonic() + seconds
         while True:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.cluster.scripts import TEMPLATES
 from tests.cluster.conftest import User
 from tests.test_data_stages import WORDS, digest, write_texts
 
@@ -25,7 +26,7 @@ def test_the_whole_graph_runs_as_jobs(submitted: User) -> None:
     )
     said = submitted.succeed("status").stdout
     assert said.count(" done ") == 14  # eleven outputs, three of them also with an array
-    assert "logs/05-pretrain-" in said
+    assert "05-pretrain-" in said
 
 
 def test_what_is_done_is_not_submitted_again(submitted: User) -> None:
@@ -73,6 +74,22 @@ def test_shards_of_any_array_are_the_same_bytes(user: User) -> None:
         (output,) = (user.folder / f"store{count}" / "shard").iterdir()
         digests.add(digest(output))
     assert len(digests) == 1
+
+
+def test_the_templates_work_by_hand(user: User) -> None:
+    write_texts(user.folder / "texts")
+    (user.folder / ".venv").symlink_to(Path(sys.executable).parents[1])
+    asked = ("shard", *SMALL)
+
+    def sbatch(*words: str) -> str:
+        return user.cluster.call("sbatch", "--parsable", f"--chdir={user.folder}", *words).strip()
+
+    array = sbatch("--array=0-1%1", f"{TEMPLATES}/pieces.sbatch", "2", *asked)
+    merge = sbatch(f"--dependency=afterok:{array}", f"{TEMPLATES}/stage.sbatch", *asked)
+    assert set(user.wait(array, merge).values()) == {"COMPLETED"}
+    (output,) = (user.store / "shard").iterdir()
+    alone = user.succeed(*asked, "paths.store=alone").stdout.strip()
+    assert digest(output) == digest(user.folder / alone)
 
 
 def test_a_failed_task_of_an_array_is_rerun_alone(user: User) -> None:
