@@ -43,7 +43,7 @@ class Job:
     label: str
     reference: str  # the output it works on
     after: list[str]  # ids of the jobs it waits for
-    array: str = ""  # its tasks, where it is an array
+    shares: int = 0  # how many there are of the pieces, where it is an array over them
 
     @property
     def log_pattern(self) -> str:

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from pipeline.cluster import slurm
 from pipeline.cluster.frozen import Job, Submission
+from pipeline.execute import shares_made
 from pipeline.plan import how_far
 from pipeline.store import Output, Store
 
@@ -45,7 +46,7 @@ def look(submission: Submission, store: Store) -> list[Line]:
 
 def _line(job: Job, tasks: list[slurm.Task], submission: Submission, store: Store) -> Line:
     output = store.from_reference(job.reference)
-    state = "done" if output.is_done else _state(tasks)
+    state = "done" if output.is_done or _has_made_all(job, output) else _state(tasks)
     logs = sorted(submission.logs.glob(job.log_pattern), key=lambda path: path.stat().st_mtime)
     log = logs[-1] if logs else None
     reasons = [task.reason for task in tasks if task.reason not in ("None", "")]
@@ -65,6 +66,11 @@ def _line(job: Job, tasks: list[slurm.Task], submission: Submission, store: Stor
     )
 
 
+def _has_made_all(job: Job, output: Output) -> bool:
+    """Whether an array's work is done, which SLURM may have forgotten before the merge is."""
+    return job.shares > 0 and len(shares_made(output, job.shares)) == job.shares
+
+
 def _state(tasks: list[slurm.Task]) -> str:
     """One word for all tasks of a job: the worst that has happened, else what goes on."""
     states = {task.state for task in tasks}
@@ -80,7 +86,7 @@ def _state(tasks: list[slurm.Task]) -> str:
 
 
 def _progress(job: Job, tasks: list[slurm.Task], output: Output) -> str:
-    if job.array:
+    if job.shares:
         counted = Counter(task.state.lower() for task in tasks)
         return ", ".join(f"{count} {state}" for state, count in sorted(counted.items()))
     if not output.is_begun:

@@ -31,10 +31,10 @@ class Planned:
     node: Node
     template: str
     options: list[str]
-    arguments: list[str]  # of the template, before the file of the frozen node
     after: list[str]  # names of planned jobs
     after_jobs: list[str]  # ids of jobs that are in the queue already
-    array: str = ""
+    shares: int = 0  # of the pieces, where it is an array over them
+    array: str = ""  # which of them, and how many at once
 
 
 def plan_jobs(nodes: list[Node], site: Site, being_made: dict[str, str]) -> list[Planned]:
@@ -62,13 +62,11 @@ def plan_jobs(nodes: list[Node], site: Site, being_made: dict[str, str]) -> list
                 tasks = f"0-{site.array - 1}" if every else ",".join(map(str, missing))
                 array = f"{tasks}%{site.at_once}"
                 planned.append(
-                    Planned(
-                        f"{name}-pieces", node, "pieces", options, [str(site.array)], *waits, array
-                    )
+                    Planned(f"{name}-pieces", node, "pieces", options, *waits, site.array, array)
                 )
                 waits = ([f"{name}-pieces"], waits[1])
         template, shape = _shape(node)
-        planned.append(Planned(name, node, template, [*shape, *options], [], *waits))
+        planned.append(Planned(name, node, template, [*shape, *options], *waits))
     return planned
 
 
@@ -125,7 +123,7 @@ def being_made(store: Store) -> dict[str, str]:
         job.reference: job.id
         for submission in submissions(store)
         for job in submission.jobs()
-        if not job.array and any(task.is_live for task in queue.get(job.id, []))
+        if not job.shares and any(task.is_live for task in queue.get(job.id, []))
     }
 
 
@@ -149,7 +147,7 @@ def script_of(job: Planned, submission: Submission, site: Site) -> str:
         *([f"--array={job.array}"] if job.array else []),
         *job.options,
     ]
-    arguments = [*job.arguments, "job", str(node)]
+    arguments = [*([str(job.shares)] if job.shares else []), "job", str(node)]
     return fill(job.template, options, environment(site, submission.code, script), arguments)
 
 
@@ -165,7 +163,7 @@ def submit_all(planned: list[Planned], submission: Submission) -> list[Job]:
             ids[job.name] = slurm.submit_script(submission.script(job.name), after)
             node = job.node
             made = (job.name, ids[job.name], node.stage, node.label, node.output.reference)
-            jobs.append(Job(*made, after, job.array))
+            jobs.append(Job(*made, after, job.shares))
             submission.write_jobs(jobs)
     except BaseException as error:
         slurm.cancel_jobs(list(ids.values()))
