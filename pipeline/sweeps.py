@@ -134,16 +134,15 @@ def read_points(folder: Path) -> list[Point]:
 
 
 def summarise_sweep(folder: Path, stage: str) -> Table:
-    """The best, the mean over seeds of every variant, and all points; kept as summary.json."""
+    """All points, the mean over seeds of every variant, and the best; kept as summary.json."""
     points = read_points(folder)
     name, better = OBJECTIVES.get(stage, ("", max))
-    scored = [point for point in points if point.value is not None]
-    best = better(scored, key=lambda point: point.value or 0.0) if scored else None
-    means = _means(scored)
+    means = _means([point for point in points if point.value is not None])
+    best = better(means, key=means.__getitem__) if means else None
     content = {
         "stage": stage,
         "objective": name,
-        "best": asdict(best) if best else None,
+        "best": best,
         "means": means,
         "points": [asdict(point) for point in points],
     }
@@ -153,10 +152,10 @@ def summarise_sweep(folder: Path, stage: str) -> Table:
         table.add_column(heading, overflow="fold")
     for point in points:
         value = point.output if point.value is None else f"{point.value:.4f}"
-        mark = " [green]best[/]" if point == best else ""
         mean = f"{means[point.variant]:.4f}" if point.variant in means else ""
-        shown = f"[red]{point.error}[/]" if point.error else value + mark
-        table.add_row(str(point.number), ", ".join(point.settings), shown, mean)
+        mark = " [green]best[/]" if mean and point.variant == best else ""
+        shown = f"[red]{point.error}[/]" if point.error else value
+        table.add_row(str(point.number), ", ".join(point.settings), shown, mean + mark)
     return table
 
 
