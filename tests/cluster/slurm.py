@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 NODES = ("alpha", "beta")
+# cred_expire is also how long a requeued job waits before it may start again.
 CPUS = 4  # a node; more than this machine has, which config_overrides allows
 START_SECONDS = 30
 
@@ -24,7 +25,7 @@ SlurmctldPort={port}
 SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
+AuthInfo=socket={folder}/munge.socket,cred_expire=15
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
@@ -39,7 +40,7 @@ SlurmdParameters=config_overrides
 ReturnToService=2
 JobRequeue=1
 MpiDefault=none
-SchedulerParameters=batch_sched_delay=0,sched_interval=2,bf_interval=2,requeue_delay=0
+SchedulerParameters=batch_sched_delay=0,sched_interval=2,bf_interval=2
 SlurmdTimeout=5
 MinJobAge=3600
 KillWait=30
