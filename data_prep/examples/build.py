@@ -70,7 +70,7 @@ def build(
     pieces, old = out / ".pieces", out / ".pieces.old"
     shutil.rmtree(old, ignore_errors=True)
     for leftover in (*out.glob(".*.tar*.tmp"), *out.glob(".statistics.json*.tmp")):
-        leftover.unlink()
+        leftover.unlink(missing_ok=True)  # tasks of an array come here together
     workers = worker_count(config.workers)
     found = {split: parts(shards, split) for split in SPLITS}
     if not found["train"]:
