@@ -7,13 +7,13 @@ PIP_FLAGS := $(if $(WHEELHOUSE),--no-index --find-links $(WHEELHOUSE)) $(if $(TO
 STAMP := $(VENV)/.installed
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: demo test lint install wheelhouse test-browser soak clean
+.PHONY: demo test lint install wheelhouse test-browser test-cluster soak clean
 
 demo: install
 	$(BIN)/sesame run experiment=demo
 
 test: install lint
-	WANDB_MODE=offline $(BIN)/python -m pytest -m "not browser and not soak"
+	WANDB_MODE=offline $(BIN)/python -m pytest -m "not browser and not cluster and not soak"
 
 lint: install
 	$(BIN)/ruff check .
@@ -33,6 +33,10 @@ wheelhouse:
 
 test-browser: install
 	$(BIN)/python -m pytest -m browser
+
+# A SLURM controller and two node daemons on this machine; as root, with Debian's slurm-wlm and munge.
+test-cluster: install
+	WANDB_MODE=offline $(BIN)/python -m pytest -m cluster
 
 # Minutes to hours of kills and restarts; run by hand.
 soak: install

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,8 @@ BLOCK = 1 << 20
 @contextmanager
 def atomic_write(path: Path) -> Iterator[BinaryIO]:
     """Open `path` for writing; it takes its name, synced to disk, only if the block succeeds."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # Not the process id, which two nodes that share a disk may have in common.
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
     try:
         with open(partial, "wb") as stream:
             yield stream

@@ -7,14 +7,17 @@ a local pool or the tasks of a SLURM array, only decides who makes which.
 import ctypes
 import multiprocessing
 import os
+import re
 import shutil
 import signal
+import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from data_prep.errors import UsageError
 from data_prep.files import sync_directory
 from data_prep.progress import progress
 
@@ -29,6 +32,29 @@ class Piece:
     what: Any
 
 
+@dataclass(frozen=True)
+class Share:
+    """The pieces that one of `count` launches makes, such as the tasks of a SLURM array.
+
+    Shares are taken of a stage's first pass, which reads the most and needs no other piece.
+    """
+
+    number: int
+    count: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Share":
+        """The share written as `0/8` (the first of eight) to `7/8`."""
+        found = re.fullmatch(r"(\d+)/(\d+)", text)
+        if found is None or int(found[1]) >= int(found[2]):
+            raise UsageError(f"--share {text}: write the first of eight as 0/8, the last as 7/8")
+        return cls(int(found[1]), int(found[2]))
+
+    def of(self, pieces: Sequence[Piece]) -> Sequence[Piece]:
+        """Every `count`-th piece: neighbours, which may be of one slow file, fall to different."""
+        return pieces[self.number :: self.count]
+
+
 def end_with_parent() -> None:
     """Have this process killed when its parent ends, so that no orphan goes on writing."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -39,14 +65,21 @@ def make_piece(piece: Piece, make: Callable[[Any, Path], None], root: Path) -> N
     final = root / piece.name
     if final.exists():
         return
-    partial = root / f".{piece.name}.tmp"
-    shutil.rmtree(partial, ignore_errors=True)
+    # A name of its own: the orphan of a lost node may be making the same piece.
+    partial = root / f".{piece.name}.{uuid.uuid4().hex[:8]}.tmp"
     partial.mkdir(parents=True)
-    make(piece.what, partial)
-    for path in partial.iterdir():
-        with open(path, "rb") as stream:
-            os.fsync(stream.fileno())
-    os.replace(partial, final)
+    try:
+        make(piece.what, partial)
+        for path in partial.iterdir():
+            with open(path, "rb") as stream:
+                os.fsync(stream.fileno())
+        try:
+            os.rename(partial, final)
+        except OSError:
+            if not final.exists():  # where it does, somebody made the same piece meanwhile
+                raise
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
     sync_directory(root)
 
 

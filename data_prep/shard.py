@@ -28,7 +28,7 @@ from data_prep.files import write_atomically
 from data_prep.filters import reason_to_drop
 from data_prep.join import Plan, join_pieces, load_plan, place_sections
 from data_prep.minhash import signature
-from data_prep.pieces import Piece, make_pieces, worker_count
+from data_prep.pieces import Piece, Share, make_pieces, worker_count
 from data_prep.segments import (
     BREAK,
     Segment,
@@ -45,8 +45,13 @@ from data_prep.tally import Tally
 log = logging.getLogger(__name__)
 
 
-def make_shards(config: CorpusConfig, out: Path, piece_bytes: int = PIECE_BYTES) -> dict[str, Any]:
-    """Make the shards below `out`; returns what was counted, for the manifest."""
+def make_shards(
+    config: CorpusConfig, out: Path, piece_bytes: int = PIECE_BYTES, share: Share | None = None
+) -> dict[str, Any]:
+    """Make the shards below `out`; returns what was counted, for the manifest.
+
+    With a `share` only its pieces are cleaned; a launch without one goes on from there.
+    """
     workers = worker_count(config.workers)
     shutil.rmtree(out / ".removed", ignore_errors=True)
     root = out / ".pieces"
@@ -60,6 +65,9 @@ def make_shards(config: CorpusConfig, out: Path, piece_bytes: int = PIECE_BYTES)
         if file.path.stat().st_size > 4 * piece_bytes and whole(file):
             log.warning("%s cannot be cut, so one worker reads it all", file.name)
     clean = functools.partial(clean_piece, config=config)
+    if share is not None:
+        make_pieces(share.of(pieces), clean, root, workers, "clean")
+        return {}
     cleaned = make_pieces(pieces, clean, root, workers, "clean")
 
     join = functools.partial(join_pieces, config=config, pieces=cleaned)

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from data_prep.errors import SesameError, UsageError
 from data_prep.progress import console
+from pipeline.training.exits import Interrupted
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,10 @@ STAGE_OPTIONS = {
     "--resolve": "with --cfg: resolve interpolations",
     "--package": "with --cfg: only this part",
 }
+ARRAY_OPTIONS = {
+    **STAGE_OPTIONS,
+    "--share=": "make only this share of the pieces, 0/8 to 7/8, beside others; see slurm/",
+}
 _STAGE = "pipeline.commands.stages:stage"
 COMMANDS = {
     "run": Command(
@@ -43,13 +48,40 @@ COMMANDS = {
         },
     ),
     "plan": Command("pipeline.commands.stages:show_plan", "what run would do, reuse, and why"),
-    "shard": Command(_STAGE, "raw text to cleaned, split document shards", STAGE_OPTIONS),
+    "shard": Command(_STAGE, "raw text to cleaned, split document shards", ARRAY_OPTIONS),
     "tokenizer": Command(_STAGE, "document shards to a vocabulary", STAGE_OPTIONS),
-    "examples": Command(_STAGE, "document shards to masked training rows", STAGE_OPTIONS),
+    "examples": Command(_STAGE, "document shards to masked training rows", ARRAY_OPTIONS),
     "pretrain": Command(_STAGE, "training rows to a pretrained encoder", STAGE_OPTIONS),
     "export": Command(_STAGE, "a pretrained encoder to a folder others can load", STAGE_OPTIONS),
     "finetune": Command(_STAGE, "an encoder and a task to scores", STAGE_OPTIONS),
     "report": Command(_STAGE, "one page about a run", STAGE_OPTIONS),
+    "submit": Command(
+        "pipeline.commands.cluster:submit",
+        "run's work as SLURM jobs, what is done or queued left out",
+        {
+            "--dry-run": "print every script and submit nothing",
+            "--until=": "stop after this stage",
+            "--from=": "start at this stage; those before must be done",
+            "-m": "a graph for every combination of comma-separated values; common stages once",
+        },
+    ),
+    "status": Command(
+        "pipeline.commands.cluster:status",
+        "a submission's jobs: state, progress, logs",
+        {"--once": "print and leave, also on a terminal"},
+        takes="[submission] [overrides]",
+    ),
+    "cancel": Command(
+        "pipeline.commands.cluster:cancel",
+        "end what a submission has waiting or running",
+        takes="[submission] [overrides]",
+    ),
+    "job": Command(
+        "pipeline.commands.cluster:job",
+        "one stage of a submission; what its scripts run",
+        {"--share=": "only this share of its pieces"},
+        takes="<store/submissions/…/nodes/….json>",
+    ),
     "path": Command(
         "pipeline.commands.stages:path",
         "where a stage's output is or would be",
@@ -136,6 +168,10 @@ def run(argv: list[str]) -> int:
         _show_help()
         return 0
     try:
+        if _is_job_script():
+            from pipeline.cluster.continuing import listen
+
+            listen()
         arguments = parse(argv)
         if "--help" in arguments.options:
             _show_command_help(arguments.command)
@@ -145,11 +181,21 @@ def run(argv: list[str]) -> int:
     except SesameError as error:
         if os.environ.get("HYDRA_FULL_ERROR") == "1":
             raise
-        return show_error(argv[0], error)
+        code = show_error(argv[0], error)
+        if isinstance(error, Interrupted) and _is_job_script():
+            from pipeline.cluster.continuing import continue_job
+
+            return continue_job(str(error))
+        return code
     except KeyboardInterrupt:
         console.print("interrupted; the same command goes on from here")
         return 130
     return 0
+
+
+def _is_job_script() -> bool:
+    """Whether a script of slurm/ runs this, which says there how an interrupted job goes on."""
+    return "SESAME_CONTINUE" in os.environ and "SLURM_JOB_ID" in os.environ
 
 
 def show_error(command: str, error: SesameError) -> int:

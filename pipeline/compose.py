@@ -104,6 +104,24 @@ def compose_config(overrides: list[str]) -> Config:
     return typed(compose_raw(overrides))
 
 
+def literal(value: Any) -> Any:
+    """Plain values in which OmegaConf finds nothing to interpolate, such as shell's ${HOME}."""
+    if isinstance(value, dict):
+        return {key: literal(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [literal(item) for item in value]
+    return value.replace("${", "\\${") if isinstance(value, str) else value
+
+
+def sweep_points(overrides: list[str]) -> list[list[str]]:
+    """The overrides of every point of a grid: each combination of comma-separated values."""
+    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+
+    parsed = OverridesParser.create().parse_overrides(prepared(overrides))
+    [points] = BasicSweeper.split_arguments(parsed, max_batch_size=None)
+    return [list(point) for point in points]
+
+
 def group_options(group: str) -> list[str]:
     """The names a config group offers, the user's included."""
     folders = (Path.cwd() / "conf" / group, CONF / group)

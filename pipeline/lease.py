@@ -1,7 +1,8 @@
 """One worker an output: a lease with host, job and heartbeat that holds across nodes.
 
 The holder beats every few seconds. A lease is stale when its process is gone (same machine) or when
-no beat was seen for a while on the waiter's own clock, so skewed clocks do no harm.
+no beat was seen for a while on the waiter's own clock, so skewed clocks do no harm. A requeued job
+takes over from its own earlier start at once: SLURM has given that up, though it may still write.
 """
 
 import json
@@ -50,7 +51,9 @@ def read_holder(path: Path) -> dict[str, Any] | None:
 
 
 def _is_gone(holder: dict[str, Any], me: dict[str, Any]) -> bool:
-    """Whether the holder ran on this machine and does so no more."""
+    """Whether the holder is an earlier start of this SLURM job, or ran here and does so no more."""
+    if holder["job"] is not None and holder["job"] == me["job"]:
+        return int(holder["restart"] or 0) < int(me["restart"] or 0)
     if (holder["host"], holder["pid_namespace"]) != (me["host"], me["pid_namespace"]):
         return False
     try:

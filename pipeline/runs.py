@@ -10,6 +10,7 @@ from pathlib import Path
 
 from data_prep.errors import UsageError
 from data_prep.files import write_atomically
+from pipeline.lease import lease
 from pipeline.store import Output, Store
 
 NAME = re.compile(r"[\w.-]+")
@@ -52,12 +53,15 @@ class Runs:
 
     def record(self, name: str, entries: list[Entry], replace: bool) -> None:
         """Remember a run's outputs: as the whole run, or besides those it has."""
+        path = self._path(name)
+        with lease(path.with_suffix(".lease"), lambda: False, lambda text: None):
+            self._write(path, name, entries, replace)  # jobs of a sweep add to one run at once
+
+    def _write(self, path: Path, name: str, entries: list[Entry], replace: bool) -> None:
         if not replace:
             known = {(entry.stage, entry.fingerprint) for entry in entries}
             before = [e for e in self.entries(name) if (e.stage, e.fingerprint) not in known]
             entries = before + entries
-        path = self._path(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
         document = {"name": name, "outputs": [asdict(entry) for entry in entries]}
         write_atomically(path, json.dumps(document, indent=1))
 

@@ -24,7 +24,7 @@ from data_prep.examples.text import copies, read_text, write_text
 from data_prep.examples.validate import Rules, validate
 from data_prep.fields import result_keys
 from data_prep.files import write_atomically
-from data_prep.pieces import Piece, make_piece, make_pieces, worker_count
+from data_prep.pieces import Piece, Share, make_piece, make_pieces, worker_count
 from data_prep.shards import ShardPart, parts
 from data_prep.tokenizers import Tokenizer
 
@@ -63,19 +63,27 @@ class RowsTask:
     duplicate: int
 
 
-def build(shards: Path, tokenizer: Path, out: Path, config: ExamplesConfig) -> dict[str, Any]:
-    """Make, prove and count the examples of both splits; the counts are for the manifest."""
+def build(
+    shards: Path, tokenizer: Path, out: Path, config: ExamplesConfig, share: Share | None = None
+) -> dict[str, Any]:
+    """Make, prove and count the examples of both splits; the counts are for the manifest.
+
+    With a `share` only its texts are tokenized; a launch without one goes on from there.
+    """
     pieces, old = out / ".pieces", out / ".pieces.old"
     shutil.rmtree(old, ignore_errors=True)
     for leftover in (*out.glob(".*.tar*.tmp"), *out.glob(".statistics.json*.tmp")):
-        leftover.unlink()
+        leftover.unlink(missing_ok=True)  # tasks of an array come here together
     workers = worker_count(config.workers)
     found = {split: parts(shards, split) for split in SPLITS}
     if not found["train"]:
         raise SesameError(f"{shards}: it has no training text; give the corpus more documents")
     texts = {
-        split: _make_texts(found[split], split, tokenizer, pieces, workers) for split in SPLITS
+        split: _make_texts(found[split], split, tokenizer, pieces, workers, share)
+        for split in SPLITS
     }
+    if share is not None:
+        return {}
     pools = _make_pools(texts, config, pieces)
     rules = Rules(config, _load(tokenizer))
     every: dict[str, dict[str, Any]] = {}
@@ -107,13 +115,19 @@ def _load(folder: Path) -> Tokenizer:
 
 
 def _make_texts(
-    found: list[ShardPart], split: str, tokenizer: Path, root: Path, workers: int
+    found: list[ShardPart],
+    split: str,
+    tokenizer: Path,
+    root: Path,
+    workers: int,
+    share: Share | None,
 ) -> list[Path]:
     tasks = [
         Piece(f"text-{split}-{number:06d}", TextTask(part, tokenizer))
         for number, part in enumerate(found)
     ]
-    return make_pieces(tasks, make_text, root, workers, f"tokenize {split}")
+    chosen = tasks if share is None else share.of(tasks)
+    return make_pieces(chosen, make_text, root, workers, f"tokenize {split}")
 
 
 def make_text(task: TextTask, folder: Path) -> None:

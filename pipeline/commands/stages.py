@@ -1,5 +1,6 @@
 """`sesame run`, `plan`, `path` and the stages: build the graph, say what will happen, do it."""
 
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -7,16 +8,38 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from data_prep.errors import SesameError, UsageError
+from data_prep.pieces import Share
 from data_prep.progress import console
 from pipeline.cli import Arguments, show_error
-from pipeline.compose import CONF, compose_config, compose_raw, register, typed
+from pipeline.cluster.site import read_site
+from pipeline.compose import (
+    CONF,
+    compose_config,
+    compose_raw,
+    prepared,
+    register,
+    sweep_points,
+    typed,
+)
 from pipeline.config import Config
-from pipeline.execute import execute_all, refuse_to_pretrain
+from pipeline.execute import execute_all, make_share, refuse_to_pretrain
 from pipeline.graph import STAGES, Graph, Input, Node, as_input, experiment_graph
 from pipeline.plan import as_table, plan
 from pipeline.runs import Entry, Runs
 from pipeline.store import Store
 from pipeline.summary import closing_table
+from pipeline.sweeps import (
+    SWEEPER,
+    Point,
+    for_hydra,
+    objective,
+    read_points,
+    summarise_sweep,
+    sweep_folder,
+    swept_keys,
+    unswept,
+    write_point,
+)
 from pipeline.vocabularies import vocabulary_table
 
 
@@ -32,7 +55,7 @@ def run(arguments: Arguments) -> None:
 
 def show_plan(arguments: Arguments) -> None:
     """What `run` would do; does nothing itself."""
-    graph = _experiment(arguments.overrides)
+    graph = experiment(arguments.overrides)
     console.print(as_table(plan(list(graph.nodes.values()), graph.store)))
 
 
@@ -45,7 +68,7 @@ def path(arguments: Arguments) -> None:
     print(target.output.path)
 
 
-def _dispatch(arguments: Arguments, do: Callable[[Arguments, Config], None]) -> None:
+def _dispatch(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]]) -> None:
     """Compose and do; Hydra itself runs sweeps and prints configurations."""
     if arguments.words:
         raise UsageError(f"{arguments.words[0]}: not an override; overrides look like key=value")
@@ -70,29 +93,66 @@ def _print_config(arguments: Arguments) -> None:
     _with_hydra(["--cfg", what, *arguments.overrides], lambda raw: None)
 
 
-def _sweep(arguments: Arguments, do: Callable[[Arguments, Config], None]) -> None:
-    """Let Hydra's sweeper and launcher run one job a point."""
-    tokenizers: list[tuple[list[str], Path]] = []
+def _sweep(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]]) -> None:
+    """Let Hydra's sweeper and launcher run one job a point; ends with what all points say."""
+    command, overrides = arguments.command, prepared(arguments.overrides)
+    config = compose_config(unswept(overrides))
+    folder = sweep_folder(config)
+    told = for_hydra(overrides, command, config, folder, read_site())
+    swept = swept_keys(overrides)
+    if f"{SWEEPER}=optuna" not in overrides and command != "run":
+        _prepare_common(arguments, sweep_points(overrides))
 
-    def job(raw: DictConfig) -> None:
+    def job(raw: DictConfig) -> float:
         from hydra.core.hydra_config import HydraConfig
 
         point = list(HydraConfig.get().overrides.task)
+        number = int(HydraConfig.get().job.num)
+        settings = [word for word in point if word.lstrip("+").partition("=")[0] in swept]
         try:
-            config = typed(raw)
-            do(Arguments(arguments.command, [], point, arguments.options), config)
-            if arguments.command == "tokenizer":
-                _, target = _target("tokenizer", config, point)
-                tokenizers.append((point, target.output.path))
-        except SesameError as error:  # which Hydra would answer with a traceback
-            sys.exit(show_error(arguments.command, error))
+            made = do(Arguments(command, [], point, arguments.options), typed(raw))
+        except SesameError as error:  # the other points go on; the sweep fails in the end
+            show_error(command, error)
+            write_point(folder / str(number), Point(number, settings, "", None, str(error)))
+            return math.nan
+        output, value = made[-1].output.reference, objective(made[-1])
+        write_point(folder / str(number), Point(number, settings, output, value))
+        return math.nan if value is None else value
 
-    _with_hydra(["--multirun", *arguments.overrides], job)
-    if tokenizers:
-        console.print(vocabulary_table(tokenizers))
+    _with_hydra(["--multirun", *told], job)
+    console.print(summarise_sweep(folder, command))
+    points = read_points(folder)
+    if command == "tokenizer" and any(point.output for point in points):
+        store = Store(Path(config.paths.store))
+        made = [(p.settings, store.from_reference(p.output).path) for p in points if p.output]
+        console.print(vocabulary_table(made))
+    failed = [point for point in points if point.error]
+    if failed:
+        raise SesameError(
+            f"{len(failed)} of {len(points)} points failed, the first with: {failed[0].error}"
+        )
 
 
-def _with_hydra(argv: list[str], job: Callable[[DictConfig], None]) -> None:
+def _prepare_common(arguments: Arguments, points: list[list[str]]) -> None:
+    """Make what all points need before they fan out, so that no job waits for another."""
+    graphs = []
+    for point in points:
+        config = compose_config([word for word in point if not word.startswith("hydra")])
+        graphs.append(_target(arguments.command, config, point))
+    first, _ = graphs[0]
+    common = [
+        node
+        for reference, node in first.nodes.items()
+        if all(reference in graph.nodes and node.stage != target.stage for graph, target in graphs)
+    ]
+    missing = [node for node in common if not node.output.is_done]
+    if missing and len(points) > 1:
+        refuse_to_pretrain(missing, arguments.command, unswept(arguments.overrides))
+        console.print(f"making what all {len(points)} points need")
+        execute_all(missing)
+
+
+def _with_hydra(argv: list[str], job: Callable[[DictConfig], float | None]) -> None:
     import hydra
 
     register()
@@ -100,27 +160,34 @@ def _with_hydra(argv: list[str], job: Callable[[DictConfig], None]) -> None:
     hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(job)()
 
 
-def _stage(arguments: Arguments, config: Config) -> None:
+def _stage(arguments: Arguments, config: Config) -> list[Node]:
     graph, target = _target(arguments.command, config, arguments.overrides)
     nodes = list(graph.nodes.values())
     if arguments.command != "pretrain":
         refuse_to_pretrain(nodes, arguments.command, arguments.overrides)
+    share = arguments.options.get("--share")
+    asked = Share.parse(share) if share is not None else None
     console.print(as_table(plan(nodes, graph.store)))
-    _execute(graph, nodes, config.name, replace=False)
+    before = nodes if asked is None else [node for node in nodes if node is not target]
+    _execute(graph, before, config.name, replace=False)
+    if asked is not None:
+        make_share(target, asked)
     print(target.output.path)
+    return [target]
 
 
-def _run(arguments: Arguments, config: Config) -> None:
-    graph = _experiment(arguments.overrides)
+def _run(arguments: Arguments, config: Config) -> list[Node]:
+    graph = experiment(arguments.overrides)
     nodes = list(graph.nodes.values())
     console.print(as_table(plan(nodes, graph.store)))
-    chosen = _between(nodes, arguments.options.get("--from"), arguments.options.get("--until"))
+    chosen = between(nodes, arguments.options.get("--from"), arguments.options.get("--until"))
     _execute(graph, chosen, config.name, replace="-m" not in arguments.options)
     if (table := closing_table(nodes)) is not None:
         console.print(table)
     for node in chosen:
         if node.stage == "report":
             print(node.output.path / "index.html")
+    return chosen
 
 
 def _execute(graph: Graph, nodes: list[Node], name: str, replace: bool) -> None:
@@ -130,7 +197,8 @@ def _execute(graph: Graph, nodes: list[Node], name: str, replace: bool) -> None:
     execute_all(nodes)
 
 
-def _experiment(overrides: list[str]) -> Graph:
+def experiment(overrides: list[str]) -> Graph:
+    """The graph of everything the experiment names."""
     config = compose_config(overrides)
     if not config.stages:
         raise UsageError("stages: this experiment names none; choose another experiment=")
@@ -139,7 +207,7 @@ def _experiment(overrides: list[str]) -> Graph:
     )
 
 
-def _between(nodes: list[Node], first: str | None, last: str | None) -> list[Node]:
+def between(nodes: list[Node], first: str | None, last: str | None) -> list[Node]:
     """The nodes of the stages from `first` to `last`."""
     for option, name in (("--from", first), ("--until", last)):
         if name is not None and name not in STAGES:
@@ -167,7 +235,7 @@ def _target(name: str, config: Config, overrides: list[str]) -> tuple[Graph, Nod
 def _report(config: Config, overrides: list[str]) -> tuple[Graph, Node]:
     """The page about named runs, or about this experiment."""
     if not config.runs:
-        graph = _experiment(overrides)
+        graph = experiment(overrides)
         return graph, graph.add_report(config, graph.reported())
     store = Store(Path(config.paths.store))
     graph, runs = Graph(store), Runs(store)

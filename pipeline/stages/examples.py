@@ -13,6 +13,7 @@ from pipeline.stages.work import Request, Work
 
 FORMAT = 1
 SECTIONS = ("examples",)
+ARRAY = True
 
 
 def inputs(config: Config) -> dict[str, Request]:
@@ -24,4 +25,5 @@ def run(work: Work) -> dict[str, Any]:
     """Make the rows of both splits; counts are by split."""
     from data_prep.examples.build import build
 
-    return build(work.inputs["shard"], work.inputs["tokenizer"], work.out, work.config.examples)
+    shards, tokenizer = work.inputs["shard"], work.inputs["tokenizer"]
+    return build(shards, tokenizer, work.out, work.config.examples, work.share)

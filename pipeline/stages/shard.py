@@ -13,6 +13,7 @@ from pipeline.stages.work import Request, Work
 
 FORMAT = 1
 SECTIONS: tuple[str, ...] = ("corpus",)
+ARRAY = True
 
 
 def inputs(config: Config) -> dict[str, Request]:
@@ -28,4 +29,4 @@ def files(config: Config) -> list[tuple[str, Path]]:
 
 def run(work: Work) -> dict[str, Any]:
     """Make the shards."""
-    return make_shards(work.config.corpus, work.out)
+    return make_shards(work.config.corpus, work.out, share=work.share)

@@ -6,11 +6,13 @@ A stage module has
     inputs(config)  the outputs it reads, by role
     files(config)   the user's files it reads, by root (those stages that do)
     run(work)       does the work and returns counts for the manifest
+    ARRAY           True where `run` can make a share of the work alone (`work.share`)
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 
+from data_prep.pieces import Share
 from pipeline.config import Config
 
 
@@ -30,3 +32,4 @@ class Work:
     inputs: dict[str, Path]
     out: Path
     fingerprint: str
+    share: Share | None = None  # only these pieces, and no output yet

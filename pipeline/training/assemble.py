@@ -177,7 +177,9 @@ def assemble(
         job.optim.clip,
         timedelta(minutes=trainer.timeout_minutes + 1),
     )
-    metrics, timing = Journal(run_dir / "metrics.jsonl"), Journal(run_dir / "timing.jsonl")
+    fence = partial(job.check_current, run_dir)
+    metrics = Journal(run_dir / "metrics.jsonl", fence)
+    timing = Journal(run_dir / "timing.jsonl", fence)
     if rank == 0:
         metrics.cut(state.step)
         timing.cut(state.step)
@@ -195,7 +197,7 @@ def assemble(
         engine,
         trainer.keep_checkpoints,
         trainer.keep_every,
-        partial(job.check_current, run_dir),
+        fence,
         say,
     )
     bar, watchdog = ProgressBar(), Watchdog(trainer.timeout_minutes)

@@ -12,6 +12,17 @@ REPORTS = ".ranks"  # the folder of the ranks' logs and errors in the run's dire
 DROPPED = "dropped.json"
 
 
+def write_end(run_dir: Path, rank: int, code: int) -> None:
+    """Leave a rank's exit code where the launcher finds it."""
+    (run_dir / REPORTS / f"{rank}.exit").write_text(str(code))
+
+
+def read_end(run_dir: Path, rank: int) -> int | None:
+    """The exit code a rank left, if it could."""
+    path = run_dir / REPORTS / f"{rank}.exit"
+    return int(path.read_text()) if path.exists() else None
+
+
 class Interrupted(SesameError):
     """Training was asked to stop, and saved; nothing is wrong."""
 

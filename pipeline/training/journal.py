@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,10 @@ from data_prep.files import write_atomically
 
 
 class Journal:
-    """An append-only file of lines that each have a `step`."""
+    """An append-only file of lines that each have a `step`; `fence` stops an outdated writer."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, fence: Callable[[], None]) -> None:
+        self._path, self._fence = path, fence
 
     def cut(self, step: int) -> None:
         """Drop what was written after `step`, and a line a kill has torn."""
@@ -27,6 +28,7 @@ class Journal:
 
     def append(self, line: dict[str, Any]) -> None:
         """Add a line; it reaches the file at once."""
+        self._fence()
         with open(self._path, "a") as stream:
             stream.write(json.dumps(line, allow_nan=False) + "\n")
 

@@ -1,7 +1,8 @@
-"""Starts the ranks of a pretraining on this machine, waits, and says how it ended.
+"""Starts the ranks of a pretraining, waits, and says how it ended.
 
-Ranks are plain processes with the variables that `torchrun` sets too. They die with this process,
-get its signals, and end together: when one fails, the others follow.
+On this machine ranks are plain processes with the variables that `torchrun` sets too; in a SLURM
+job made for them (slurm/train.sbatch) `srun` starts them on all its nodes. Either way they die with
+this process, get its signals, and end together: when one fails, the others follow.
 """
 
 import os
@@ -18,9 +19,17 @@ from typing import Any
 import pipeline
 from data_prep.errors import SesameError, UsageError
 from data_prep.pieces import end_with_parent
+from pipeline.cluster.slurm import first_node_address
 from pipeline.training.checkpoint import CHECKPOINTS, checkpoints
 from pipeline.training.config import TrainerConfig
-from pipeline.training.exits import DIVERGED, INTERRUPTED, REPORTS, Diverged, Interrupted
+from pipeline.training.exits import (
+    DIVERGED,
+    INTERRUPTED,
+    REPORTS,
+    Diverged,
+    Interrupted,
+    read_end,
+)
 from pipeline.training.job import Job
 from pipeline.training.rank import STOP_SIGNALS
 
@@ -42,16 +51,13 @@ y.float().sum().backward()
 def launch(run_dir: Path, job: Job) -> None:
     """Train until the budget is spent; raises where that did not happen."""
     trainer = job.trainer
-    if trainer.num_nodes > 1:
-        raise UsageError(
-            f"trainer.num_nodes={trainer.num_nodes}: this command starts ranks on one machine"
-        )
+    by_srun = is_for_srun(trainer)
     reports = run_dir / REPORTS
     reports.mkdir(parents=True, exist_ok=True)
     for report in reports.iterdir():
         report.unlink()
     job.write(run_dir)
-    rank, code = _run_ranks(run_dir, trainer)
+    rank, code = _srun_ranks(run_dir, trainer) if by_srun else _run_ranks(run_dir, trainer)
     if code == DIVERGED:
         raise Diverged.read(run_dir)
     if code not in FINE:
@@ -60,6 +66,56 @@ def launch(run_dir: Path, job: Job) -> None:
         saved = checkpoints(run_dir / CHECKPOINTS)
         step = int(saved[-1].name) if saved else 0
         raise Interrupted(f"interrupted at step {step}; run the same command to go on")
+
+
+def is_for_srun(trainer: TrainerConfig) -> bool:
+    """Whether this is a SLURM job with a task for each rank, which several nodes need."""
+    nodes = int(os.environ.get("SLURM_JOB_NUM_NODES", 0))
+    tasks = int(os.environ.get("SLURM_NTASKS_PER_NODE", 0))
+    in_step = "SLURM_STEP_ID" in os.environ  # of another srun, such as submitit's
+    if (nodes, tasks) == (trainer.num_nodes, trainer.devices) and not in_step:
+        return True
+    if trainer.num_nodes > 1:
+        here = f"this job has {nodes} nodes and {tasks} tasks a node" if nodes else "this is no job"
+        raise UsageError(
+            f"trainer.num_nodes={trainer.num_nodes}: several nodes need a SLURM job with "
+            f"--nodes={trainer.num_nodes} --ntasks-per-node={trainer.devices} ({here}); use "
+            "sesame submit, or sbatch slurm/train.sbatch"
+        )
+    return False
+
+
+def _srun_ranks(run_dir: Path, trainer: TrainerConfig) -> tuple[int, int]:
+    """Start all ranks on the job's nodes and wait; the rank and code that tell how it ended."""
+    environment = rank_environment(trainer) | {"MASTER_ADDR": first_node_address()}
+    for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GLOO_SOCKET_IFNAME"):
+        environment.pop(name)  # each rank knows its own
+    command = [
+        "srun", f"--nodes={trainer.num_nodes}", f"--ntasks-per-node={trainer.devices}",
+        "--kill-on-bad-exit=1", "--export=ALL", sys.executable, "-m", "pipeline.training.rank",
+        str(run_dir.resolve()),
+    ]  # fmt: skip
+    started: list[subprocess.Popen[bytes]] = []
+    with ExitStack() as stack:
+        stack.callback(_end, started)
+        stack.enter_context(_forwarding(started, as_signal=signal.SIGUSR1))
+        started.append(
+            subprocess.Popen(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                preexec_fn=end_with_parent,
+            )
+        )
+        failed = started[0].wait()
+    codes = [read_end(run_dir, rank) for rank in range(trainer.world_size)]
+    if failed or None in codes:
+        rank = next((n for n, code in enumerate(codes) if code is None), 0)
+        return rank, failed or 1
+    known = [code for code in codes if code is not None]
+    worst = known.index(max(known))
+    return worst, known[worst]
 
 
 def _run_ranks(run_dir: Path, trainer: TrainerConfig) -> tuple[int, int]:
@@ -112,8 +168,13 @@ def _end(ranks: list[subprocess.Popen[bytes]]) -> None:
 
 
 @contextmanager
-def _forwarding(ranks: list[subprocess.Popen[bytes]]) -> Iterator[None]:
-    """Pass on signals to every rank meanwhile; they save and leave. A second Ctrl-C ends them."""
+def _forwarding(
+    ranks: list[subprocess.Popen[bytes]], as_signal: signal.Signals | None = None
+) -> Iterator[None]:
+    """Pass on signals to every rank meanwhile; they save and leave. A second Ctrl-C ends them.
+
+    `as_signal` replaces what came: srun passes USR1 on, but acts on others itself.
+    """
     interrupts = 0
 
     def forward(number: int, frame: Any) -> None:
@@ -121,7 +182,7 @@ def _forwarding(ranks: list[subprocess.Popen[bytes]]) -> Iterator[None]:
         interrupts += number == signal.SIGINT
         for rank in ranks:
             if rank.poll() is None:
-                rank.send_signal(signal.SIGKILL if interrupts > 1 else number)
+                rank.send_signal(signal.SIGKILL if interrupts > 1 else as_signal or number)
 
     before = {number: signal.signal(number, forward) for number in STOP_SIGNALS}
     try:

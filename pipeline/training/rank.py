@@ -8,14 +8,17 @@ asked to stop and saved, 76 diverged, others failed. A rank's error is in `.rank
 import logging
 import os
 import signal
+import socket
 import sys
 import warnings
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from data_prep.errors import SesameError
 from data_prep.progress import console
-from pipeline.training.exits import DIVERGED, INTERRUPTED, REPORTS, Diverged
+from pipeline.training.exits import DIVERGED, INTERRUPTED, REPORTS, Diverged, write_end
 from pipeline.training.job import Job
 
 STOP_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGINT)
@@ -38,7 +41,40 @@ class StopRequest:
 
 def this_rank() -> int:
     """The number of this process among all ranks, as whoever started it says."""
-    return int(os.environ.get("RANK") or os.environ.get("SLURM_PROCID") or 0)
+    return int(os.environ.get("RANK", 0))
+
+
+def is_srun_task() -> bool:
+    """Whether `srun` started this rank, and not our launcher or `torchrun`."""
+    return "SLURM_PROCID" in os.environ and "RANK" not in os.environ
+
+
+def prepare_srun_task(run_dir: Path) -> None:
+    """Give a task of `srun` the variables, the network interface and the log that ranks have."""
+    names = {
+        "RANK": "SLURM_PROCID",
+        "LOCAL_RANK": "SLURM_LOCALID",
+        "GROUP_RANK": "SLURM_NODEID",
+        "WORLD_SIZE": "SLURM_NTASKS",
+        "LOCAL_WORLD_SIZE": "SLURM_NTASKS_PER_NODE",
+    }
+    os.environ.update({ours: os.environ[theirs] for ours, theirs in names.items()})
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", interface_to(os.environ["MASTER_ADDR"]))
+    log = os.open(run_dir / REPORTS / f"{this_rank()}.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(log, 1)
+    if this_rank() != 0:  # rank 0 speaks in the job's log
+        os.dup2(log, 2)
+
+
+def interface_to(address: str) -> str:
+    """The network interface that leads to a node; gloo else looks up host names, in vain."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((address, 9))  # sends nothing, chooses the way
+        own = probe.getsockname()[0]
+    for name, addresses in psutil.net_if_addrs().items():
+        if any(each.address == own for each in addresses):
+            return str(name)
+    raise SesameError(f"no network interface has {own}, the way to {address}")
 
 
 def say(text: str) -> None:
@@ -114,6 +150,17 @@ def main(run_dir: Path) -> int:
     """Train and say how it ended, as an exit code."""
     stop = StopRequest()
     stop.listen()
+    if not is_srun_task():
+        return train_to_end(run_dir, stop)
+    prepare_srun_task(run_dir)
+    code = train_to_end(run_dir, stop)
+    write_end(run_dir, this_rank(), code)
+    # srun ends all tasks when one fails; a rank that was only asked to stop has not.
+    return 0 if code in (INTERRUPTED, DIVERGED) else code
+
+
+def train_to_end(run_dir: Path, stop: StopRequest) -> int:
+    """Train; errors become exit codes."""
     try:
         return 0 if train(run_dir, stop) else INTERRUPTED
     except Diverged as error:

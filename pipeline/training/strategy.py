@@ -9,7 +9,6 @@ the strategy shapes speed and memory but never the result.
 import argparse
 import importlib
 import math
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,8 +16,6 @@ from typing import Any, cast
 
 import torch
 import torch.distributed as dist
-from lightning_fabric.plugins.environments.cluster_environment import ClusterEnvironment
-from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from pytorch_lightning import LightningModule
 from pytorch_lightning.plugins.precision import DeepSpeedPrecision
@@ -355,20 +352,14 @@ def make_engine(strategy: str, accelerator: str, clip: float, timeout: timedelta
         )
     backend = "nccl" if accelerator == "cuda" else "gloo"
     common: dict[str, Any] = {
-        "cluster_environment": cluster_environment(),
+        # Whoever starts a rank gives it torchrun's variables; SLURM's own would requeue for us.
+        "cluster_environment": TorchElasticEnvironment(),
         "process_group_backend": backend,
         "timeout": timeout,
     }
     if strategy == "ddp":
         return ReplicatedEngine(gradient_as_bucket_view=True, **common)  # no second copy of them
     return ShardedEngine(int(strategy[-1]), clip, overlap=accelerator == "cuda", **common)
-
-
-def cluster_environment() -> ClusterEnvironment:
-    """Who started this rank: `srun`, or our launcher and `torchrun`, which set the same names."""
-    if "SLURM_PROCID" in os.environ and "RANK" not in os.environ:
-        return SLURMEnvironment(auto_requeue=False)  # we requeue ourselves, after saving
-    return TorchElasticEnvironment()
 
 
 def decay_groups(module: LightningModule, weight_decay: float) -> list[dict[str, Any]]:

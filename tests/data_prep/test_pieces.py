@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from data_prep.errors import UsageError
 from data_prep.files import atomic_write, sha256
-from data_prep.pieces import Piece, make_pieces
+from data_prep.pieces import Piece, Share, make_piece, make_pieces
 
 
 def write_square(number: int, folder: Path) -> None:
@@ -29,11 +30,33 @@ def test_pieces_come_back_in_order_whoever_made_them(tmp_path: Path, workers: in
 def test_finished_pieces_are_kept_and_half_made_ones_made_anew(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError):
         make_pieces(PIECES, write_or_fail, tmp_path, 1, "squares")
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".002.tmp", "000", "001"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["000", "001"]
     kept = (tmp_path / "000" / "square").stat().st_mtime_ns
     make_pieces(PIECES, write_square, tmp_path, 1, "squares")
     assert (tmp_path / "000" / "square").stat().st_mtime_ns == kept
     assert (tmp_path / "002" / "square").read_text() == "4"
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 9])
+def test_shares_are_all_pieces_and_no_piece_twice(count: int) -> None:
+    shared = [piece for number in range(count) for piece in Share(number, count).of(PIECES)]
+    assert sorted(piece.name for piece in shared) == [piece.name for piece in PIECES]
+
+
+@pytest.mark.parametrize("text", ["3", "8/8", "-1/8", "1/0", "a/b", ""])
+def test_a_share_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="the first of eight as 0/8"):
+        Share.parse(text)
+
+
+def test_two_launches_may_make_the_same_piece(tmp_path: Path) -> None:
+    def make_while_another_does(number: int, folder: Path) -> None:
+        make_piece(PIECES[number], write_square, tmp_path)
+        write_square(number, folder)
+
+    make_piece(PIECES[3], make_while_another_does, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["003"]
+    assert (tmp_path / "003" / "square").read_text() == "9"
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ def test_another_model_is_refused_by_name(saved: Path) -> None:
 
 
 def test_a_journal_is_cut_to_the_checkpoint(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "metrics.jsonl")
+    journal = Journal(tmp_path / "metrics.jsonl", lambda: None)
     for step in range(1, 6):
         journal.append({"step": step})
     with open(tmp_path / "metrics.jsonl", "a") as stream:
@@ -159,4 +159,4 @@ def test_a_journal_is_cut_to_the_checkpoint(tmp_path: Path) -> None:
     journal.cut(4)
     kept = (tmp_path / "metrics.jsonl").read_text()
     assert [json.loads(line)["step"] for line in kept.splitlines()] == [1, 2, 3, 4]
-    Journal(tmp_path / "nothing.jsonl").cut(4)
+    Journal(tmp_path / "nothing.jsonl", lambda: None).cut(4)

@@ -80,6 +80,21 @@ def test_a_silent_holder_elsewhere_is_stale_after_a_while(
     assert said[0] == "waiting for process 1 on node7, SLURM job 12, which works on the same output"
 
 
+def test_a_requeued_job_takes_over_from_its_own_orphan_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "lease.json"
+    monkeypatch.setenv("SLURM_JOB_ID", "12")
+    with lease(path, lambda: False, print) as orphan:  # alive, but on a node that SLURM lost
+        assert orphan is not None
+        monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+        with lease(path, lambda: False, print) as requeued:
+            assert requeued is not None
+            with pytest.raises(SesameError, match="taken over"):
+                orphan.check()
+            requeued.check()
+
+
 def test_who_waits_leaves_when_the_work_is_done(tmp_path: Path) -> None:
     path = tmp_path / "lease.json"
     with lease(path, lambda: False, print), lease(path, lambda: True, print) as second:

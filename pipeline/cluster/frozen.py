@@ -1,0 +1,199 @@
+"""What a submission keeps in `<store>/submissions/<id>/`: later edits change no queued job.
+
+submission.json   the jobs: their ids, what each makes, and what it waits for
+nodes/<job>.json  the stage instance of each: config, inputs, request
+<job>.sbatch      each job's script, which may be submitted again by hand
+code/             the packages as they were
+logs/             what the jobs say
+successors.json   jobs that took over from others (where a site does not requeue)
+"""
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+import data_prep
+import pipeline
+from data_prep.errors import SesameError, UsageError
+from data_prep.files import write_atomically
+from pipeline.cluster.scripts import TEMPLATES
+from pipeline.compose import CONF, literal, typed
+from pipeline.config import Config
+from pipeline.content import Checksums
+from pipeline.graph import Input, Node, stage_module
+from pipeline.models.config import ModelConfig
+from pipeline.store import Store
+
+FOLDER = "submissions"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job as it was submitted; an array over pieces, or what makes an output."""
+
+    name: str  # of its script, node and log
+    id: str
+    stage: str
+    label: str
+    reference: str  # the output it works on
+    after: list[str]  # ids of the jobs it waits for
+    shares: int = 0  # how many there are of the pieces, where it is an array over them
+
+    @property
+    def log_pattern(self) -> str:
+        """Its logs below `logs/`, of all tasks and starts."""
+        return f"{self.name}-[0-9]*.log"
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A submission's folder."""
+
+    path: Path
+
+    @property
+    def id(self) -> str:
+        return self.path.name
+
+    @property
+    def code(self) -> Path:
+        return self.path / "code"
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    def script(self, job: str) -> Path:
+        return self.path / f"{job}.sbatch"
+
+    def node(self, job: str) -> Path:
+        return self.path / "nodes" / f"{job}.json"
+
+    def create(self) -> None:
+        """Make the folder; fails where somebody just did."""
+        self.path.mkdir(parents=True)
+        self.logs.mkdir()
+        (self.path / "nodes").mkdir()
+
+    def freeze_code(self) -> None:
+        """Copy the packages and what they read."""
+        for package in (pipeline, data_prep):
+            assert package.__file__ is not None
+            source = Path(package.__file__).parent
+            shutil.copytree(
+                source, self.code / source.name, ignore=shutil.ignore_patterns("__pycache__")
+            )
+        for folder, name in ((CONF, "conf"), (TEMPLATES, "slurm")):
+            if not (self.code / "pipeline" / name).is_dir():
+                shutil.copytree(folder, self.code / name)
+
+    def write_jobs(self, jobs: list[Job]) -> None:
+        content = {"jobs": [asdict(job) for job in jobs]}
+        write_atomically(self.path / "submission.json", json.dumps(content, indent=1) + "\n")
+
+    def jobs(self) -> list[Job]:
+        """The jobs with their present ids: successors in place of those they took over from."""
+        content = json.loads((self.path / "submission.json").read_text())
+        jobs = [Job(**job) for job in content["jobs"]]
+        successors = self.successors()
+        return [Job(**asdict(job) | {"id": _latest(job.id, successors)}) for job in jobs]
+
+    def successors(self) -> dict[str, str]:
+        path = self.path / "successors.json"
+        found: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+        return found
+
+    def add_successor(self, old: str, new: str) -> None:
+        """Remember that a job took over."""
+        content = json.dumps(self.successors() | {old: new}, indent=1)
+        write_atomically(self.path / "successors.json", content)
+
+
+def _latest(job: str, successors: dict[str, str]) -> str:
+    while job in successors:
+        job = successors[job]
+    return job
+
+
+def new_submission(store: Store, name: str) -> Submission:
+    """A submission of a name not used yet; its folder is not made here."""
+    folder = (store.root / FOLDER).resolve()
+    stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
+    path = folder / f"{stamp}_{name}"
+    number = 1
+    while path.exists():
+        number += 1
+        path = folder / f"{stamp}_{name}_{number}"
+    return Submission(path)
+
+
+def submissions(store: Store) -> Iterator[Submission]:
+    """All submissions, the oldest first."""
+    folder = (store.root / FOLDER).resolve()
+    if folder.is_dir():
+        for path in sorted(folder.iterdir()):
+            if (path / "submission.json").exists():
+                yield Submission(path)
+
+
+def find_submission(store: Store, wanted: str | None) -> Submission:
+    """The submission whose id begins as wanted; the newest where nothing is."""
+    every = list(submissions(store))
+    found = [each for each in every if each.id == wanted] or [
+        each for each in every if each.id.startswith(wanted or "")
+    ]
+    if not found:
+        which = f"that begins with {wanted}" if wanted else "at all"
+        raise UsageError(f"{store.root / FOLDER}: there is no submission {which}")
+    return found[-1]
+
+
+def freeze_node(node: Node, path: Path) -> None:
+    """Write a stage instance down, whole, with absolute paths."""
+    content = {
+        "stage": node.stage,
+        "label": node.label,
+        "model": type(node.config.model).__name__,
+        "config": asdict(node.config),
+        "inputs": {role: [i.reference, str(i.path.resolve())] for role, i in node.inputs.items()},
+        "request": node.request,
+        "fingerprint": node.output.fingerprint,
+        "store": str(node.output.path.parents[1].resolve()),
+    }
+    write_atomically(path, json.dumps(content, indent=1))
+
+
+def thaw_node(path: Path) -> Node:
+    """The stage instance that was written down."""
+    try:
+        content: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise SesameError(f"{path}: cannot be read ({error}); submit again") from error
+    models = {model.__name__: model for model in ModelConfig.__subclasses__()}
+    schema = OmegaConf.structured(Config(model=models[content["model"]]()))
+    raw = OmegaConf.merge(schema, literal(content["config"]))
+    assert isinstance(raw, DictConfig)
+    inputs = {role: Input(name, Path(place)) for role, (name, place) in content["inputs"].items()}
+    output = Store(Path(content["store"])).output(content["stage"], content["fingerprint"])
+    return Node(content["stage"], content["label"], typed(raw), inputs, content["request"], output)
+
+
+def refuse_changed_files(node: Node) -> None:
+    """Stop where the user's files are no longer those that were submitted."""
+    files = getattr(stage_module(node.stage), "files", None)
+    if files is None:
+        return
+    now = Checksums(node.output.path.parents[1]).describe(files(node.config))
+    before = node.request["files_read"]
+    if now != before:
+        names = sorted(n for n in now.keys() | before.keys() if now.get(n) != before.get(n))
+        raise SesameError(
+            f"{node.stage}: {names[0]} has changed since this job was submitted "
+            f"({len(names)} files in all); submit again"
+        )

@@ -1,0 +1,123 @@
+"""The few calls of SLURM's own commands that Sesame makes, and what they answer."""
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from data_prep.errors import SesameError, UsageError
+
+# States of squeue (upper case) in which a job still counts on being done.
+LIVE = ("PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING", "REQUEUED", "RESIZING",
+        "REQUEUE_HOLD", "REQUEUE_FED", "SIGNALING", "STAGE_OUT", "STOPPED")  # fmt: skip
+NEVER = "DependencyNeverSatisfied"  # the reason of a job that SLURM is about to cancel
+FIELDS = "%F|%K|%T|%r|%N|%M"  # job, task of an array, state, reason, nodes, time
+
+
+class Refused(SesameError):
+    """SLURM would not do what it was asked."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A job in the queue, or one task of an array; ended ones stay there for some minutes."""
+
+    job: str
+    number: str  # N/A where it is no array's
+    state: str
+    reason: str
+    nodes: str
+    elapsed: str
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it runs or may still run."""
+        return self.state in LIVE and self.reason != NEVER
+
+
+def require() -> None:
+    """Refuse to go on where SLURM's commands are missing."""
+    if shutil.which("sbatch") is None:
+        raise UsageError(
+            "sbatch is not on the path: run this on a login node of the SLURM cluster (perhaps "
+            "after `module load slurm`), or use sesame run to work on this machine"
+        )
+
+
+def call(*command: str) -> str:
+    """What a command prints; its complaint, as an error, where it fails."""
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines() or [f"code {done.returncode}"]
+        lines = [re.sub(rf"^{command[0]}: (error: )?", "", line) for line in said]
+        raise Refused(f"{command[0]}: {'; '.join(lines)}")
+    return done.stdout
+
+
+def check_script(script: Path) -> None:
+    """Ask SLURM whether it would take a script (partition, account, limits); queues nothing."""
+    call("sbatch", "--test-only", str(script))
+
+
+def submit_script(script: Path, after: list[str], array: str = "") -> str:
+    """Queue a script to run once all jobs of `after` have ended well; returns the job's id."""
+    options = [f"--dependency=afterok:{':'.join(after)}"] if after else []
+    options += [f"--array={array}"] if array else []
+    said = call("sbatch", "--parsable", "--kill-on-invalid-dep=yes", *options, str(script))
+    return said.strip().partition(";")[0]
+
+
+def queue() -> dict[str, list[Task]]:
+    """This user's jobs by id, each with its tasks, among them those that ended a moment ago."""
+    said = call("squeue", "--me", "--noheader", "--array", "--states=all", f"--format={FIELDS}")
+    found: dict[str, list[Task]] = {}
+    for line in said.splitlines():
+        task = Task(*line.split("|"))
+        found.setdefault(task.job, []).append(task)
+    return found
+
+
+def cancel_jobs(jobs: list[str]) -> None:
+    """End jobs, waiting or running."""
+    if jobs:
+        call("scancel", *jobs)
+
+
+def job_state(job: str) -> str:
+    """The state of a job as the controller sees it now."""
+    found = re.search(r"JobState=(\w+)", call("scontrol", "show", "job", "--oneliner", job))
+    return found[1] if found else ""
+
+
+def dependants(job: str) -> dict[str, str]:
+    """The dependency of each waiting job that waits for `job`, as scontrol takes it."""
+    found = {}
+    for line in call("squeue", "--me", "--noheader", "--format=%i|%E").splitlines():
+        waiting, _, dependency = line.partition("|")
+        dependency = re.sub(r"\([^)]*\)", "", dependency)  # such as (unfulfilled)
+        if re.search(rf"\b{job}\b", dependency):
+            found[waiting] = dependency
+    return found
+
+
+def move_dependants(old: str, new: str) -> list[str]:
+    """Make all that waits for one job wait for another; returns what was moved."""
+    waiting = dependants(old)
+    for job, dependency in waiting.items():
+        moved = re.sub(rf"\b{old}\b", new, dependency)
+        call("scontrol", "update", f"JobId={job}", f"Dependency={moved}")
+    return list(waiting)
+
+
+def hosts() -> set[str]:
+    """The machines of the cluster."""
+    return set(call("sinfo", "--Node", "--noheader", "--format=%n").split())
+
+
+def first_node_address() -> str:
+    """Where the first node of this job is reached; its name need not resolve."""
+    nodes = call("scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"]).split()
+    found = re.search(r"NodeAddr=(\S+)", call("scontrol", "show", "node", nodes[0]))
+    return found[1] if found else nodes[0]

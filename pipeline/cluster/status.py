@@ -1,0 +1,131 @@
+"""What `sesame status` shows: each job's state, reason, node, time, progress, speed and log."""
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.table import Table
+
+from pipeline.cluster import slurm
+from pipeline.cluster.frozen import Job, Submission
+from pipeline.execute import shares_made
+from pipeline.plan import how_far
+from pipeline.store import Output, Store
+
+COLOURS = {
+    "done": "green", "running": "cyan", "waiting": "dim", "failed": "red", "cancelled": "yellow",
+    "ended": "red",
+}  # fmt: skip
+# What SLURM says in figures: a node that could not open the job's log.
+CANNOT_OPEN_LOG = "the node cannot see the log's folder; put the store on a shared disk"
+
+
+@dataclass(frozen=True)
+class Line:
+    """What is known of one job."""
+
+    job: Job
+    state: str  # done, running, waiting, failed, cancelled, ended
+    reason: str
+    nodes: str
+    elapsed: str
+    progress: str
+    log: Path | None
+
+    @property
+    def is_over(self) -> bool:
+        return self.state not in ("running", "waiting")
+
+
+def look(submission: Submission, store: Store) -> list[Line]:
+    """The state of every job of a submission."""
+    queue = slurm.queue()
+    return [_line(job, queue.get(job.id, []), submission, store) for job in submission.jobs()]
+
+
+def _line(job: Job, tasks: list[slurm.Task], submission: Submission, store: Store) -> Line:
+    output = store.from_reference(job.reference)
+    state = "done" if output.is_done or _has_made_all(job, output) else _state(tasks)
+    logs = sorted(submission.logs.glob(job.log_pattern), key=lambda path: path.stat().st_mtime)
+    log = logs[-1] if logs else None
+    reasons = [task.reason for task in tasks if task.reason not in ("None", "")]
+    reason = reasons[0] if reasons and state in ("waiting", "cancelled") else ""
+    if state in ("failed", "ended"):
+        reason = _last_words(log) or CANNOT_OPEN_LOG
+    running = [task for task in tasks if task.state == "RUNNING"]
+    seen = running or tasks
+    return Line(
+        job,
+        state,
+        reason,
+        ",".join(dict.fromkeys(task.nodes for task in seen if task.nodes)),
+        max((task.elapsed for task in seen), key=lambda text: (len(text), text), default=""),
+        "" if state in ("done", "waiting") else _progress(job, tasks, output),
+        log,
+    )
+
+
+def _has_made_all(job: Job, output: Output) -> bool:
+    """Whether an array's work is done, which SLURM may have forgotten before the merge is."""
+    return job.shares > 0 and len(shares_made(output, job.shares)) == job.shares
+
+
+def _state(tasks: list[slurm.Task]) -> str:
+    """One word for all tasks of a job: the worst that has happened, else what goes on."""
+    states = {task.state for task in tasks}
+    if not states:
+        return "ended"  # SLURM forgets jobs some minutes after their end
+    if any(task.state == "RUNNING" for task in tasks):
+        return "running"
+    if "CANCELLED" in states or any(task.reason == slurm.NEVER for task in tasks):
+        return "cancelled"
+    if states == {"COMPLETED"}:
+        return "done"
+    return "waiting" if any(task.is_live for task in tasks) else "failed"
+
+
+def _progress(job: Job, tasks: list[slurm.Task], output: Output) -> str:
+    if job.shares:
+        counted = Counter(task.state.lower() for task in tasks)
+        return ", ".join(f"{count} {state}" for state, count in sorted(counted.items()))
+    if not output.is_begun:
+        return ""
+    speed = _speed(output.path / "timing.jsonl")
+    return how_far(job.stage, output.path) + (f", {speed}" if speed else "")
+
+
+def _speed(timing: Path) -> str:
+    """What the last line of a pretraining's timings says."""
+    if not timing.exists():
+        return ""
+    lines = [line for line in timing.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    if not lines:
+        return ""
+    last = json.loads(lines[-1])
+    return f"now at {last['step']:,}, {last['tokens_per_second']:,.0f} tokens/s"
+
+
+def _last_words(log: Path | None) -> str:
+    if log is None:
+        return ""
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    words = [line for line in lines if line.startswith("sesame ")] or lines
+    return words[-1] if words else "no word in its log"
+
+
+def as_table(submission: Submission, lines: list[Line]) -> Table:
+    """The jobs for a terminal; logs by name, their folder above."""
+    table = Table(box=None, pad_edge=False, header_style="dim", title_justify="left")
+    table.title = f"{submission.id}, logs in {submission.logs}"
+    for heading in ("job", "id", "state", "node", "time", "log"):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("progress, reason", overflow="fold")
+    for line in lines:
+        said = [line.progress, line.reason.replace("[", "\\["), f"[dim]{line.job.label}[/]"]
+        table.add_row(
+            line.job.name, line.job.id, f"[{COLOURS[line.state]}]{line.state}[/]", line.nodes,
+            line.elapsed, line.log.name if line.log else "",
+            "; ".join(part for part in said if part and part != "[dim][/]"),
+        )  # fmt: skip
+    return table

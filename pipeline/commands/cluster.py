@@ -1,0 +1,161 @@
+"""`sesame submit`, `status`, `cancel`, and `job`, which is what submitted scripts run."""
+
+import shutil
+import time
+from pathlib import Path
+
+from rich.live import Live
+
+from data_prep.errors import UsageError
+from data_prep.pieces import Share
+from data_prep.progress import console
+from pipeline.cli import Arguments
+from pipeline.cluster import slurm
+from pipeline.cluster.frozen import (
+    find_submission,
+    new_submission,
+    refuse_changed_files,
+    thaw_node,
+)
+from pipeline.cluster.site import read_site
+from pipeline.cluster.status import as_table as status_table
+from pipeline.cluster.status import look
+from pipeline.cluster.submit import (
+    being_made,
+    check_site,
+    check_store,
+    plan_jobs,
+    script_of,
+    submit_all,
+    write_scripts,
+)
+from pipeline.commands.stages import between, experiment
+from pipeline.compose import compose_config, sweep_points
+from pipeline.execute import execute, make_share
+from pipeline.graph import Node
+from pipeline.plan import as_table, how_far, plan
+from pipeline.runs import Entry, Runs
+from pipeline.store import Store
+from pipeline.training.exits import Interrupted
+
+LOOK_SECONDS = 2.0
+
+
+def submit(arguments: Arguments) -> None:
+    """Send everything the experiment names, of all points of a sweep, to SLURM."""
+    if arguments.words:
+        raise UsageError(f"{arguments.words[0]}: not an override; overrides look like key=value")
+    slurm.require()
+    site = read_site()
+    config = compose_config(_first_point(arguments))
+    store = Store(Path(config.paths.store).resolve())
+    graphs = [experiment(point) for point in _points(arguments)]
+    nodes = {reference: node for graph in graphs for reference, node in graph.nodes.items()}
+    chosen = between(
+        list(nodes.values()), arguments.options.get("--from"), arguments.options.get("--until")
+    )
+    console.print(as_table(plan(list(nodes.values()), store)))
+    check_site(chosen, site)
+    check_store(store.root, site, slurm.hosts())
+    queued = being_made(store)
+    planned = plan_jobs(chosen, site, queued)
+    for node in chosen:
+        if node.output.reference in queued and not node.output.is_done:
+            print(f"{_title(node)}: job {queued[node.output.reference]} makes it already")
+    if not planned:
+        print("nothing to submit")
+        return
+    submission = new_submission(store, config.name)
+    if "--dry-run" in arguments.options:
+        for job in planned:
+            waits = ", ".join([*job.after, *job.after_jobs]) or "nothing"
+            print(f"# {job.name}, waits for {waits}\n{script_of(job, submission, site)}")
+        return
+    for graph in graphs:
+        graph.checksums.save()
+    submission.create()
+    try:
+        submission.freeze_code()
+        write_scripts(planned, submission, site)
+        jobs = submit_all(planned, submission)
+    except BaseException:
+        shutil.rmtree(submission.path)
+        raise
+    entries = [Entry(node.stage, node.output.fingerprint, node.label) for node in chosen]
+    Runs(store).record(config.name, entries, replace="-m" not in arguments.options)
+    for made in jobs:
+        print(f"{made.id}  {made.name}  {made.label}".rstrip())
+    print(f"submission {submission.id}; sesame status shows how it goes")
+
+
+def _points(arguments: Arguments) -> list[list[str]]:
+    if "-m" not in arguments.options:
+        return [arguments.overrides]
+    return sweep_points(arguments.overrides)
+
+
+def _first_point(arguments: Arguments) -> list[str]:
+    return _points(arguments)[0]
+
+
+def _title(node: Node) -> str:
+    return f"{node.stage} {node.label}".rstrip()
+
+
+def job(arguments: Arguments) -> None:
+    """Make the output of one frozen stage instance, or a share of its pieces."""
+    if len(arguments.words) != 1:
+        raise UsageError("job: name the file of one stage instance, nodes/<job>.json")
+    share = arguments.options.get("--share")
+    node = thaw_node(Path(arguments.words[0]))
+    refuse_changed_files(node)
+    print(f"{_title(node)} {node.output.path}", flush=True)
+    try:
+        if share is not None:
+            make_share(node, Share.parse(share))
+        else:
+            execute(node)
+    except Interrupted as error:
+        done = how_far(node.stage, node.output.path)
+        raise Interrupted(f"interrupted: {_title(node)}, {done}") from error
+
+
+def status(arguments: Arguments) -> None:
+    """A table of a submission's jobs, kept up to date on a terminal until all have ended."""
+    slurm.require()
+    store = _store(arguments)
+    submission = find_submission(store, _one_word(arguments))
+    lines = look(submission, store)
+    if "--once" in arguments.options or not console.is_terminal:
+        from rich import print as show
+
+        show(status_table(submission, lines))
+        return
+    with Live(status_table(submission, lines), console=console, auto_refresh=False) as live:
+        while not all(line.is_over for line in lines):
+            time.sleep(LOOK_SECONDS)
+            lines = look(submission, store)
+            live.update(status_table(submission, lines), refresh=True)
+
+
+def cancel(arguments: Arguments) -> None:
+    """End what is waiting or running of a submission."""
+    slurm.require()
+    submission = find_submission(_store(arguments), _one_word(arguments))
+    queue = slurm.queue()
+    live = [
+        job.id for job in submission.jobs() if any(task.is_live for task in queue.get(job.id, []))
+    ]
+    slurm.cancel_jobs(live)
+    said = f"cancelled {', '.join(live)}" if live else "nothing is waiting or running"
+    print(f"submission {submission.id}: {said}")
+
+
+def _store(arguments: Arguments) -> Store:
+    return Store(Path(compose_config(arguments.overrides).paths.store))
+
+
+def _one_word(arguments: Arguments) -> str | None:
+    if len(arguments.words) > 1:
+        raise UsageError(f"{arguments.words[1]}: name one submission, or none for the newest")
+    return arguments.words[0] if arguments.words else None
