@@ -18,8 +18,8 @@ from torch.optim.lr_scheduler import LambdaLR
 from data_prep.errors import SesameError, UsageError
 from data_prep.progress import progress
 from pipeline.encoders import Encoder, InputBatch
-from pipeline.tasks.answers import Answers, Prediction
-from pipeline.tasks.batches import TaskData, encode_examples, evaluation_order, training_order
+from pipeline.tasks.answers import ANSWERS, Answers, Prediction
+from pipeline.tasks.batches import TaskData, evaluation_order, training_order
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
 from pipeline.tasks.heads import Head
 from pipeline.tasks.metrics import score
@@ -75,14 +75,14 @@ class Model(nn.Module):
 
 def finetune(encoder: Encoder, splits: Splits, task: TaskConfig, config: FinetuneConfig) -> Outcome:
     """Fit to the training examples, keep the epoch best on the development set, score the test."""
-    answers = Answers(task.kind, splits.labels, splits.train)
+    answers = ANSWERS[task.kind](splits.labels, splits.train)
     train, dev, test = (
-        encode_examples(encoder, part, answers, config.max_seq_length)
+        answers.encode(encoder, part, config.max_seq_length)
         for part in (splits.train, splits.dev, splits.test)
     )
     with torch.random.fork_rng():
         torch.manual_seed(config.seed)
-        head = Head(task.kind, answers.outputs, encoder.states, encoder.hidden, config)
+        head = Head(task.kind, answers.outputs, encoder, config)
         model = Model(encoder, head, config.mode == "frozen")
         model.to(choose_device(config.accelerator))
         dev_scores, best_epoch, steps = _fit(model, train, dev, answers, task, config)
@@ -106,7 +106,7 @@ def _fit(
     config: FinetuneConfig,
 ) -> tuple[list[float], int, int]:
     """Train and leave the best epoch's weights in the model; scores by epoch, that epoch, steps."""
-    total = math.ceil(len(train.examples) / config.batch_size) * config.epochs
+    total = math.ceil(len(train.counts) / config.batch_size) * config.epochs
     optimizer = _optimizer(model, config)
     schedule = LambdaLR(optimizer, lambda step: learning_rate(step, total, config.warmup))
     scores: list[float] = []
@@ -155,7 +155,7 @@ def _train_step(
 ) -> float:
     model.train()
     batch, gold_U = data.batch(rows)
-    loss = model.head.loss(model(batch.to(model.device)), gold_U.to(model.device))
+    loss = model.head.loss(model(batch.to(model.device)), gold_U.to(model.device), batch)
     optimizer.zero_grad(set_to_none=True)
     torch.autograd.backward(loss)
     if clip:
@@ -172,7 +172,7 @@ def predict(model: Model, data: TaskData, answers: Answers) -> list[Prediction]:
     for rows in evaluation_order(data.inputs.lengths):
         answers_UC = model(data.inputs.batch(rows).to(model.device)).float().cpu().numpy()
         outputs[data.places(rows)] = answers_UC
-    return list(answers.from_numbers(outputs, data.examples, data.counts))
+    return answers.decode(outputs, data)
 
 
 def evaluate(data: TaskData, predictions: list[Prediction], answers: Answers) -> dict[str, float]:

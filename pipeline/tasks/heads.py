@@ -1,8 +1,15 @@
-"""Heads: a layer choice, an optional BiLSTM and a linear layer on the units of any encoder.
+"""Heads: a layer choice, an optional BiLSTM or BiGRU and a linear layer on any encoder's units.
 
-A task that tags sees each word's first unit; others see all units, pooled to one vector an input.
+What a head answers follows from the task's kind:
+    classify  [E, C] logits an input; gold_E the class
+    regress   [E, 1] a number an input; gold_E the number
+    tag       [W, C] logits a word, at its first unit; gold_W the tag
+    span      [N, 2] logits a unit, of being where the answer starts and where it ends; gold_N2 is 1
+              at those two units and 0 elsewhere. An input is one window of a passage; where the
+              window has no answer both are its first unit.
+Gold answers lie in the order of the head's, so U, the head's rows, is E, W or N.
 
-N units of a batch, W words, U answers (words when tagging, else inputs), D width, C classes
+N units of a batch, W words, E inputs, D width, C classes
 """
 
 import numpy as np
@@ -13,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
 from data_prep.errors import UsageError
-from pipeline.encoders import InputBatch
+from pipeline.encoders import Encoder, InputBatch
 from pipeline.tasks.config import FinetuneConfig
 
 LSTM_WIDTH = 200  # units of a direction, in both layers (Devlin et al., section 5.3: 768 for base)
@@ -69,15 +76,13 @@ class BiLSTM(nn.Module):
 
 
 class Head(nn.Module):
-    """Hidden states to answers: classes for inputs or words, or one number an input."""
+    """Hidden states to answers."""
 
-    def __init__(
-        self, kind: str, classes: int, states: int, hidden: int, config: FinetuneConfig
-    ) -> None:
+    def __init__(self, kind: str, classes: int, encoder: Encoder, config: FinetuneConfig) -> None:
         super().__init__()
         self.kind = kind
         self.pooling = config.pooling
-        self.layers = LayerChoice(config.layers, states, hidden)
+        self.layers = LayerChoice(config.layers, encoder.states, encoder.hidden)
         width = self.layers.width
         self.context = BiLSTM(width) if config.head == "bilstm" else None
         self.dropout = nn.Dropout(config.dropout)
@@ -92,16 +97,28 @@ class Head(nn.Module):
             x, lengths = x[batch.word_starts_W], batch.word_counts
         if self.context is not None:
             x = self.context(x, lengths)
-        if self.kind != "tag":
+        if self.kind in ("classify", "regress"):
             x = pool(x, lengths, self.pooling)
         answers: Tensor = self.output(self.dropout(x))
         return answers
 
-    def loss(self, answers: Tensor, gold_U: Tensor) -> Tensor:
-        """Cross-entropy, or mean squared error for regression."""
+    def loss(self, answers: Tensor, gold: Tensor, batch: InputBatch) -> Tensor:
+        """The mean over answers of cross-entropy, or of the squared error for regression."""
         if self.kind == "regress":
-            return F.mse_loss(answers[:, 0], gold_U)
-        return F.cross_entropy(answers, gold_U)
+            return F.mse_loss(answers[:, 0], gold)
+        if self.kind == "span":
+            return span_loss(answers, gold, batch.lengths)
+        return F.cross_entropy(answers, gold)
+
+
+def span_loss(logits_N2: Tensor, gold_N2: Tensor, lengths: NDArray[np.int64]) -> Tensor:
+    """Cross-entropy over each input's units, for starts and ends (Devlin et al., section 4.2)."""
+    lengths_E = torch.from_numpy(lengths).to(logits_N2.device)
+    most_E2 = torch.segment_reduce(logits_N2.detach(), "max", lengths=lengths_E)
+    shifted_N2 = logits_N2 - most_E2.repeat_interleave(lengths_E, 0)
+    sums_E2 = torch.segment_reduce(shifted_N2.exp(), "sum", lengths=lengths_E)
+    chosen = (shifted_N2 * gold_N2).sum()
+    return (sums_E2.log().sum() - chosen) / (2 * len(lengths))
 
 
 def pool(x_ND: Tensor, lengths: NDArray[np.int64], how: str) -> Tensor:

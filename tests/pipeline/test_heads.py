@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from data_prep.errors import UsageError
-from pipeline.encoders import InputBatch
+from pipeline.encoders import Encoder, InputBatch
 from pipeline.tasks.config import FinetuneConfig
 from pipeline.tasks.heads import BiLSTM, Head, LayerChoice, pool
 
@@ -21,7 +21,15 @@ def states(layers: int = 5, width: int = 8) -> list[Tensor]:
 def batch(word_starts: list[int], word_counts: list[int]) -> InputBatch:
     units = torch.arange(int(LENGTHS.sum()))
     starts = torch.tensor(word_starts, dtype=torch.int64)
-    return InputBatch(units, units, units, LENGTHS, starts, np.array(word_counts))
+    rows = np.arange(len(LENGTHS))
+    return InputBatch(units, units, units, LENGTHS, LENGTHS, starts, np.array(word_counts), rows)
+
+
+class States(Encoder):
+    """An encoder in name only: heads ask it for its shape."""
+
+    hidden, states = 8, 6
+    encode_texts = encode_words = forward = None
 
 
 @pytest.mark.parametrize(
@@ -72,7 +80,7 @@ def test_bilstm_equals_each_input_alone() -> None:
 
 @pytest.mark.parametrize("kind", ["linear", "bilstm"])
 def test_tagging_sees_first_units_of_words_only(kind: str) -> None:
-    head = Head("tag", 4, 6, 8, FinetuneConfig(head=kind)).eval()
+    head = Head("tag", 4, States(), FinetuneConfig(head=kind)).eval()
     words = [1, 2, 3, 5, 9]
     inputs, x = batch(words, [2, 1, 2]), states()
     before = head(x, inputs)
@@ -88,15 +96,40 @@ def test_tagging_sees_first_units_of_words_only(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["linear", "bilstm"])
 @pytest.mark.parametrize("pooling", ["mean", "first", "max"])
 def test_sentences_get_one_answer_each(kind: str, pooling: str) -> None:
-    head = Head("classify", 3, 6, 8, FinetuneConfig(head=kind, pooling=pooling))
+    head = Head("classify", 3, States(), FinetuneConfig(head=kind, pooling=pooling))
     assert head(states(), batch([], [0, 0, 0])).shape == (3, 3)
 
 
 def test_losses() -> None:
     config = FinetuneConfig()
-    numbers = Head("regress", 1, 6, 8, config).loss(
-        torch.tensor([[1.0], [3.0]]), torch.tensor([0.0, 3.0])
+    inputs = batch([], [0, 0, 0])
+    numbers = Head("regress", 1, States(), config).loss(
+        torch.tensor([[1.0], [3.0]]), torch.tensor([0.0, 3.0]), inputs
     )
     assert numbers.item() == pytest.approx(0.5)
-    classes = Head("classify", 2, 6, 8, config).loss(torch.zeros(3, 2), torch.tensor([0, 1, 1]))
+    classes = Head("classify", 2, States(), config).loss(
+        torch.zeros(3, 2), torch.tensor([0, 1, 1]), inputs
+    )
     assert classes.item() == pytest.approx(np.log(2))
+
+
+def test_spans_are_chosen_among_the_units_of_their_own_window() -> None:
+    head = Head("span", 2, States(), FinetuneConfig())
+    inputs = batch([], [0, 0, 0])
+    logits_N2 = 30 * torch.randn(11, 2, generator=torch.Generator().manual_seed(1))
+    logits_N2.requires_grad_()
+    starts, ends = [1, 0, 2], [2, 0, 2]
+    gold_N2 = torch.zeros(11, 2)
+    for first, start, end in zip([0, 3, 4], starts, ends, strict=True):
+        gold_N2[first + start, 0] = gold_N2[first + end, 1] = 1
+    loss = head.loss(logits_N2, gold_N2, inputs)
+    parts = logits_N2.split(LENGTHS.tolist())
+    alone = [
+        torch.nn.functional.cross_entropy(part.T, torch.tensor([start, end]))
+        for part, start, end in zip(parts, starts, ends, strict=True)
+    ]
+    torch.testing.assert_close(loss, torch.stack(alone).mean())
+    (gradient,) = torch.autograd.grad(loss, logits_N2, retain_graph=True)
+    (expected,) = torch.autograd.grad(torch.stack(alone).mean(), logits_N2)
+    torch.testing.assert_close(gradient, expected)
+    assert head(states(), inputs).shape == (11, 2)
