@@ -105,3 +105,7 @@ class Config:
                 f"examples.max_seq_length={longest}: more than model.max_positions={most}; "
                 "shorten the rows or give the model more positions"
             )
+        if self.finetune.crf and self.task.kind != "tag":
+            raise UsageError(
+                f"finetune.crf=true: task.kind={self.task.kind} has no tags in a row; leave it out"
+            )

@@ -1,6 +1,6 @@
 """Configuration of fine-tuning; the YAML group task and the node finetune extend these."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from data_prep.errors import UsageError
 from data_prep.fields import execution, result
@@ -9,8 +9,16 @@ METRICS = {
     "classify": ("accuracy", "f1", "matthews"),
     "regress": ("pearson", "spearman"),
     "tag": ("entity_f1", "accuracy"),
+    "span": ("f1", "exact_match"),
 }
-READERS = {"classify": ("table",), "regress": ("table",), "tag": ("conll", "wiki_links")}
+READERS = {
+    "classify": ("table",),
+    "regress": ("table",),
+    "tag": ("conll", "wiki_links"),
+    "span": ("squad",),
+}
+LIMITS = ("train_examples", "train_fraction", "dev_examples", "test_examples")
+AVERAGE = "average"  # what a suite is scored by
 
 
 @dataclass
@@ -22,8 +30,8 @@ class TaskConfig:
     reader: str = result(
         "table",
         "form of the files: .tsv, .csv or .jsonl tables; words and tags in columns; links of a "
-        "MediaWiki dump",
-        choices=("table", "conll", "wiki_links"),
+        "MediaWiki dump; SQuAD's JSON",
+        choices=tuple(dict.fromkeys(name for names in READERS.values() for name in names)),
     )
     data_dir: str | None = execution(None, "folder of the task's files")
     train: str | None = result(None, "training file below data_dir")
@@ -31,12 +39,31 @@ class TaskConfig:
     test: str | None = result(
         None, "test file; when not set the development file is scored, or else a part of train"
     )
+    also: dict[str, str] = result(
+        {}, "further files to score, by the name that tells their scores apart; left out if missing"
+    )
+    unlabelled: dict[str, str] = result(
+        {}, "files without labels to predict, by the name their answers get; left out if missing"
+    )
     columns: list[str] = result([], "names of a table's columns where the file has no header")
+    aliases: dict[str, str] = result({}, "columns that some file names differently: theirs to ours")
     text_a: str = result("sentence", "column of the (first) sentence")
     text_b: str | None = result(None, "column of the second sentence")
     label: str = result("label", "column of the label")
     labels: list[str] = result([], "the labels there are; those of the training file when empty")
     where: dict[str, str] = result({}, "keep only rows whose columns have these values")
+    faulty: str = result(
+        "refuse",
+        "rows with missing columns or an empty sentence, answers that are not in their text: "
+        "stop, or drop and count them",
+        choices=("refuse", "drop"),
+    )
+    unanswerable: bool = result(False, "questions may have no answer, as in SQuAD 2.0")
+    stride: int = result(
+        128, "pieces from one window's start to the next in texts longer than a window", at_least=1
+    )
+    max_question: int = result(64, "pieces of a question; longer ones are cut", at_least=1)
+    max_answer: int = result(30, "words of an answer at most", at_least=1)
     train_examples: int | None = result(
         None, "labelled examples to train on at most; a sample drawn by finetune.seed", at_least=1
     )
@@ -50,11 +77,36 @@ class TaskConfig:
     metric: str = result(
         "accuracy",
         "the score that early stopping and tables use",
-        choices=tuple(dict.fromkeys(name for names in METRICS.values() for name in names)),
+        choices=(*dict.fromkeys(name for names in METRICS.values() for name in names), AVERAGE),
     )
+    averaged: list[str] = result(
+        [], "scores whose mean stands for the task in a suite's average; task.metric when empty"
+    )
+    members: dict[str, "TaskConfig"] = execution(
+        {}, "tasks that this one, a suite, stands for; those without data are left out"
+    )
+
+    def member_tasks(self) -> dict[str, "TaskConfig"]:
+        """The tasks of a suite, with the suite's own limits where it has any."""
+        default = TaskConfig()
+        limits = {
+            name: getattr(self, name)
+            for name in LIMITS
+            if getattr(self, name) != getattr(default, name)
+        }
+        return {name: replace(member, **limits) for name, member in self.members.items()}
 
     def check(self) -> None:
         """Refuse combinations that contradict each other."""
+        if bool(self.members) != (self.metric == AVERAGE):
+            raise UsageError(
+                f"task.metric={self.metric}: task.members are scored by their {AVERAGE}, "
+                "and nothing else is"
+            )
+        if self.members:
+            for member in self.members.values():
+                member.check()
+            return
         if self.metric not in METRICS[self.kind]:
             raise UsageError(
                 f"task.metric={self.metric}: task.kind={self.kind} is scored by "
@@ -70,6 +122,8 @@ class TaskConfig:
                 f"task.test_documents and task.test={self.test}: two test sets contradict each "
                 "other; set one of them"
             )
+        if self.also.keys() & self.unlabelled.keys():
+            raise UsageError("task.also and task.unlabelled: a name may stand in one of them only")
 
 
 @dataclass
@@ -77,6 +131,10 @@ class FinetuneConfig:
     """How an encoder is fitted to a task."""
 
     lr: float = result(5e-5, "peak learning rate", at_least=0.0)
+    layer_decay: float = result(
+        1.0, "learning rate of each encoder layer over that of the layer above it",
+        at_least=0.0, at_most=1.0,
+    )  # fmt: skip
     batch_size: int = result(32, "examples in a step", at_least=1)
     epochs: int = result(3, "passes over the training examples", at_least=1)
     seed: int = result(0, "of the head's weights, the order and the sample of labels", at_least=0)
@@ -95,9 +153,10 @@ class FinetuneConfig:
     )
     head: str = result(
         "linear",
-        "what stands on the encoder: a linear layer alone, or over a two-layer BiLSTM",
-        choices=("linear", "bilstm"),
+        "what stands on the encoder: a linear layer alone, or over two layers of BiLSTM or BiGRU",
+        choices=("linear", "bilstm", "bigru"),
     )
+    crf: bool = result(False, "judge the tags of a sentence together, by a CRF (task.kind=tag)")
     dropout: float = result(0.1, "before the head", at_least=0.0, at_most=0.9)
     warmup: float = result(0.1, "share of steps that warm up", at_least=0.0, at_most=1.0)
     weight_decay: float = result(0.01, "of weights; never of biases and norms", at_least=0.0)

@@ -6,7 +6,6 @@ seed gives the same numbers.
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -23,6 +22,7 @@ from pipeline.tasks.batches import TaskData, evaluation_order, training_order
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
 from pipeline.tasks.heads import Head
 from pipeline.tasks.metrics import score
+from pipeline.tasks.optimizer import learning_rate, make_optimizer
 from pipeline.tasks.splits import Splits
 
 
@@ -82,7 +82,8 @@ def finetune(encoder: Encoder, splits: Splits, task: TaskConfig, config: Finetun
     )
     with torch.random.fork_rng():
         torch.manual_seed(config.seed)
-        head = Head(task.kind, answers.outputs, encoder, config)
+        apart = len(splits.train[0].texts) == 2 and not encoder.joins_pairs
+        head = Head(task.kind, answers.outputs, encoder, config, apart)
         model = Model(encoder, head, config.mode == "frozen")
         model.to(choose_device(config.accelerator))
         dev_scores, best_epoch, steps = _fit(model, train, dev, answers, task, config)
@@ -107,7 +108,7 @@ def _fit(
 ) -> tuple[list[float], int, int]:
     """Train and leave the best epoch's weights in the model; scores by epoch, that epoch, steps."""
     total = math.ceil(len(train.counts) / config.batch_size) * config.epochs
-    optimizer = _optimizer(model, config)
+    optimizer = make_optimizer(model.encoder, model.head, config)
     schedule = LambdaLR(optimizer, lambda step: learning_rate(step, total, config.warmup))
     scores: list[float] = []
     best_epoch, best_state, steps = 0, model.trained_state(), 0
@@ -134,22 +135,6 @@ def _fit(
     return scores, best_epoch, steps
 
 
-def _optimizer(model: Model, config: FinetuneConfig) -> AdamW:
-    trained = [value for value in model.parameters() if value.requires_grad]
-    matrices = [value for value in trained if value.ndim > 1]
-    others = [value for value in trained if value.ndim <= 1]
-    groups: list[dict[str, Any]] = [{"params": matrices}, {"params": others, "weight_decay": 0.0}]
-    return AdamW(groups, lr=config.lr, weight_decay=config.weight_decay, fused=True)
-
-
-def learning_rate(step: int, total: int, warmup: float) -> float:
-    """The factor before `step`: up in a line over the share `warmup`, then down to zero."""
-    rising = math.ceil(total * warmup)
-    if step < rising:
-        return (step + 1) / rising
-    return (total - step) / max(total - rising, 1)
-
-
 def _train_step(
     model: Model, data: TaskData, rows: NDArray[np.int64], optimizer: AdamW, clip: float
 ) -> float:
@@ -170,7 +155,8 @@ def predict(model: Model, data: TaskData, answers: Answers) -> list[Prediction]:
     model.eval()
     outputs = np.empty((len(data.gold), answers.outputs), np.float32)
     for rows in evaluation_order(data.inputs.lengths):
-        answers_UC = model(data.inputs.batch(rows).to(model.device)).float().cpu().numpy()
+        batch = data.inputs.batch(rows).to(model.device)
+        answers_UC = model.head.decide(model(batch), batch).float().cpu().numpy()
         outputs[data.places(rows)] = answers_UC
     return answers.decode(outputs, data)
 

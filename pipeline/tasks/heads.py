@@ -17,13 +17,14 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from data_prep.errors import UsageError
 from pipeline.encoders import Encoder, InputBatch
 from pipeline.tasks.config import FinetuneConfig
+from pipeline.tasks.crf import Crf, lay
 
-LSTM_WIDTH = 200  # units of a direction, in both layers (Devlin et al., section 5.3: 768 for base)
+CONTEXT_WIDTH = 200  # units of a direction, in both layers (Peters et al. 2018, supplement)
 
 
 class LayerChoice(nn.Module):
@@ -58,35 +59,50 @@ class LayerChoice(nn.Module):
         return self.gamma * torch.einsum("s,snd->nd", self.weights.softmax(0), torch.stack(states))
 
 
-class BiLSTM(nn.Module):
-    """Two layers over the units of each input, both ways."""
+class Context(nn.Module):
+    """Two recurrent layers over the units of each input, both ways."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, kind: str, width: int) -> None:
         super().__init__()
-        self.lstm = nn.LSTM(width, LSTM_WIDTH, 2, batch_first=True, bidirectional=True)
-        self.width = 2 * LSTM_WIDTH
+        cell = {"bilstm": nn.LSTM, "bigru": nn.GRU}[kind]
+        self.cells = cell(width, CONTEXT_WIDTH, 2, batch_first=True, bidirectional=True)
+        self.width = 2 * CONTEXT_WIDTH
 
     def forward(self, x_ND: Tensor, lengths: NDArray[np.int64]) -> Tensor:
-        inputs = pad_sequence(list(x_ND.split_with_sizes(lengths.tolist())), batch_first=True)
+        inputs, real_BT = lay(x_ND, lengths)
         packed = pack_padded_sequence(
             inputs, torch.from_numpy(lengths), batch_first=True, enforce_sorted=False
         )
-        padded, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True)
-        return torch.cat([row[:length] for row, length in zip(padded, lengths, strict=True)])
+        padded, _ = pad_packed_sequence(self.cells(packed)[0], batch_first=True)
+        return padded[real_BT]
 
 
 class Head(nn.Module):
-    """Hidden states to answers."""
+    """Hidden states to answers.
 
-    def __init__(self, kind: str, classes: int, encoder: Encoder, config: FinetuneConfig) -> None:
+    `apart`: the two sentences of an input are pooled on their own and compared, for encoders in
+    which they do not see each other.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        classes: int,
+        encoder: Encoder,
+        config: FinetuneConfig,
+        apart: bool = False,
+    ) -> None:
         super().__init__()
         self.kind = kind
         self.pooling = config.pooling
+        self.apart = apart
         self.layers = LayerChoice(config.layers, encoder.states, encoder.hidden)
         width = self.layers.width
-        self.context = BiLSTM(width) if config.head == "bilstm" else None
+        self.context = None if config.head == "linear" else Context(config.head, width)
         self.dropout = nn.Dropout(config.dropout)
-        self.output = nn.Linear(self.context.width if self.context else width, classes)
+        width = self.context.width if self.context else width
+        self.output = nn.Linear(4 * width if apart else width, classes)
+        self.crf = Crf(classes) if config.crf else None
         nn.init.normal_(self.output.weight, std=0.02)
         nn.init.zeros_(self.output.bias)
 
@@ -98,9 +114,17 @@ class Head(nn.Module):
         if self.context is not None:
             x = self.context(x, lengths)
         if self.kind in ("classify", "regress"):
-            x = pool(x, lengths, self.pooling)
+            x = self._pooled(x, batch)
         answers: Tensor = self.output(self.dropout(x))
         return answers
+
+    def _pooled(self, x_ND: Tensor, batch: InputBatch) -> Tensor:
+        if not self.apart:
+            return pool(x_ND, batch.lengths, self.pooling)
+        lengths = np.stack([batch.second, batch.lengths - batch.second], 1).ravel()
+        u, v = pool(x_ND, lengths, self.pooling).unflatten(0, (-1, 2)).unbind(1)
+        # The features of GLUE's own baselines (Wang et al. 2018, section 5).
+        return torch.cat([u, v, (u - v).abs(), u * v], 1)
 
     def loss(self, answers: Tensor, gold: Tensor, batch: InputBatch) -> Tensor:
         """The mean over answers of cross-entropy, or of the squared error for regression."""
@@ -108,7 +132,13 @@ class Head(nn.Module):
             return F.mse_loss(answers[:, 0], gold)
         if self.kind == "span":
             return span_loss(answers, gold, batch.lengths)
+        if self.crf is not None:
+            return self.crf.loss(answers, gold, batch.word_counts)
         return F.cross_entropy(answers, gold)
+
+    def decide(self, answers: Tensor, batch: InputBatch) -> Tensor:
+        """The answers to decide by: a CRF judges the sentence as a whole, others each alone."""
+        return answers if self.crf is None else self.crf.decide(answers, batch.word_counts)
 
 
 def span_loss(logits_N2: Tensor, gold_N2: Tensor, lengths: NDArray[np.int64]) -> Tensor:

@@ -1,5 +1,7 @@
 """Heads on flat hidden states do what they would do on each input alone."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ from torch import Tensor
 from data_prep.errors import UsageError
 from pipeline.encoders import Encoder, InputBatch
 from pipeline.tasks.config import FinetuneConfig
-from pipeline.tasks.heads import BiLSTM, Head, LayerChoice, pool
+from pipeline.tasks.heads import Context, Head, LayerChoice, pool
 
 LENGTHS = np.array([3, 1, 7])
 
@@ -72,10 +74,22 @@ def test_pooling_equals_each_input_alone(how: str) -> None:
     torch.testing.assert_close(pool(x_ND, LENGTHS, how), torch.stack(expected))
 
 
-def test_bilstm_equals_each_input_alone() -> None:
-    lstm, x_ND = BiLSTM(8), states()[0]
-    alone = [lstm.lstm(part)[0] for part in x_ND.split(LENGTHS.tolist())]
-    torch.testing.assert_close(lstm(x_ND, LENGTHS), torch.cat(alone))
+@pytest.mark.parametrize("kind", ["bilstm", "bigru"])
+def test_recurrent_layers_see_each_input_alone(kind: str) -> None:
+    context, x_ND = Context(kind, 8), states()[0]
+    alone = [context.cells(part)[0] for part in x_ND.split(LENGTHS.tolist())]
+    torch.testing.assert_close(context(x_ND, LENGTHS), torch.cat(alone))
+
+
+def test_sentences_that_do_not_see_each_other_are_compared() -> None:
+    head = Head("regress", 1, States(), FinetuneConfig(), apart=True).eval()
+    inputs = replace(batch([], [0, 0, 0]), second=np.array([1, 1, 3]), lengths=np.array([3, 2, 6]))
+    x = states()
+    compared = []
+    for first, second, end in ((0, 1, 3), (3, 4, 5), (5, 8, 11)):
+        u, v = x[-1][first:second].mean(0), x[-1][second:end].mean(0)
+        compared.append(torch.cat([u, v, (u - v).abs(), u * v]))
+    torch.testing.assert_close(head(x, inputs), head.output(torch.stack(compared)))
 
 
 @pytest.mark.parametrize("kind", ["linear", "bilstm"])
