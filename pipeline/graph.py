@@ -16,7 +16,7 @@ from pipeline.references import Folder, Stored, resolve
 from pipeline.stages.work import Request
 from pipeline.store import Output, Store, fingerprint
 
-STAGES = ("shard", "tokenizer", "examples", "pretrain", "export", "finetune", "report")
+STAGES = ("shard", "tokenizer", "vectors", "examples", "pretrain", "export", "finetune", "report")
 
 
 def stage_module(stage: str) -> ModuleType:
@@ -75,7 +75,7 @@ class Graph:
             return self.add("export", replace(own, encoder=None))
         found = resolve("encoder", text, "pretrain", self.store)
         if isinstance(found, Folder):
-            return self._folder(found)
+            return self._vectors(found, config) or self._folder(found)
         return self._place(
             "export",
             replace(config, export=replace(config.export, checkpoint=found.checkpoint)),
@@ -121,7 +121,9 @@ class Graph:
 
     def _request(self, request: Request) -> Node | Input:
         special = {"export": self.export, "tokenizer": self.tokenizer}.get(request.stage)
-        return special(request.config) if special else self.add(request.stage, request.config)
+        if special:
+            return special(request.config)
+        return self.add(request.stage, request.config, request.label)
 
     def _place(self, stage: str, config: Config, label: str, inputs: dict[str, Input]) -> Node:
         module = stage_module(stage)
@@ -138,6 +140,13 @@ class Graph:
         if output.reference not in self.nodes:
             self.nodes[output.reference] = Node(stage, label, config, inputs, request, output)
         return self.nodes[output.reference]
+
+    def _vectors(self, folder: Folder, config: Config) -> Node | None:
+        """The table of the word vectors in a file, or in a folder of a matrix and its words."""
+        if folder.path.is_dir() and not any(folder.path.glob("*.parquet")):
+            return None
+        own = replace(config.vectors, source=str(folder.path.resolve()))
+        return self.add("vectors", replace(config, vectors=own))
 
     def _folder(self, folder: Folder) -> Input:
         files = sorted(path for path in folder.path.rglob("*") if path.is_file())

@@ -20,6 +20,7 @@ class Request:
 
     stage: str
     config: Config
+    label: str = ""  # tells it apart where a stage needs several
 
 
 @dataclass(frozen=True)

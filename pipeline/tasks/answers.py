@@ -7,7 +7,7 @@ U rows of the head's answers, C classes
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from pipeline.encoders import Encoder
 from pipeline.tasks.batches import TaskData
 from pipeline.tasks.examples import Example, Gold
+from pipeline.tasks.metrics import score
+from pipeline.tasks.windows import cut_windows
 
 Floats = NDArray[np.float32]
 
@@ -43,6 +45,17 @@ class Answers(ABC):
     def decode(self, outputs_UC: Floats, data: TaskData) -> list[Prediction]:
         """A prediction for each of the data's examples."""
 
+    def tuned(self, outputs_UC: Floats, data: TaskData) -> "Answers":
+        """The same with what only development examples can tell, such as a threshold."""
+        return self
+
+    def score(
+        self, examples: Sequence[Example], predictions: Sequence[Prediction]
+    ) -> dict[str, float]:
+        """All scores of the kind."""
+        gold = [example.gold for example in examples]
+        return score(self.kind, gold, [guess.answer for guess in predictions], self.labels)
+
 
 class ClassAnswers(Answers):
     """One label an example."""
@@ -57,7 +70,8 @@ class ClassAnswers(Answers):
         """Sentences or pairs, and the numbers of their labels."""
         inputs = encoder.encode_texts([example.texts for example in examples], max_length)
         number = {label: number for number, label in enumerate(self.labels)}
-        gold = np.array([number[str(example.gold)] for example in examples], np.int64)
+        golds = [0 if example.gold is None else number[str(example.gold)] for example in examples]
+        gold = np.array(golds, np.int64)
         return TaskData(examples, inputs, np.ones_like(gold), gold)
 
     def decode(self, outputs_UC: Floats, data: TaskData) -> list[Prediction]:
@@ -83,7 +97,8 @@ class NumberAnswers(Answers):
     def encode(self, encoder: Encoder, examples: Sequence[Example], max_length: int) -> TaskData:
         """Sentences or pairs, and their numbers."""
         inputs = encoder.encode_texts([example.texts for example in examples], max_length)
-        values = np.array([example.gold for example in examples], np.float64)
+        golds = [self._mean if example.gold is None else example.gold for example in examples]
+        values = np.array(golds, np.float64)
         gold = ((values - self._mean) / self._deviation).astype(np.float32)
         return TaskData(examples, inputs, np.ones(len(gold), np.int64), gold)
 
@@ -103,38 +118,37 @@ class TagAnswers(Answers):
         self.outputs = len(labels)
 
     def encode(self, encoder: Encoder, examples: Sequence[Example], max_length: int) -> TaskData:
-        """Sentences as words, and the numbers of the tags of those that fitted in."""
-        inputs = encoder.encode_words([example.texts for example in examples], max_length)
-        counts = inputs.word_counts
-        number = {label: number for number, label in enumerate(self.labels)}
-        gold = [
-            number[tag]
-            for example, count in zip(examples, counts, strict=True)
-            for tag in _tags(example)[:count]
+        """Sentences as words, long ones as several inputs, and the numbers of their tags."""
+        words = [word for example in examples for word in example.texts]
+        lengths = [len(example.texts) for example in examples]
+        units_of = np.split(encoder.word_units(words), np.cumsum(lengths)[:-1])
+        room = max_length - encoder.frame(1)
+        windows = [
+            example.texts[first:last]
+            for example, units in zip(examples, units_of, strict=True)
+            for first, last in cut_windows(units, room)
         ]
-        return TaskData(examples, inputs, counts, np.array(gold, np.int64))
+        inputs = encoder.encode_words(windows, max_length)
+        number = {label: number for number, label in enumerate(self.labels)}
+        gold = [number[tag] for example in examples for tag in _tags(example)]
+        return TaskData(examples, inputs, inputs.word_counts, np.array(gold, np.int64))
 
     def decode(self, outputs_UC: Floats, data: TaskData) -> list[Prediction]:
-        """The likeliest tags; words that did not fit into the encoder count as O."""
+        """The likeliest tags; the inputs of a sentence follow each other and make it whole."""
         best_U, sure_U = likeliest(outputs_UC)
         predictions = []
         end = 0
-        for example, count in zip(data.examples, data.counts, strict=True):
-            start, end = end, end + int(count)
+        for example in data.examples:
+            start, end = end, end + len(example.texts)
             tags = tuple(self.labels[i] for i in best_U[start:end])
-            tags += ("O",) * (len(example.texts) - len(tags))
             predictions.append(Prediction(tags, float(sure_U[start:end].min())))
         return predictions
 
 
-ANSWERS: dict[str, Callable[[Sequence[str], Sequence[Example]], Answers]] = {
-    "classify": ClassAnswers,
-    "regress": NumberAnswers,
-    "tag": TagAnswers,
-}
-
-
 def _tags(example: Example) -> tuple[str, ...]:
+    """Gold tags; O where there are none."""
+    if example.gold is None:
+        return ("O",) * len(example.texts)
     assert isinstance(example.gold, tuple)
     return example.gold
 

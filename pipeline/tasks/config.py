@@ -1,5 +1,6 @@
 """Configuration of fine-tuning; the YAML group task and the node finetune extend these."""
 
+import os
 from dataclasses import dataclass, replace
 
 from data_prep.errors import UsageError
@@ -87,14 +88,18 @@ class TaskConfig:
     )
 
     def member_tasks(self) -> dict[str, "TaskConfig"]:
-        """The tasks of a suite, with the suite's own limits where it has any."""
+        """The tasks of a suite, their folders below its own, with its limits where it has any."""
         default = TaskConfig()
         limits = {
             name: getattr(self, name)
             for name in LIMITS
             if getattr(self, name) != getattr(default, name)
         }
-        return {name: replace(member, **limits) for name, member in self.members.items()}
+        folder = self.data_dir or ""
+        return {
+            name: replace(member, data_dir=os.path.join(folder, member.data_dir or ""), **limits)
+            for name, member in self.members.items()
+        }
 
     def check(self) -> None:
         """Refuse combinations that contradict each other."""
@@ -164,6 +169,9 @@ class FinetuneConfig:
     max_seq_length: int = result(128, "pieces of an input; longer ones are cut", at_least=8)
     patience: int | None = result(
         None, "stop after this many epochs without a better score", at_least=1
+    )
+    keep_model: bool = result(
+        False, "write the best epoch's weights, the head's and the trained encoder's"
     )
     accelerator: str = execution("auto", "where to compute", choices=("auto", "cpu", "cuda", "mps"))
 

@@ -92,7 +92,7 @@ def test_tags_have_both_prefixes_and_types_of_the_training_file(tmp_path: Path) 
     )  # fmt: skip
     splits = read_splits(task, seed=0)
     assert splits.labels == ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
-    assert splits.repaired_tags == 3
+    assert splits.repairs == {"tags": 3}
     (tmp_path / "dev.conll").write_text("Ann\tO\n\nBo\tB-ORG\n")
     with pytest.raises(SesameError, match=r"dev\.conll:3: a label that is not among the 5"):
         read_splits(task, seed=0)
