@@ -45,6 +45,7 @@ COMMANDS = {
     "plan": Command("pipeline.commands.stages:show_plan", "what run would do, reuse, and why"),
     "shard": Command(_STAGE, "raw text to cleaned, split document shards", STAGE_OPTIONS),
     "tokenizer": Command(_STAGE, "document shards to a vocabulary", STAGE_OPTIONS),
+    "vectors": Command(_STAGE, "document shards, or a given file, to word vectors", STAGE_OPTIONS),
     "examples": Command(_STAGE, "document shards to masked training rows", STAGE_OPTIONS),
     "pretrain": Command(_STAGE, "training rows to a pretrained encoder", STAGE_OPTIONS),
     "export": Command(_STAGE, "a pretrained encoder to a folder others can load", STAGE_OPTIONS),
@@ -66,6 +67,11 @@ COMMANDS = {
         "pipeline.commands.looking:inspect_examples",
         "decoded examples with masks, segments and labels",
         takes="[count=5] [shard=<file to check>] [overrides]",
+    ),
+    "similarity": Command(
+        "pipeline.commands.similarity:similarity",
+        "cosines of words beside people's judgements (SimLex-999, WordSim-353)",
+        takes="[pairs=<file>] [overrides]",
     ),
     "doctor": Command("pipeline.commands.doctor:doctor", "what this machine can do, with remedies"),
     "bench": Command(

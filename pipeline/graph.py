@@ -117,9 +117,10 @@ class Graph:
 
     def _inputs(self, module: ModuleType, config: Config) -> dict[str, Input]:
         requests: dict[str, Request] = module.inputs(config)
-        return {role: as_input(self._request(request)) for role, request in requests.items()}
+        return {role: as_input(self.request(request)) for role, request in requests.items()}
 
-    def _request(self, request: Request) -> Node | Input:
+    def request(self, request: Request) -> Node | Input:
+        """What makes or holds a requested output."""
         special = {"export": self.export, "tokenizer": self.tokenizer}.get(request.stage)
         if special:
             return special(request.config)

@@ -14,6 +14,7 @@ from pipeline.encoders.interface import (
     InputBatch,
     Ints,
     Words,
+    fitting_words,
     kept_lengths,
     offsets_of,
 )
@@ -69,13 +70,7 @@ class BertEncoder(Encoder):
                 begins.append(offsets[first])
                 starts.append(offsets[first : first + len(words) + 1] - offsets[first])
                 first += len(words)
-            room = max_length - self.frame(len(parts))
-            kept = kept_lengths([int(each[-1]) for each in starts], room)
-            # The first word stays, cut if it must be, so that every sentence has one.
-            fitting = [
-                max(1, int(np.searchsorted(each, most, side="right")) - 1)
-                for each, most in zip(starts, kept, strict=True)
-            ]
+            fitting, kept = fitting_words(starts, max_length - self.frame(len(parts)))
             builder.add(
                 [
                     ids[begin : begin + min(int(each[count]), most)]

@@ -31,7 +31,6 @@ class InputBatch:
     second: Ints  # position in each input where the second sentence starts, on the host
     word_starts_W: Tensor  # index into N of each word's first unit; empty for plain texts
     word_counts: Ints  # words of each input, on the host
-    rows: Ints  # which inputs these are, among all that were encoded together; on the host
 
     def to(self, device: torch.device) -> "InputBatch":
         """The same batch on another device."""
@@ -79,7 +78,6 @@ class EncodedInputs:
             np.minimum(self.second[rows], lengths),
             torch.from_numpy(self.word_starts[words] + np.repeat(starts, word_counts)),
             word_counts,
-            rows,
         )
 
 
@@ -143,3 +141,17 @@ def kept_lengths(lengths: Sequence[int], room: int) -> list[int]:
     a, b = lengths
     b = min(b, max(room - a, room // 2))
     return [min(a, room - b), b]
+
+
+def fitting_words(starts: Sequence[Ints], room: int) -> tuple[list[int], list[int]]:
+    """How many words of each part are kept in `room` units, and how many units of each at most.
+
+    `starts` has where each part's words begin, and its end. The first word stays, cut if it must
+    be, so that every part has one.
+    """
+    kept = kept_lengths([int(each[-1]) for each in starts], room)
+    words = [
+        max(1, int(np.searchsorted(each, most, side="right")) - 1)
+        for each, most in zip(starts, kept, strict=True)
+    ]
+    return words, kept

@@ -25,6 +25,7 @@ from pipeline.tasks.config import FinetuneConfig
 from pipeline.tasks.crf import Crf, lay
 
 CONTEXT_WIDTH = 200  # units of a direction, in both layers (Peters et al. 2018, supplement)
+LAYERS_NEEDED = {"second_to_last": 1, "sum_last_4": 4, "concat_last_4": 4, "sum_all": 1}
 
 
 class LayerChoice(nn.Module):
@@ -32,10 +33,10 @@ class LayerChoice(nn.Module):
 
     def __init__(self, choice: str, states: int, hidden: int) -> None:
         super().__init__()
-        if choice.endswith("_last_4") and states < 5:
+        if states <= LAYERS_NEEDED.get(choice, 0):
             raise UsageError(
                 f"finetune.layers={choice}: the encoder has only {states - 1} layers; "
-                "choose last, sum_all or mix"
+                "choose last or mix"
             )
         self.choice = choice
         self.width = 4 * hidden if choice == "concat_last_4" else hidden
@@ -122,7 +123,8 @@ class Head(nn.Module):
         if not self.apart:
             return pool(x_ND, batch.lengths, self.pooling)
         lengths = np.stack([batch.second, batch.lengths - batch.second], 1).ravel()
-        u, v = pool(x_ND, lengths, self.pooling).unflatten(0, (-1, 2)).unbind(1)
+        pooled = pool(x_ND, lengths, self.pooling)
+        u, v = pooled[0::2], pooled[1::2]
         # The features of GLUE's own baselines (Wang et al. 2018, section 5).
         return torch.cat([u, v, (u - v).abs(), u * v], 1)
 

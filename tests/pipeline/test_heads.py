@@ -23,8 +23,7 @@ def states(layers: int = 5, width: int = 8) -> list[Tensor]:
 def batch(word_starts: list[int], word_counts: list[int]) -> InputBatch:
     units = torch.arange(int(LENGTHS.sum()))
     starts = torch.tensor(word_starts, dtype=torch.int64)
-    rows = np.arange(len(LENGTHS))
-    return InputBatch(units, units, units, LENGTHS, LENGTHS, starts, np.array(word_counts), rows)
+    return InputBatch(units, units, units, LENGTHS, LENGTHS, starts, np.array(word_counts))
 
 
 class States(Encoder):
@@ -64,6 +63,9 @@ def test_mix_weighs_by_softmax_and_gamma() -> None:
 def test_four_layers_need_four_layers() -> None:
     with pytest.raises(UsageError, match=r"finetune\.layers=sum_last_4: .* only 2 layers"):
         LayerChoice("sum_last_4", states=3, hidden=8)
+    for choice in ("second_to_last", "sum_all"):  # of static vectors
+        with pytest.raises(UsageError, match=rf"finetune\.layers={choice}: .* only 0 layers"):
+            LayerChoice(choice, states=1, hidden=8)
 
 
 @pytest.mark.parametrize("how", ["mean", "first", "max"])
