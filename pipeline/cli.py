@@ -50,6 +50,7 @@ COMMANDS = {
     "pretrain": Command(_STAGE, "training rows to a pretrained encoder", STAGE_OPTIONS),
     "export": Command(_STAGE, "a pretrained encoder to a folder others can load", STAGE_OPTIONS),
     "finetune": Command(_STAGE, "an encoder and a task to scores", STAGE_OPTIONS),
+    "layers": Command(_STAGE, "scores of every choice of an encoder's layers", STAGE_OPTIONS),
     "report": Command(_STAGE, "one page about a run", STAGE_OPTIONS),
     "path": Command(
         "pipeline.commands.stages:path",

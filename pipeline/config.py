@@ -12,7 +12,7 @@ from data_prep.errors import UsageError
 from data_prep.fields import execution, result
 from data_prep.vectors.config import VectorsConfig
 from pipeline.models.config import ModelConfig
-from pipeline.tasks.config import FinetuneConfig, TaskConfig
+from pipeline.tasks.config import FinetuneConfig, LayersConfig, TaskConfig
 from pipeline.training.config import InitConfig, OptimConfig, PretrainConfig, TrainerConfig
 
 RANDOM = "random"  # the encoder that was never trained
@@ -97,6 +97,7 @@ class Config:
     pretrain: PretrainConfig = execution(PretrainConfig(), "")
     task: TaskConfig = execution(TaskConfig(), "")
     finetune: FinetuneConfig = execution(FinetuneConfig(), "")
+    layers: LayersConfig = execution(LayersConfig(), "")
     export: ExportConfig = execution(ExportConfig(), "")
     report: ReportConfig = execution(ReportConfig(), "")
     tracking: TrackingConfig = execution(TrackingConfig(), "")

@@ -16,7 +16,10 @@ from pipeline.references import Folder, Stored, resolve
 from pipeline.stages.work import Request
 from pipeline.store import Output, Store, fingerprint
 
-STAGES = ("shard", "tokenizer", "vectors", "examples", "pretrain", "export", "finetune", "report")
+STAGES = (
+    "shard", "tokenizer", "vectors", "examples", "pretrain", "export", "finetune", "layers",
+    "report",
+)  # fmt: skip
 
 
 def stage_module(stage: str) -> ModuleType:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
+from rich.table import Table
 
 from data_prep.errors import SesameError, UsageError
 from data_prep.progress import console
@@ -12,7 +13,7 @@ from pipeline.cli import Arguments, show_error
 from pipeline.compose import CONF, compose_config, compose_raw, register, typed
 from pipeline.config import Config
 from pipeline.execute import execute_all, refuse_to_pretrain
-from pipeline.graph import STAGES, Graph, Input, Node, as_input, experiment_graph
+from pipeline.graph import STAGES, Graph, Input, Node, as_input, experiment_graph, stage_module
 from pipeline.plan import as_table, plan
 from pipeline.runs import Entry, Runs
 from pipeline.store import Store
@@ -99,6 +100,11 @@ def _stage(arguments: Arguments, config: Config) -> None:
         refuse_to_pretrain(nodes, arguments.command, arguments.overrides)
     console.print(as_table(plan(nodes, graph.store)))
     _execute(graph, nodes, config.name, replace=False)
+    closing: Callable[[Path], Table] | None = getattr(
+        stage_module(arguments.command), "closing", None
+    )
+    if closing is not None:
+        console.print(closing(target.output.path))
     print(target.output.path)
 
 

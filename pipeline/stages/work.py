@@ -6,6 +6,7 @@ A stage module has
     inputs(config)  the outputs it reads, by role
     files(config)   the user's files it reads, by root (those stages that do)
     run(work)       does the work and returns counts for the manifest
+    closing(out)    what the terminal shows at the end (those stages that say something)
 """
 
 from dataclasses import dataclass

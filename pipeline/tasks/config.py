@@ -18,6 +18,9 @@ READERS = {
     "tag": ("conll", "wiki_links"),
     "span": ("squad",),
 }
+LAYERS = (
+    "embeddings", "last", "second_to_last", "sum_last_4", "concat_last_4", "sum_all", "mix",
+)  # fmt: skip
 LIMITS = ("train_examples", "train_fraction", "dev_examples", "test_examples")
 AVERAGE = "average"  # what a suite is scored by
 
@@ -149,10 +152,8 @@ class FinetuneConfig:
     layers: str = result(
         "last",
         "which hidden states the head sees",
-        choices=(
-            "embeddings", "last", "second_to_last", "sum_last_4", "concat_last_4", "sum_all", "mix",
-        ),
-    )  # fmt: skip
+        choices=LAYERS,
+    )
     pooling: str = result(
         "mean", "how a sentence becomes one vector", choices=("mean", "first", "max")
     )
@@ -181,3 +182,15 @@ class FinetuneConfig:
             raise UsageError(
                 f"finetune.patience={self.patience}: larger than finetune.epochs={self.epochs}"
             )
+
+
+@dataclass
+class LayersConfig:
+    """The table of layer choices: a head for each choice and seed on a frozen encoder."""
+
+    seeds: int = result(3, "heads trained for each choice", at_least=1)
+    lr: float = result(1e-3, "peak learning rate of the heads", at_least=0.0)
+    epochs: int = result(10, "passes over the training examples", at_least=1)
+    patience: int | None = result(
+        2, "stop after this many epochs without a better score", at_least=1
+    )
