@@ -18,6 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rich.table import Table
+
 from data_prep.fields import result_keys
 from data_prep.files import atomic_write, write_atomically
 from data_prep.progress import console
@@ -29,7 +31,7 @@ from pipeline.stages.encoder_inputs import (
     open_encoder,
 )
 from pipeline.stages.work import Request, Work
-from pipeline.tasks.metrics import confusion
+from pipeline.tasks.metrics import confusion, scores_by_type
 from pipeline.tasks.splits import missing_files, read_splits, task_files
 from pipeline.tasks.suite import ANSWERS, members_with_data, score_suite
 
@@ -115,8 +117,12 @@ def run(work: Work) -> dict[str, Any]:
         scores["confusion"] = confusion(gold, guesses, splits.labels).tolist()
     if outcome.weights:
         write_atomically(work.out / "model.safetensors", save(outcome.weights))
-    # Labels name the rows and columns of the confusion matrix; they are text, and stay here.
-    named = scores | {"labels": splits.labels}
+    # Labels name the matrix's rows and columns, and types; they are text, and stay here.
+    named: dict[str, Any] = scores | {"labels": splits.labels}
+    if task.kind == "tag":
+        gold_tags: list[Any] = [example.gold for example in splits.test]
+        guessed: list[Any] = [guess.answer for guess in outcome.predictions]
+        named["by_type"] = scores_by_type(gold_tags, guessed)
     write_atomically(work.out / "scores.json", json.dumps(named, indent=1))
     return scores
 
@@ -127,5 +133,18 @@ def _run_suite(work: Work) -> dict[str, Any]:
         "encoder": encoder_label(work.config),
         "seed": work.config.finetune.seed,
     }
+    for lacking, key in (("no data for", "left_out"), ("no answers to", "answers_missing")):
+        if scores[key]:
+            console.print(f"task {work.config.task.name}: {lacking} {', '.join(scores[key])}")
     write_atomically(work.out / "scores.json", json.dumps(scores, indent=1))
     return scores
+
+
+def closing(out: Path) -> Table:
+    """The scores for a terminal; the one that counts stands first."""
+    found = json.loads((out / "scores.json").read_text())
+    table = Table(title=f"{found['task']}: {found['encoder']}", title_justify="left")
+    first = found["metric"]
+    for name, value in sorted(found["scores"].items(), key=lambda item: item[0] != first):
+        table.add_row(name, f"{100 * value:.1f}")
+    return table
