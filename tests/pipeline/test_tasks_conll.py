@@ -38,6 +38,30 @@ def test_four_columns_in_iob1_with_document_marks(tmp_path: Path) -> None:
     assert example.gold == ("B-ORG", "O", "B-PER", "B-PER")
 
 
+def test_tags_that_continue_nothing_are_mended_and_counted_where_iob1_does_not_explain_them(
+    tmp_path: Path,
+) -> None:
+    """O I-PER is a fault in a file that begins names with B, and the rule in one that does not."""
+    path = tmp_path / "t.conll"
+    for content, count in (
+        ("Ann B-PER\nsaw O\nBo I-PER\n", 1),
+        ("Ann I-PER\nBo B-PER\nsaw O\n\nIda I-PER\n", 0),
+        ("Ann S-PER\nsaw O\nBo E-PER\n", 1),
+    ):
+        path.write_text(content)
+        file = TaskFile(path)
+        examples = list(read_conll(file, TASK))
+        assert file.repairs["tags"] == count
+        assert not any(tag.startswith("I") for example in examples for tag in example.gold or ())
+
+
+def test_a_file_without_labels_may_have_words_alone(tmp_path: Path) -> None:
+    path = tmp_path / "t.conll"
+    path.write_text("-DOCSTART-\n\nAnn\nleft\n\nBo\n")
+    examples = list(read_conll(TaskFile(path, has_labels=False), TASK))
+    assert [(e.texts, e.gold) for e in examples] == [(("Ann", "left"), None), (("Bo",), None)]
+
+
 @pytest.mark.parametrize(
     ("tags", "bio", "repaired"),
     [

@@ -95,3 +95,48 @@ def test_a_label_that_is_no_number_is_refused_in_regression(tmp_path: Path) -> N
     with pytest.raises(SesameError, match=r"t\.tsv:3: .*label is not a number") as caught:
         list(read_table(TaskFile(path), TaskConfig(kind="regress", metric="pearson")))
     assert "secret" not in str(caught.value)
+
+
+def test_faulty_rows_are_dropped_and_counted_where_asked(tmp_path: Path) -> None:
+    file = TaskFile(write(tmp_path, "t.tsv", "sentence\tlabel\nfine\t1\n \t0\ntorn\nlast\t0\n"))
+    examples = list(read_table(file, TaskConfig(faulty="drop")))
+    assert [(e.texts, e.line) for e in examples] == [(("fine",), 2), (("last",), 5)]
+    assert file.repairs == {"dropped": 2}
+
+
+def test_of_files_without_labels_every_row_is_kept(tmp_path: Path) -> None:
+    """Their answers go by row number."""
+    path = write(tmp_path, "t.tsv", "index\tsentence\n0\tfine\n1\t \n2\tlast\n")
+    task = TaskConfig(
+        faulty="drop", columns=["label", "sentence"]
+    )  # which only headless files need
+    examples = list(read_table(TaskFile(path, has_labels=False), task))
+    assert [(e.texts, e.gold) for e in examples] == [
+        (("fine",), None),
+        (("",), None),
+        (("last",), None),
+    ]
+    torn = write(tmp_path, "t.tsv", "index\tsentence\n0\tfine\n1\n")
+    with pytest.raises(SesameError, match=r"t\.tsv:3: 1 columns where there should be 2"):
+        list(read_table(TaskFile(torn, has_labels=False), task))
+
+
+@pytest.mark.parametrize(
+    ("row", "fault"),
+    [
+        ({"sentence": "secret"}, r"t\.jsonl:1: no column label; .*task\.unlabelled"),
+        ({"sentence": "secret", "label": None}, r"t\.jsonl:1: column label has no label"),
+        ({"sentence": None, "label": "1"}, r"t\.jsonl:1: .*sentence is empty; .*faulty=drop"),
+    ],
+)
+def test_what_is_missing_in_json_is_no_text(tmp_path: Path, row: dict, fault: str) -> None:
+    path = write(tmp_path, "t.jsonl", json.dumps(row) + "\n")
+    with pytest.raises(SesameError, match=fault) as caught:
+        list(read_table(TaskFile(path), TaskConfig()))
+    assert "secret" not in str(caught.value)
+
+
+def test_a_number_must_be_finite(tmp_path: Path) -> None:
+    path = write(tmp_path, "t.tsv", "sentence\tlabel\nfine\tnan\n")
+    with pytest.raises(SesameError, match=r"t\.tsv:2: .*not a number"):
+        list(read_table(TaskFile(path), TaskConfig(kind="regress", metric="pearson")))
