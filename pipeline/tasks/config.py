@@ -1,10 +1,10 @@
 """Configuration of fine-tuning; the YAML group task and the node finetune extend these."""
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from data_prep.errors import UsageError
-from data_prep.fields import execution, result
+from data_prep.fields import check, execution, result
 
 METRICS = {
     "classify": ("accuracy", "f1", "matthews"),
@@ -112,8 +112,7 @@ class TaskConfig:
                 "and nothing else is"
             )
         if self.members:
-            for member in self.members.values():
-                member.check()
+            self._check_members()
             return
         if self.metric not in METRICS[self.kind]:
             raise UsageError(
@@ -132,6 +131,20 @@ class TaskConfig:
             )
         if self.also.keys() & self.unlabelled.keys():
             raise UsageError("task.also and task.unlabelled: a name may stand in one of them only")
+        official = METRICS[self.kind]
+        known = {*official, *(f"{metric}_{name}" for metric in official for name in self.also)}
+        for name in self.averaged:
+            if name not in known:
+                raise UsageError(f"task.averaged: no score {name}; use {', '.join(sorted(known))}")
+
+    def _check_members(self) -> None:
+        known = {item.name for item in fields(self)}
+        for name, member in self.members.items():
+            # A dictionary takes any key from the command line, so that a typing error looks known.
+            for key in vars(member).keys() - known:
+                raise UsageError(f"task.members.{name}.{key}: there is no such key of a task")
+            check(member, f"task.members.{name}.")
+            member.check()
 
 
 @dataclass

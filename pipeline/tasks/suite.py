@@ -61,8 +61,9 @@ def score_suite(task: TaskConfig, folders: Mapping[str, Path], out: Path) -> dic
 
 
 def member_score(task: TaskConfig, scores: Mapping[str, float]) -> float:
-    """What stands for a member in the average: the mean of its official scores."""
-    return fmean(scores[name] for name in task.averaged or [task.metric])
+    """What stands for a member in the average: the mean of its official scores that are there."""
+    official = [scores[name] for name in task.averaged if name in scores]
+    return fmean(official or [scores[task.metric]])
 
 
 def _zip(files: list[Path], path: Path) -> None:

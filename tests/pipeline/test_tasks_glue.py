@@ -15,7 +15,7 @@ from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.examples import Example
 from pipeline.tasks.splits import missing_files, read_splits
 from pipeline.tasks.submission import write_answers
-from pipeline.tasks.suite import members_with_data, score_suite
+from pipeline.tasks.suite import member_score, members_with_data, score_suite
 
 MNLI = "index|promptID|pairID|genre|sentence1|sentence2"
 QQP = "id|qid1|qid2|question1|question2|is_duplicate"
@@ -194,6 +194,12 @@ def test_contradicting_suites_are_refused() -> None:
         compose_config(["task=glue", "task.metric=f1"])
     with pytest.raises(UsageError, match=r"task\.metric=average"):
         compose_config(["task=sst2", "task.metric=average"])
+    with pytest.raises(UsageError, match=r"task\.members\.cola\.metrik: there is no such key"):
+        compose_config(["task=glue", "task.members.cola.metrik=f1"])
+    with pytest.raises(UsageError, match=r"task\.members\.cola\.faulty=keep: must be one of"):
+        compose_config(["task=glue", "task.members.cola.faulty=keep"])
+    with pytest.raises(UsageError, match=r"task\.averaged: no score pearson; use accuracy, acc"):
+        compose_config(["task=mnli", "task.averaged=[pearson]"])
 
 
 SCORES = {
@@ -224,6 +230,7 @@ def test_the_average_is_the_leaderboards(suite: TaskConfig, tmp_path: Path) -> N
     scores = score_suite(suite, outputs(tmp_path), tmp_path)
     assert scores["score"] == pytest.approx((0.6 + 0.85 + 0.6 + 0.7) / 4)
     assert scores["scores"]["mrpc"] == pytest.approx(0.85)
+    assert member_score(suite.members["mnli"], {"accuracy": 0.8}) == 0.8  # no mismatched file
     assert scores["left_out"] == ["sst2", "qqp", "qnli", "rte", "wnli"]
     assert scores["train_examples"] == 12
     assert scores["answers_missing"] == sorted(
