@@ -50,10 +50,12 @@ COMMANDS = {
     "plan": Command("pipeline.commands.stages:show_plan", "what run would do, reuse, and why"),
     "shard": Command(_STAGE, "raw text to cleaned, split document shards", ARRAY_OPTIONS),
     "tokenizer": Command(_STAGE, "document shards to a vocabulary", STAGE_OPTIONS),
+    "vectors": Command(_STAGE, "document shards, or a given file, to word vectors", STAGE_OPTIONS),
     "examples": Command(_STAGE, "document shards to masked training rows", ARRAY_OPTIONS),
     "pretrain": Command(_STAGE, "training rows to a pretrained encoder", STAGE_OPTIONS),
     "export": Command(_STAGE, "a pretrained encoder to a folder others can load", STAGE_OPTIONS),
     "finetune": Command(_STAGE, "an encoder and a task to scores", STAGE_OPTIONS),
+    "layers": Command(_STAGE, "scores of every choice of an encoder's layers", STAGE_OPTIONS),
     "report": Command(_STAGE, "one page about a run", STAGE_OPTIONS),
     "submit": Command(
         "pipeline.commands.cluster:submit",
@@ -107,6 +109,11 @@ COMMANDS = {
             "--utilisation=": "share of the GPU's peak that training reaches (0.4)",
             "--price=": "dollars an hour of one GPU",
         },
+    ),
+    "similarity": Command(
+        "pipeline.commands.similarity:similarity",
+        "cosines of words beside people's judgements (SimLex-999, WordSim-353)",
+        takes="[pairs=<file>] [overrides]",
     ),
     "doctor": Command("pipeline.commands.doctor:doctor", "what this machine can do, with remedies"),
     "bench": Command(

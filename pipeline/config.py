@@ -10,9 +10,14 @@ from typing import Any
 from data_prep.config import CorpusConfig, ExamplesConfig, TokenizerConfig
 from data_prep.errors import UsageError
 from data_prep.fields import execution, result
+from data_prep.vectors.config import VectorsConfig
 from pipeline.models.config import ModelConfig
-from pipeline.tasks.config import FinetuneConfig, TaskConfig
+from pipeline.tasks.config import FinetuneConfig, LayersConfig, TaskConfig
 from pipeline.training.config import InitConfig, OptimConfig, PretrainConfig, TrainerConfig
+
+RANDOM = "random"  # the encoder that was never trained
+VECTORS = "vectors"  # word vectors trained on this experiment's corpus
+TFIDF = "tfidf"  # counts of words under a linear model: the floor
 
 
 @dataclass
@@ -73,15 +78,17 @@ class Config:
     seed: int = execution(0, "default of examples.seed and trainer.seed")
     stages: list[str] = execution([], "what `sesame run` does")
     instances: dict[str, InstanceConfig] = execution({}, "named uses of stages beyond one each")
-    encoder: str | None = execution(
+    encoder: Any = execution(
         None,
-        "what to export or fine-tune: a run, name@step, a fingerprint, a folder, `random`; "
-        "this experiment's own pretraining when not set",
+        "what to export or fine-tune: a run, name@step, a fingerprint, a folder or file of "
+        "vectors, `random`, `vectors` (trained on the corpus), `tfidf`, or a list of several side "
+        "by side; this experiment's own pretraining when not set",
     )
     runs: Any = execution([], "runs a report compares; this experiment when empty")
     paths: PathsConfig = execution(PathsConfig(), "")
     corpus: CorpusConfig = execution(CorpusConfig(), "")
     tokenizer: TokenizerConfig = execution(TokenizerConfig(), "")
+    vectors: VectorsConfig = execution(VectorsConfig(), "")
     examples: ExamplesConfig = execution(ExamplesConfig(), "")
     model: ModelConfig = execution(ModelConfig(), "")
     init: InitConfig = execution(InitConfig(), "")
@@ -90,13 +97,29 @@ class Config:
     pretrain: PretrainConfig = execution(PretrainConfig(), "")
     task: TaskConfig = execution(TaskConfig(), "")
     finetune: FinetuneConfig = execution(FinetuneConfig(), "")
+    layers: LayersConfig = execution(LayersConfig(), "")
     export: ExportConfig = execution(ExportConfig(), "")
     report: ReportConfig = execution(ReportConfig(), "")
     tracking: TrackingConfig = execution(TrackingConfig(), "")
     share: ShareConfig = execution(ShareConfig(), "")
 
+    @property
+    def encoders(self) -> list[str | None]:
+        """What `encoder` names, one by one."""
+        names: list[str | None] = self.encoder if isinstance(self.encoder, list) else [self.encoder]
+        return names
+
     def check(self) -> None:
         """Refuse what two sections together make impossible."""
+        if not self.encoders or any(isinstance(name, list | dict) for name in self.encoders):
+            raise UsageError(f"encoder={self.encoder}: must be one encoder or a list of them")
+        if TFIDF in self.encoders and (
+            len(self.encoders) > 1 or self.task.kind not in ("classify", "regress")
+        ):
+            raise UsageError(
+                f"encoder={self.encoder}: {TFIDF} stands alone, and only classifies or gives "
+                f"numbers; this task's kind is {self.task.kind}"
+            )
         lengths = [phase.max_seq_length for phase in self.pretrain.phases]
         longest = max([self.examples.max_seq_length, *lengths])
         most = getattr(self.model, "max_positions", longest)
@@ -104,4 +127,8 @@ class Config:
             raise UsageError(
                 f"examples.max_seq_length={longest}: more than model.max_positions={most}; "
                 "shorten the rows or give the model more positions"
+            )
+        if self.finetune.crf and self.task.kind != "tag":
+            raise UsageError(
+                f"finetune.crf=true: task.kind={self.task.kind} has no tags in a row; leave it out"
             )

@@ -16,7 +16,10 @@ from pipeline.references import Folder, Stored, resolve
 from pipeline.stages.work import Request
 from pipeline.store import Output, Store, fingerprint
 
-STAGES = ("shard", "tokenizer", "examples", "pretrain", "export", "finetune", "report")
+STAGES = (
+    "shard", "tokenizer", "vectors", "examples", "pretrain", "export", "finetune", "layers",
+    "report",
+)  # fmt: skip
 
 
 def stage_module(stage: str) -> ModuleType:
@@ -75,7 +78,7 @@ class Graph:
             return self.add("export", replace(own, encoder=None))
         found = resolve("encoder", text, "pretrain", self.store)
         if isinstance(found, Folder):
-            return self._folder(found)
+            return self._vectors(found, config) or self._folder(found)
         return self._place(
             "export",
             replace(config, export=replace(config.export, checkpoint=found.checkpoint)),
@@ -117,11 +120,14 @@ class Graph:
 
     def _inputs(self, module: ModuleType, config: Config) -> dict[str, Input]:
         requests: dict[str, Request] = module.inputs(config)
-        return {role: as_input(self._request(request)) for role, request in requests.items()}
+        return {role: as_input(self.request(request)) for role, request in requests.items()}
 
-    def _request(self, request: Request) -> Node | Input:
+    def request(self, request: Request) -> Node | Input:
+        """What makes or holds a requested output."""
         special = {"export": self.export, "tokenizer": self.tokenizer}.get(request.stage)
-        return special(request.config) if special else self.add(request.stage, request.config)
+        if special:
+            return special(request.config)
+        return self.add(request.stage, request.config, request.label)
 
     def _place(self, stage: str, config: Config, label: str, inputs: dict[str, Input]) -> Node:
         module = stage_module(stage)
@@ -138,6 +144,13 @@ class Graph:
         if output.reference not in self.nodes:
             self.nodes[output.reference] = Node(stage, label, config, inputs, request, output)
         return self.nodes[output.reference]
+
+    def _vectors(self, folder: Folder, config: Config) -> Node | None:
+        """The table of the word vectors in a file, or in a folder of a matrix and its words."""
+        if folder.path.is_dir() and not any(folder.path.glob("*.parquet")):
+            return None
+        own = replace(config.vectors, source=str(folder.path.resolve()))
+        return self.add("vectors", replace(config, vectors=own))
 
     def _folder(self, folder: Folder) -> Input:
         files = sorted(path for path in folder.path.rglob("*") if path.is_file())

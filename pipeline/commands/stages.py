@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
+from rich.table import Table
 
 from data_prep.errors import SesameError, UsageError
 from data_prep.pieces import Share
@@ -23,7 +24,7 @@ from pipeline.compose import (
 )
 from pipeline.config import Config
 from pipeline.execute import execute_all, make_share, refuse_to_pretrain
-from pipeline.graph import STAGES, Graph, Input, Node, as_input, experiment_graph
+from pipeline.graph import STAGES, Graph, Input, Node, as_input, experiment_graph, stage_module
 from pipeline.plan import as_table, plan
 from pipeline.runs import Entry, Runs
 from pipeline.store import Store
@@ -170,8 +171,13 @@ def _stage(arguments: Arguments, config: Config) -> list[Node]:
     console.print(as_table(plan(nodes, graph.store)))
     before = nodes if asked is None else [node for node in nodes if node is not target]
     _execute(graph, before, config.name, replace=False)
+    closing: Callable[[Path], Table] | None = getattr(
+        stage_module(arguments.command), "closing", None
+    )
     if asked is not None:
         make_share(target, asked)
+    elif closing is not None:
+        console.print(closing(target.output.path))
     print(target.output.path)
     return [target]
 

@@ -1,58 +1,84 @@
 """Stage `finetune`: fits an encoder to a task and scores it.
 
-Reads the task's files and an encoder's folder (what `export` writes, or any Hugging Face BERT), or
-a tokenizer alone where `encoder=random`. Writes
+Reads the task's files and what `encoder=` names: an exported folder, any Hugging Face BERT, word
+vectors, several of them, a tokenizer alone (`random`) or nothing (`tfidf`). Writes
     scores.json        the score by the task's metric, all other scores, and what they rest on
     predictions.jsonl  inputs, gold, prediction and confidence of every test example
+    predictions.json   answers by question, for SQuAD's own scripts (spans)
+    model.safetensors  what was trained, of the best epoch (finetune.keep_model=true)
+    answers/           predictions of files without labels, as a leaderboard takes them
+A suite of tasks reads the outputs of its members and writes
+    scores.json        their average
+    submission.zip     their answers
 Try it: sesame finetune task=polarity
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rich.table import Table
+
 from data_prep.fields import result_keys
 from data_prep.files import atomic_write, write_atomically
-from pipeline.config import Config
+from data_prep.progress import console
+from pipeline.config import TFIDF, Config
+from pipeline.stages.encoder_inputs import (
+    encoder_keys,
+    encoder_label,
+    encoder_requests,
+    open_encoder,
+)
 from pipeline.stages.work import Request, Work
-from pipeline.tasks.splits import task_files
+from pipeline.tasks.metrics import confusion, scores_by_type
+from pipeline.tasks.splits import missing_files, read_splits, task_files
+from pipeline.tasks.suite import ANSWERS, members_with_data, score_suite
 
-FORMAT = 1
+FORMAT = 2
 SECTIONS = ("task", "finetune")
-RANDOM = "random"  # the encoder that was never trained
 
 
 def inputs(config: Config) -> dict[str, Request]:
-    """The exported encoder, or only its vocabulary where weights are random."""
-    if config.encoder == RANDOM:
-        return {"tokenizer": Request("tokenizer", config)}
-    return {"encoder": Request("export", config)}
+    """The exported encoder, or only its vocabulary where weights are random; a suite's members."""
+    if config.task.members:
+        return {
+            name: Request("finetune", replace(config, task=member), f"task={name}")
+            for name, member in members_with_data(config.task).items()
+        }
+    return encoder_requests(config)
 
 
 def keys(config: Config) -> dict[str, Any]:
     """What shapes the scores: task and fine-tuning, and the model where nothing else tells it."""
-    sections = (*SECTIONS, "model") if config.encoder == RANDOM else SECTIONS
-    return {section: result_keys(getattr(config, section)) for section in sections}
+    own = {section: result_keys(getattr(config, section)) for section in SECTIONS}
+    return own | encoder_keys(config)
 
 
 def files(config: Config) -> list[tuple[str, Path]]:
-    """The task's data files."""
-    return task_files(config.task)
+    """The task's data files; those of a suite are its members'."""
+    return [] if config.task.members else task_files(config.task)
 
 
 def run(work: Work) -> dict[str, Any]:
     """Fine-tune once."""
-    from pipeline.encoders import load_encoder, random_encoder
+    from safetensors.torch import save
+
     from pipeline.tasks.finetuning import finetune
-    from pipeline.tasks.splits import read_splits
+    from pipeline.tasks.submission import span_details, write_answers, write_spans
+    from pipeline.tasks.tfidf import fit_tfidf
 
     task, config = work.config.task, work.config.finetune
+    if task.members:
+        return _run_suite(work)
+    for name in missing_files(task):
+        console.print(f"task {task.name}: {name} is not there and left out")
     splits = read_splits(task, config.seed)
-    if "encoder" in work.inputs:
-        encoder = load_encoder(work.inputs["encoder"])
+    if TFIDF in work.config.encoders:
+        outcome = fit_tfidf(splits, task)
     else:
-        encoder = random_encoder(work.config.model, work.inputs["tokenizer"], config.seed)
-    outcome = finetune(encoder, splits, task, config)
+        encoder = open_encoder(work.config, work.inputs, config.seed)
+        outcome = finetune(encoder, splits, task, config)
 
     with atomic_write(work.out / "predictions.jsonl") as stream:
         for example, guess in zip(splits.test, outcome.predictions, strict=True):
@@ -61,8 +87,13 @@ def run(work: Work) -> dict[str, Any]:
                 "gold": example.gold,
                 "prediction": guess.answer,
                 "confidence": guess.confidence,
+                **span_details(guess),
             }
             stream.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+    if task.kind == "span":
+        write_spans(work.out / "predictions.json", splits.test, outcome.predictions)
+    for name, examples in splits.unlabelled.items():
+        write_answers(work.out / ANSWERS, name, task.kind, examples, outcome.unlabelled[name])
     scores = {
         "task": task.name,
         "kind": task.kind,
@@ -77,13 +108,43 @@ def run(work: Work) -> dict[str, Any]:
         "steps": outcome.steps,
         "best_epoch": outcome.best_epoch,
         "dev_scores": outcome.dev_scores,
-        "repaired_tags": splits.repaired_tags,
+        "repairs": splits.repairs,
         "cut_inputs": outcome.cut,
     }
+    if task.kind == "classify":
+        gold = [str(example.gold) for example in splits.test]
+        guesses = [str(guess.answer) for guess in outcome.predictions]
+        scores["confusion"] = confusion(gold, guesses, splits.labels).tolist()
+    if outcome.weights:
+        write_atomically(work.out / "model.safetensors", save(outcome.weights))
+    # Labels name the matrix's rows and columns, and types; they are text, and stay here.
+    named: dict[str, Any] = scores | {"labels": splits.labels}
+    if task.kind == "tag":
+        gold_tags: list[Any] = [example.gold for example in splits.test]
+        guessed: list[Any] = [guess.answer for guess in outcome.predictions]
+        named["by_type"] = scores_by_type(gold_tags, guessed)
+    write_atomically(work.out / "scores.json", json.dumps(named, indent=1))
+    return scores
+
+
+def _run_suite(work: Work) -> dict[str, Any]:
+    scores = {
+        **score_suite(work.config.task, work.inputs, work.out),
+        "encoder": encoder_label(work.config),
+        "seed": work.config.finetune.seed,
+    }
+    for lacking, key in (("no data for", "left_out"), ("no answers to", "answers_missing")):
+        if scores[key]:
+            console.print(f"task {work.config.task.name}: {lacking} {', '.join(scores[key])}")
     write_atomically(work.out / "scores.json", json.dumps(scores, indent=1))
     return scores
 
 
-def encoder_label(config: Config) -> str:
-    """What tables call the encoder; of a folder only its name."""
-    return "pretrained" if config.encoder is None else Path(config.encoder).name
+def closing(out: Path) -> Table:
+    """The scores for a terminal; the one that counts stands first."""
+    found = json.loads((out / "scores.json").read_text())
+    table = Table(title=f"{found['task']}: {found['encoder']}", title_justify="left")
+    first = found["metric"]
+    for name, value in sorted(found["scores"].items(), key=lambda item: item[0] != first):
+        table.add_row(name, f"{100 * value:.1f}")
+    return table

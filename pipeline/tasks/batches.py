@@ -1,6 +1,6 @@
 """Examples as flat batches: an encoder's inputs with a head's targets, bucketed by length.
 
-U answers (words when tagging, else inputs)
+U rows of the head's answers (see heads): inputs, words or units
 """
 
 from collections.abc import Sequence
@@ -12,8 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pipeline.encoders import EncodedInputs, Encoder, InputBatch, runs
-from pipeline.tasks.answers import Answers
+from pipeline.encoders import EncodedInputs, InputBatch, runs
 from pipeline.tasks.examples import Example
 
 Ints = NDArray[np.int64]
@@ -23,31 +22,24 @@ EVALUATION_PIECES = 8192  # a batch without gradients has about so many
 
 @dataclass(frozen=True)
 class TaskData:
-    """One split of a task, encoded once; any choice of rows makes a batch."""
+    """One split of a task, encoded once; any choice of inputs makes a batch.
+
+    An example is one input, or several where it is cut into windows: its Answers know.
+    """
 
     examples: Sequence[Example]
     inputs: EncodedInputs
-    counts: Ints  # answers of each example
-    gold: NDArray[Any]  # answers as numbers, example after example
+    counts: Ints  # rows of the head's answers for each input
+    gold: NDArray[Any]  # answers as numbers, input after input
 
     def batch(self, rows: Ints) -> tuple[InputBatch, Tensor]:
-        """The inputs of the chosen examples and their gold_U."""
+        """The chosen inputs and their gold_U."""
         return self.inputs.batch(rows), torch.from_numpy(self.gold[self.places(rows)])
 
     def places(self, rows: Ints) -> Ints:
-        """Where the answers of the chosen examples stand in `gold`."""
+        """Where the answers for the chosen inputs stand in `gold`."""
         counts = self.counts[rows]
         return runs(np.cumsum(self.counts)[rows] - counts, counts)[0]
-
-
-def encode_examples(
-    encoder: Encoder, examples: Sequence[Example], answers: Answers, max_length: int
-) -> TaskData:
-    """Turn texts and gold answers into numbers."""
-    encode = encoder.encode_words if answers.kind == "tag" else encoder.encode_texts
-    inputs = encode([example.texts for example in examples], max_length)
-    counts = answers.counts(inputs.word_counts)
-    return TaskData(examples, inputs, counts, answers.to_numbers(examples, counts))
 
 
 def training_order(lengths: Ints, batch_size: int, rng: np.random.Generator) -> list[Ints]:

@@ -1,53 +1,73 @@
 """Tagging tasks from CoNLL files: a word a line, its tag in the last column, blank lines between.
 
-Two columns or more, split by tabs or spaces; BIO, IOB1 and BIOES tags all become BIO.
+Two columns or more, split by tabs or spaces; BIO, IOB1 and BIOES tags all become BIO. A tag that
+continues nothing becomes a beginning, as conlleval reads it, and is counted; IOB1 writes names that
+way, so that files in IOB1 count none.
 """
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from data_prep.errors import SesameError
 from pipeline.tasks.config import TaskConfig
-from pipeline.tasks.examples import Example, read_lines
+from pipeline.tasks.examples import Example, TaskFile, read_lines
 
 PREFIXES = {"B": "B", "S": "B", "I": "I", "E": "I"}  # BIOES to BIO
+NO_SENTENCE = "-DOCSTART-"
+
+Sentence = tuple[int, list[list[str]]]  # the line it starts on, and each line's columns
 
 
-def read_conll(path: Path, task: TaskConfig) -> Iterator[Example]:
+def read_conll(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
     """The sentences of one file; -DOCSTART- lines are no words."""
-    words: list[str] = []
-    tags: list[str] = []
+    sentences = list(_sentences(file))
+    if not file.has_labels:
+        for line, rows in sentences:
+            words = tuple(cells[0] for cells in rows)
+            yield Example(words, None, "\x1f".join(words), line)
+        return
+    tags_of = [[cells[-1] for cells in rows] for _, rows in sentences]
+    counts_repairs = not is_iob1(tags_of)
+    for (line, rows), tags in zip(sentences, tags_of, strict=True):
+        words = tuple(cells[0] for cells in rows)
+        bio, repaired = to_bio(tags)
+        if repaired and counts_repairs:
+            file.repairs["tags"] += repaired
+        yield Example(words, tuple(bio), "\x1f".join(words), line)
+
+
+def _sentences(file: TaskFile) -> Iterator[Sentence]:
+    rows: list[list[str]] = []
     start, width = 1, 0
-    for line, text in read_lines(path):
+    for line, text in read_lines(file.path):
         cells = re.split(r"[ \t]+", text.strip(" \t")) if text.strip() else []
-        if not cells or cells[0] == "-DOCSTART-":
-            if words:
-                yield _example(words, tags, start)
-            words, tags = [], []
+        if not cells or cells[0] == NO_SENTENCE:
+            if rows:
+                yield start, rows
+            rows = []
             continue
         width = width or len(cells)
-        if len(cells) != width or width < 2:
-            raise SesameError(
-                f"{path}:{line}: {len(cells)} columns where there should be {max(width, 2)}: "
-                "a word, its tag last, split by tabs or spaces"
-            )
-        if not _is_tag(cells[-1]):
-            raise SesameError(
-                f"{path}:{line}: the last column is no tag; tags are O, B-type, I-type, "
-                "E-type and S-type"
-            )
-        if not words:
+        _check(file, line, cells, width)
+        if not rows:
             start = line
-        words.append(cells[0])
-        tags.append(cells[-1])
-    if words:
-        yield _example(words, tags, start)
+        rows.append(cells)
+    if rows:
+        yield start, rows
 
 
-def _example(words: list[str], tags: list[str], line: int) -> Example:
-    tags, repaired = to_bio(tags)
-    return Example(tuple(words), tuple(tags), "\x1f".join(words), line, repaired)
+def _check(file: TaskFile, line: int, cells: list[str], width: int) -> None:
+    least = 2 if file.has_labels else 1
+    if len(cells) != width or width < least:
+        raise SesameError(
+            f"{file.path}:{line}: {len(cells)} columns where there should be {max(width, least)}: "
+            "a word, its tag last, split by tabs or spaces"
+        )
+    if file.has_labels and not _is_tag(cells[-1]):
+        raise SesameError(
+            f"{file.path}:{line}: the last column is no tag; tags are O, B-type, I-type, "
+            "E-type and S-type"
+        )
 
 
 def _is_tag(tag: str) -> bool:
@@ -55,7 +75,16 @@ def _is_tag(tag: str) -> bool:
     return tag == "O" or (prefix in PREFIXES and kind != "")
 
 
-def to_bio(tags: list[str]) -> tuple[list[str], int]:
+def is_iob1(tags_of: Sequence[Sequence[str]]) -> bool:
+    """Whether B- only ever parts two neighbours of a type, as in CoNLL-2003's own files."""
+    return all(
+        tag[0] in "OI" or (tag[0] == "B" and before[1:] == tag[1:])
+        for tags in tags_of
+        for before, tag in pairwise(["O", *tags])
+    )
+
+
+def to_bio(tags: Sequence[str]) -> tuple[list[str], int]:
     """Tags in BIO, and how many continued nothing and became beginnings, as conlleval reads them.
 
     In IOB1 files such tags are the rule: only a name right after another of its type has a B.

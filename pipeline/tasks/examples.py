@@ -1,23 +1,44 @@
-"""A labelled example of a downstream task, and reading its file line by line."""
+"""An example of a downstream task, the file it comes from, and reading that line by line."""
 
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from data_prep.errors import SesameError
+from pipeline.tasks.config import TaskConfig
 
-Gold = str | float | tuple[str, ...]  # a class, a number, or a tag for each word
+# A class, a number, a tag for each word, or all accepted answers to a question.
+Gold = str | float | tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Example:
-    """One labelled input: a sentence or a pair of them, or the words of a sentence to tag."""
+    """One input: a sentence or a pair of them, the words to tag, or a question and its passage."""
 
     texts: tuple[str, ...]
-    gold: Gold
+    gold: Gold | None  # None where the file has no labels
     group: str  # examples of a group stay on one side of a split: a text, or its whole document
     line: int  # where the example starts in its file, for messages
-    repaired: int = 0  # tags that followed no tag of their type and became beginnings
+    id: str = ""  # of a question, by which its answer is known
+    answer_start: int | None = None  # the first accepted answer's first character in the passage
+
+
+@dataclass(frozen=True)
+class TaskFile:
+    """One of a task's files, and what its reader had to mend or drop."""
+
+    path: Path
+    has_labels: bool = True
+    repairs: Counter[str] = field(default_factory=Counter)  # how often, by kind of repair
+
+    def refuse_or_drop(self, task: TaskConfig, where: int | str, fault: str) -> None:
+        """What task.faulty says of a faulty row; of unlabelled files none may be missing."""
+        if task.faulty == "refuse" or not self.has_labels:
+            raise SesameError(
+                f"{self.path}:{where}: {fault}; mend it, or set task.faulty=drop to leave such out"
+            )
+        self.repairs["dropped"] += 1
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:

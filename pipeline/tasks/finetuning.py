@@ -5,7 +5,8 @@ seed gives the same numbers.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,13 @@ from torch.optim.lr_scheduler import LambdaLR
 from data_prep.errors import SesameError, UsageError
 from data_prep.progress import progress
 from pipeline.encoders import Encoder, InputBatch
-from pipeline.tasks.answers import Answers, Prediction
-from pipeline.tasks.batches import TaskData, encode_examples, evaluation_order, training_order
+from pipeline.tasks.answers import Answers, Floats, Prediction
+from pipeline.tasks.batches import TaskData, evaluation_order, training_order
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
+from pipeline.tasks.examples import Example
 from pipeline.tasks.heads import Head
-from pipeline.tasks.metrics import score
+from pipeline.tasks.kinds import make_answers
+from pipeline.tasks.optimizer import learning_rate, make_optimizer
 from pipeline.tasks.splits import Splits
 
 
@@ -30,12 +33,14 @@ from pipeline.tasks.splits import Splits
 class Outcome:
     """A finished fine-tuning."""
 
-    scores: dict[str, float]  # on the test set, by metric
+    scores: dict[str, float]  # on the test set, by metric; of further files by metric and name
     predictions: list[Prediction]  # of the test examples, in order
+    unlabelled: dict[str, list[Prediction]]  # of the files without labels, by name
     dev_scores: list[float]  # the task's metric on the development set after each epoch
     best_epoch: int  # the one that was kept, counted from 1
     steps: int
     cut: int  # inputs that were longer than finetune.max_seq_length
+    weights: dict[str, Tensor] = field(default_factory=dict)  # what was trained, if it is kept
 
 
 class Model(nn.Module):
@@ -75,26 +80,58 @@ class Model(nn.Module):
 
 def finetune(encoder: Encoder, splits: Splits, task: TaskConfig, config: FinetuneConfig) -> Outcome:
     """Fit to the training examples, keep the epoch best on the development set, score the test."""
-    answers = Answers(task.kind, splits.labels, splits.train)
-    train, dev, test = (
-        encode_examples(encoder, part, answers, config.max_seq_length)
-        for part in (splits.train, splits.dev, splits.test)
-    )
+    answers = make_answers(task, splits.labels, splits.train)
+
+    def encode(examples: Sequence[Example]) -> TaskData:
+        return answers.encode(encoder, examples, config.max_seq_length)
+
+    train, dev, test = encode(splits.train), encode(splits.dev), encode(splits.test)
     with torch.random.fork_rng():
         torch.manual_seed(config.seed)
-        head = Head(task.kind, answers.outputs, encoder.states, encoder.hidden, config)
+        apart = task.text_b is not None and not encoder.joins_pairs
+        head = Head(task.kind, answers.outputs, encoder, config, apart)
         model = Model(encoder, head, config.mode == "frozen")
         model.to(choose_device(config.accelerator))
-        dev_scores, best_epoch, steps = _fit(model, train, dev, answers, task, config)
-    predictions = predict(model, test, answers)
+        fit = _fit(model, train, dev, answers, task, config)
+
+    def predict(examples: Sequence[Example]) -> list[Prediction]:
+        data = test if examples is splits.test else encode(examples)
+        return fit.answers.decode(head_outputs(model, data), data)
+
     return Outcome(
-        scores=evaluate(test, predictions, answers),
-        predictions=predictions,
-        dev_scores=dev_scores,
-        best_epoch=best_epoch,
-        steps=steps,
+        **scored(predict, fit.answers, splits),
+        dev_scores=fit.dev_scores,
+        best_epoch=fit.best_epoch,
+        steps=fit.steps,
         cut=sum(part.inputs.cut for part in (train, dev, test)),
+        weights=model.trained_state() if config.keep_model else {},
     )
+
+
+def scored(
+    predict: Callable[[Sequence[Example]], list[Prediction]], answers: Answers, splits: Splits
+) -> dict[str, Any]:
+    """Scores and predictions of all that is to be scored or predicted, for an Outcome."""
+    predictions = predict(splits.test)
+    scores = answers.score(splits.test, predictions)
+    for name, examples in splits.also.items():
+        more = answers.score(examples, predict(examples))
+        scores |= {f"{metric}_{name}": value for metric, value in more.items()}
+    return {
+        "scores": scores,
+        "predictions": predictions,
+        "unlabelled": {name: predict(examples) for name, examples in splits.unlabelled.items()},
+    }
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What training leaves beside the weights."""
+
+    answers: Answers  # tuned on the development set
+    dev_scores: list[float]
+    best_epoch: int
+    steps: int
 
 
 def _fit(
@@ -104,13 +141,13 @@ def _fit(
     answers: Answers,
     task: TaskConfig,
     config: FinetuneConfig,
-) -> tuple[list[float], int, int]:
-    """Train and leave the best epoch's weights in the model; scores by epoch, that epoch, steps."""
-    total = math.ceil(len(train.examples) / config.batch_size) * config.epochs
-    optimizer = _optimizer(model, config)
+) -> Fit:
+    """Train and leave the best epoch's weights in the model."""
+    total = math.ceil(len(train.counts) / config.batch_size) * config.epochs
+    optimizer = make_optimizer(model.encoder, model.head, config)
     schedule = LambdaLR(optimizer, lambda step: learning_rate(step, total, config.warmup))
     scores: list[float] = []
-    best_epoch, best_state, steps = 0, model.trained_state(), 0
+    best_epoch, best_state, best_answers, steps = 0, model.trained_state(), answers, 0
     with progress(f"finetune {task.name}", total) as bar:
         for epoch in range(1, config.epochs + 1):
             rng = np.random.default_rng([config.seed, epoch])
@@ -124,30 +161,17 @@ def _fit(
                 schedule.step()
                 steps += 1
                 bar.advance()
-            scores.append(evaluate(dev, predict(model, dev, answers), answers)[task.metric])
+            outputs = head_outputs(model, dev)
+            tuned = answers.tuned(outputs, dev)
+            dev_scores = tuned.score(dev.examples, tuned.decode(outputs, dev))
+            scores.append(dev_scores[task.metric])
             bar.note(f"{task.metric} {scores[-1]:.3f}")
             if best_epoch == 0 or scores[-1] > scores[best_epoch - 1]:
-                best_epoch, best_state = epoch, model.trained_state()
+                best_epoch, best_state, best_answers = epoch, model.trained_state(), tuned
             elif config.patience is not None and epoch - best_epoch >= config.patience:
                 break
     model.load_state_dict(best_state, strict=False)
-    return scores, best_epoch, steps
-
-
-def _optimizer(model: Model, config: FinetuneConfig) -> AdamW:
-    trained = [value for value in model.parameters() if value.requires_grad]
-    matrices = [value for value in trained if value.ndim > 1]
-    others = [value for value in trained if value.ndim <= 1]
-    groups: list[dict[str, Any]] = [{"params": matrices}, {"params": others, "weight_decay": 0.0}]
-    return AdamW(groups, lr=config.lr, weight_decay=config.weight_decay, fused=True)
-
-
-def learning_rate(step: int, total: int, warmup: float) -> float:
-    """The factor before `step`: up in a line over the share `warmup`, then down to zero."""
-    rising = math.ceil(total * warmup)
-    if step < rising:
-        return (step + 1) / rising
-    return (total - step) / max(total - rising, 1)
+    return Fit(best_answers, scores, best_epoch, steps)
 
 
 def _train_step(
@@ -155,7 +179,7 @@ def _train_step(
 ) -> float:
     model.train()
     batch, gold_U = data.batch(rows)
-    loss = model.head.loss(model(batch.to(model.device)), gold_U.to(model.device))
+    loss = model.head.loss(model(batch.to(model.device)), gold_U.to(model.device), batch)
     optimizer.zero_grad(set_to_none=True)
     torch.autograd.backward(loss)
     if clip:
@@ -165,20 +189,15 @@ def _train_step(
 
 
 @torch.inference_mode()
-def predict(model: Model, data: TaskData, answers: Answers) -> list[Prediction]:
-    """The model's answers for all examples, in their order."""
+def head_outputs(model: Model, data: TaskData) -> Floats:
+    """What the head says of all inputs, in their order: [U, C]."""
     model.eval()
-    outputs = np.empty((len(data.gold), answers.outputs), np.float32)
+    outputs = np.empty((len(data.gold), model.head.output.out_features), np.float32)
     for rows in evaluation_order(data.inputs.lengths):
-        answers_UC = model(data.inputs.batch(rows).to(model.device)).float().cpu().numpy()
+        batch = data.inputs.batch(rows).to(model.device)
+        answers_UC = model.head.decide(model(batch), batch).float().cpu().numpy()
         outputs[data.places(rows)] = answers_UC
-    return list(answers.from_numbers(outputs, data.examples, data.counts))
-
-
-def evaluate(data: TaskData, predictions: list[Prediction], answers: Answers) -> dict[str, float]:
-    """All scores of the task's kind."""
-    gold = [example.gold for example in data.examples]
-    return score(answers.kind, gold, [guess.answer for guess in predictions], answers.labels)
+    return outputs
 
 
 def choose_device(accelerator: str) -> torch.device:

@@ -1,8 +1,15 @@
-"""Heads: a layer choice, an optional BiLSTM and a linear layer on the units of any encoder.
+"""Heads: a layer choice, an optional BiLSTM or BiGRU and a linear layer on any encoder's units.
 
-A task that tags sees each word's first unit; others see all units, pooled to one vector an input.
+What a head answers follows from the task's kind:
+    classify  [E, C] logits an input; gold_E the class
+    regress   [E, 1] a number an input; gold_E the number
+    tag       [W, C] logits a word, at its first unit; gold_W the tag
+    span      [N, 2] logits a unit, of being where the answer starts and where it ends; gold_N2 is 1
+              at those two units and 0 elsewhere. An input is one window of a passage; where the
+              window has no answer both are its first unit.
+Gold answers lie in the order of the head's, so U, the head's rows, is E, W or N.
 
-N units of a batch, W words, U answers (words when tagging, else inputs), D width, C classes
+N units of a batch, W words, E inputs, D width, C classes
 """
 
 import numpy as np
@@ -10,13 +17,15 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from data_prep.errors import UsageError
-from pipeline.encoders import InputBatch
+from pipeline.encoders import Encoder, InputBatch
 from pipeline.tasks.config import FinetuneConfig
+from pipeline.tasks.crf import Crf, lay
 
-LSTM_WIDTH = 200  # units of a direction, in both layers (Devlin et al., section 5.3: 768 for base)
+CONTEXT_WIDTH = 200  # units of a direction, in both layers (Peters et al. 2018, supplement)
+LAYERS_NEEDED = {"second_to_last": 1, "sum_last_4": 4, "concat_last_4": 4, "sum_all": 1}
 
 
 class LayerChoice(nn.Module):
@@ -24,10 +33,10 @@ class LayerChoice(nn.Module):
 
     def __init__(self, choice: str, states: int, hidden: int) -> None:
         super().__init__()
-        if choice.endswith("_last_4") and states < 5:
+        if states <= LAYERS_NEEDED.get(choice, 0):
             raise UsageError(
                 f"finetune.layers={choice}: the encoder has only {states - 1} layers; "
-                "choose last, sum_all or mix"
+                "choose last or mix"
             )
         self.choice = choice
         self.width = 4 * hidden if choice == "concat_last_4" else hidden
@@ -51,37 +60,50 @@ class LayerChoice(nn.Module):
         return self.gamma * torch.einsum("s,snd->nd", self.weights.softmax(0), torch.stack(states))
 
 
-class BiLSTM(nn.Module):
-    """Two layers over the units of each input, both ways."""
+class Context(nn.Module):
+    """Two recurrent layers over the units of each input, both ways."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, kind: str, width: int) -> None:
         super().__init__()
-        self.lstm = nn.LSTM(width, LSTM_WIDTH, 2, batch_first=True, bidirectional=True)
-        self.width = 2 * LSTM_WIDTH
+        cell = {"bilstm": nn.LSTM, "bigru": nn.GRU}[kind]
+        self.cells = cell(width, CONTEXT_WIDTH, 2, batch_first=True, bidirectional=True)
+        self.width = 2 * CONTEXT_WIDTH
 
     def forward(self, x_ND: Tensor, lengths: NDArray[np.int64]) -> Tensor:
-        inputs = pad_sequence(list(x_ND.split_with_sizes(lengths.tolist())), batch_first=True)
+        inputs, real_BT = lay(x_ND, lengths)
         packed = pack_padded_sequence(
             inputs, torch.from_numpy(lengths), batch_first=True, enforce_sorted=False
         )
-        padded, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True)
-        return torch.cat([row[:length] for row, length in zip(padded, lengths, strict=True)])
+        padded, _ = pad_packed_sequence(self.cells(packed)[0], batch_first=True)
+        return padded[real_BT]
 
 
 class Head(nn.Module):
-    """Hidden states to answers: classes for inputs or words, or one number an input."""
+    """Hidden states to answers.
+
+    `apart`: the two sentences of an input are pooled on their own and compared, for encoders in
+    which they do not see each other.
+    """
 
     def __init__(
-        self, kind: str, classes: int, states: int, hidden: int, config: FinetuneConfig
+        self,
+        kind: str,
+        classes: int,
+        encoder: Encoder,
+        config: FinetuneConfig,
+        apart: bool = False,
     ) -> None:
         super().__init__()
         self.kind = kind
         self.pooling = config.pooling
-        self.layers = LayerChoice(config.layers, states, hidden)
+        self.apart = apart
+        self.layers = LayerChoice(config.layers, encoder.states, encoder.hidden)
         width = self.layers.width
-        self.context = BiLSTM(width) if config.head == "bilstm" else None
+        self.context = None if config.head == "linear" else Context(config.head, width)
         self.dropout = nn.Dropout(config.dropout)
-        self.output = nn.Linear(self.context.width if self.context else width, classes)
+        width = self.context.width if self.context else width
+        self.output = nn.Linear(4 * width if apart else width, classes)
+        self.crf = Crf(classes) if config.crf else None
         nn.init.normal_(self.output.weight, std=0.02)
         nn.init.zeros_(self.output.bias)
 
@@ -92,16 +114,43 @@ class Head(nn.Module):
             x, lengths = x[batch.word_starts_W], batch.word_counts
         if self.context is not None:
             x = self.context(x, lengths)
-        if self.kind != "tag":
-            x = pool(x, lengths, self.pooling)
+        if self.kind in ("classify", "regress"):
+            x = self._pooled(x, batch)
         answers: Tensor = self.output(self.dropout(x))
         return answers
 
-    def loss(self, answers: Tensor, gold_U: Tensor) -> Tensor:
-        """Cross-entropy, or mean squared error for regression."""
+    def _pooled(self, x_ND: Tensor, batch: InputBatch) -> Tensor:
+        if not self.apart:
+            return pool(x_ND, batch.lengths, self.pooling)
+        lengths = np.stack([batch.second, batch.lengths - batch.second], 1).ravel()
+        pooled = pool(x_ND, lengths, self.pooling)
+        u, v = pooled[0::2], pooled[1::2]
+        # The features of GLUE's own baselines (Wang et al. 2018, section 5).
+        return torch.cat([u, v, (u - v).abs(), u * v], 1)
+
+    def loss(self, answers: Tensor, gold: Tensor, batch: InputBatch) -> Tensor:
+        """The mean over answers of cross-entropy, or of the squared error for regression."""
         if self.kind == "regress":
-            return F.mse_loss(answers[:, 0], gold_U)
-        return F.cross_entropy(answers, gold_U)
+            return F.mse_loss(answers[:, 0], gold)
+        if self.kind == "span":
+            return span_loss(answers, gold, batch.lengths)
+        if self.crf is not None:
+            return self.crf.loss(answers, gold, batch.word_counts)
+        return F.cross_entropy(answers, gold)
+
+    def decide(self, answers: Tensor, batch: InputBatch) -> Tensor:
+        """The answers to decide by: a CRF judges the sentence as a whole, others each alone."""
+        return answers if self.crf is None else self.crf.decide(answers, batch.word_counts)
+
+
+def span_loss(logits_N2: Tensor, gold_N2: Tensor, lengths: NDArray[np.int64]) -> Tensor:
+    """Cross-entropy over each input's units, for starts and ends (Devlin et al., section 4.2)."""
+    lengths_E = torch.from_numpy(lengths).to(logits_N2.device)
+    most_E2 = torch.segment_reduce(logits_N2.detach(), "max", lengths=lengths_E)
+    shifted_N2 = logits_N2 - most_E2.repeat_interleave(lengths_E, 0)
+    sums_E2 = torch.segment_reduce(shifted_N2.exp(), "sum", lengths=lengths_E)
+    chosen = (shifted_N2 * gold_N2).sum()
+    return (sums_E2.log().sum() - chosen) / (2 * len(lengths))
 
 
 def pool(x_ND: Tensor, lengths: NDArray[np.int64], how: str) -> Tensor:

@@ -5,6 +5,7 @@ tested against scikit-learn, SciPy or seqeval. Where a score is not defined (no 
 deviation) it is 0, as scikit-learn has it.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -82,19 +83,47 @@ def tagging_scores(
     gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> dict[str, float]:
     """Entity precision, recall and F1 (micro-averaged, as conlleval), and accuracy of words."""
-    right = found = there = same = words = 0
+    counts = count_entities(gold, predicted).values()
+    right, found, there = (sum(column) for column in zip((0, 0, 0), *counts, strict=True))
+    words = sum(map(len, gold))
+    same = sum(
+        a == b
+        for truth, guess in zip(gold, predicted, strict=True)
+        for a, b in zip(truth, guess, strict=True)
+    )
+    return {**_entity_scores(right, found, there), "accuracy": _ratio(same, words)}
+
+
+def scores_by_type(
+    gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
+) -> dict[str, dict[str, float]]:
+    """The rows of conlleval's table: scores of each type, and how many there are and were found."""
+    return {
+        kind: {**_entity_scores(right, found, there), "gold": there, "predicted": found}
+        for kind, (right, found, there) in sorted(count_entities(gold, predicted).items())
+    }
+
+
+def count_entities(
+    gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
+) -> dict[str, tuple[int, int, int]]:
+    """Of each type how many were found rightly, were found, and are there."""
+    right: Counter[str] = Counter()
+    found: Counter[str] = Counter()
+    there: Counter[str] = Counter()
     for truth, guess in zip(gold, predicted, strict=True):
         real, claimed = entities(truth), entities(guess)
-        right += len(real & claimed)
-        found += len(claimed)
-        there += len(real)
-        same += sum(a == b for a, b in zip(truth, guess, strict=True))
-        words += len(truth)
+        right.update(kind for kind, _, _ in real & claimed)
+        found.update(kind for kind, _, _ in claimed)
+        there.update(kind for kind, _, _ in real)
+    return {kind: (right[kind], found[kind], there[kind]) for kind in found | there}
+
+
+def _entity_scores(right: int, found: int, there: int) -> dict[str, float]:
     return {
         "entity_f1": _ratio(2 * right, found + there),
         "entity_precision": _ratio(right, found),
         "entity_recall": _ratio(right, there),
-        "accuracy": _ratio(same, words),
     }
 
 

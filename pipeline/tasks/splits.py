@@ -6,8 +6,9 @@ on the order of examples nor on any seed; only the sample of training labels fol
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -15,15 +16,18 @@ import numpy as np
 from data_prep.errors import SesameError, UsageError
 from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.conll import read_conll
-from pipeline.tasks.examples import Example
+from pipeline.tasks.examples import Example, TaskFile
+from pipeline.tasks.squad import read_squad
 from pipeline.tasks.table import read_table
 from pipeline.tasks.wiki_links import read_wiki_links
 
-READERS: dict[str, Callable[[Path, TaskConfig], Iterator[Example]]] = {
+READERS: dict[str, Callable[[TaskFile, TaskConfig], Iterator[Example]]] = {
     "table": read_table,
     "conll": read_conll,
     "wiki_links": read_wiki_links,
+    "squad": read_squad,
 }
+LABELLED = ("classify", "tag")  # kinds whose answers are some of a few names
 TEST_SHARE = 0.2  # of the groups in the training file, where test has neither file nor documents
 DEV_SHARE = 0.1  # of the groups that are left, where dev has no file
 CUT_SEED = 0  # of the samples that are the same in every run: development and test
@@ -36,8 +40,10 @@ class Splits:
     train: list[Example]
     dev: list[Example]
     test: list[Example]
-    labels: list[str]  # classes or tags in the head's order; empty for regression
-    repaired_tags: int  # in all files
+    labels: list[str]  # classes or tags in the head's order; empty for numbers and spans
+    also: dict[str, list[Example]] = field(default_factory=dict)  # scored too, by name
+    unlabelled: dict[str, list[Example]] = field(default_factory=dict)  # only predicted, by name
+    repairs: dict[str, int] = field(default_factory=dict)  # in all files, by kind
 
 
 def task_files(task: TaskConfig) -> list[tuple[str, Path]]:
@@ -51,21 +57,35 @@ def task_files(task: TaskConfig) -> list[tuple[str, Path]]:
     for name in names:
         if not (folder / name).is_file():
             raise UsageError(f"task.data_dir={folder}: there is no file {name} in it")
+    more = [*task.also.values(), *task.unlabelled.values()]
+    names += [name for name in more if (folder / name).is_file()]
     return [(name, folder / name) for name in dict.fromkeys(names)]
+
+
+def missing_files(task: TaskConfig) -> list[str]:
+    """What is left out: files that task.also and task.unlabelled name but that are not there."""
+    there = dict(task_files(task))
+    return [name for name in (*task.also.values(), *task.unlabelled.values()) if name not in there]
 
 
 def read_splits(task: TaskConfig, seed: int) -> Splits:
     """Read all files, cut what has none, take the samples that are asked for."""
     files = dict(task_files(task))
-    read = READERS[task.reader]
-    parts = {name: list(read(path, task)) for name, path in files.items()}
+    repairs: Counter[str] = Counter()
+
+    def read(name: str, has_labels: bool = True) -> list[Example]:
+        return list(READERS[task.reader](TaskFile(files[name], has_labels, repairs), task))
+
     assert task.train is not None
-    train = parts[task.train]
+    train = read(task.train)
     labels = _labels(task, train)
-    for name, examples in parts.items():
+    scored = {
+        name: read(name) for name in (task.dev, task.test, *task.also.values()) if name in files
+    }
+    for name, examples in {task.train: train, **scored}.items():
         _check_labels(files[name], examples, task, labels)
 
-    test, dev = parts.get(task.test or ""), parts.get(task.dev or "")
+    test, dev = scored.get(task.test or ""), scored.get(task.dev or "")
     if task.test_documents:
         wanted = set(task.test_documents)
         test, train = _part(train, lambda example: example.group in wanted)
@@ -90,12 +110,22 @@ def read_splits(task: TaskConfig, seed: int) -> Splits:
         _sample(dev, task.dev_examples, CUT_SEED),
         _sample(test, task.test_examples, CUT_SEED),
         labels,
-        sum(example.repaired for examples in parts.values() for example in examples),
+        {
+            name: _sample(scored[file], task.test_examples, CUT_SEED)
+            for name, file in task.also.items()
+            if file in files
+        },
+        {
+            name: read(file, has_labels=False)
+            for name, file in task.unlabelled.items()
+            if file in files
+        },
+        dict(repairs),
     )
 
 
 def _labels(task: TaskConfig, train: Sequence[Example]) -> list[str]:
-    if task.kind == "regress":
+    if task.kind not in LABELLED:
         return []
     if task.kind == "classify":
         return task.labels or sorted({str(example.gold) for example in train})
@@ -113,7 +143,7 @@ def _tags(example: Example) -> tuple[str, ...]:
 def _check_labels(
     path: Path, examples: Sequence[Example], task: TaskConfig, labels: Sequence[str]
 ) -> None:
-    if task.kind == "regress":
+    if task.kind not in LABELLED:
         return
     known = set(labels)
     for example in examples:

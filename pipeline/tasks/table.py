@@ -1,10 +1,13 @@
-"""Sentence and pair tasks from tables: .tsv (GLUE's: no quoting), .csv or .jsonl.
+"""Sentence and pair tasks from tables: .tsv or .txt (GLUE's: no quoting), .csv or .jsonl.
 
-The first line of a .tsv or .csv file names its columns unless task.columns does.
+The first line of a .tsv or .csv file names its columns. Where it does not name task.text_a it is a
+row already, and task.columns has the names: CoLA's training file has no header, its test file has.
 """
 
 import csv
+import itertools
 import json
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,36 +15,39 @@ from typing import Any
 
 from data_prep.errors import SesameError
 from pipeline.tasks.config import TaskConfig
-from pipeline.tasks.examples import Example, read_lines
+from pipeline.tasks.examples import Example, TaskFile, read_lines
 
 Row = tuple[int, dict[str, Any]]  # the line it starts on, and its cells by column
 
 
-def read_table(path: Path, task: TaskConfig) -> Iterator[Example]:
+def read_table(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
     """The examples of one file; every fault is named by file and line."""
     texts = [column for column in (task.text_a, task.text_b) if column is not None]
-    needed = [*texts, task.label, *task.where]
-    for line, row in _rows(path, task.columns):
-        _require_columns(path, line, row, needed)
+    needed = [*texts, *([task.label] if file.has_labels else []), *task.where]
+    for line, named in _rows(file, task):
+        row = {task.aliases.get(column, column): cell for column, cell in named.items()}
+        _require_columns(file.path, line, row, needed)
         if any(str(row[column]) != value for column, value in task.where.items()):
             continue
-        cells = tuple(str(row[column]).strip() for column in texts)
-        for column, cell in zip(texts, cells, strict=True):
-            if not cell:
-                raise SesameError(
-                    f"{path}:{line}: the sentence in column {column} is empty; remove the row"
-                )
-        yield Example(cells, _gold(path, line, row, task), "\x1f".join(cells), line)
+        cells = tuple(_text(row[column]) for column in texts)
+        empty = next((c for c, cell in zip(texts, cells, strict=True) if not cell), None)
+        # Answers to an unlabelled file go by row number: a row of it stays, whatever it holds.
+        if empty is not None and file.has_labels:
+            file.refuse_or_drop(task, line, f"the sentence in column {empty} is empty")
+            continue
+        gold = _gold(file.path, line, row, task) if file.has_labels else None
+        yield Example(cells, gold, "\x1f".join(cells), line)
 
 
-def _rows(path: Path, columns: list[str]) -> Iterator[Row]:
+def _rows(file: TaskFile, task: TaskConfig) -> Iterator[Row]:
+    path = file.path
     if path.suffix == ".jsonl":
         return _json_rows(path)
     if path.suffix == ".csv":
-        return _named(path, _csv_cells(path), columns)
-    if path.suffix == ".tsv":
-        return _named(path, ((line, text.split("\t")) for line, text in read_lines(path)), columns)
-    raise SesameError(f"{path}: a table must end in .tsv, .csv or .jsonl")
+        return _named(file, _csv_cells(path), task)
+    if path.suffix in (".tsv", ".txt"):
+        return _named(file, ((line, text.split("\t")) for line, text in read_lines(path)), task)
+    raise SesameError(f"{path}: a table must end in .tsv, .txt, .csv or .jsonl")
 
 
 def _csv_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -55,17 +61,25 @@ def _csv_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
         raise SesameError(f"{path}:{line}: not a CSV row ({error}); mend its quotes") from None
 
 
-def _named(path: Path, lines: Iterator[tuple[int, list[str]]], columns: list[str]) -> Iterator[Row]:
-    names = columns or next(lines, (1, []))[1]
-    if not names:
-        raise SesameError(f"{path}: the file is empty")
+def _named(
+    file: TaskFile, lines: Iterator[tuple[int, list[str]]], task: TaskConfig
+) -> Iterator[Row]:
+    first = next(lines, None)
+    if first is None:
+        raise SesameError(f"{file.path}: the file is empty")
+    names = first[1]
+    if task.columns and task.text_a not in names:
+        names, lines = task.columns, itertools.chain([first], lines)
     for line, cells in lines:
-        if len(cells) != len(names):
-            raise SesameError(
-                f"{path}:{line}: {len(cells)} columns where there should be {len(names)}; "
-                "look for a missing or extra separator"
+        if len(cells) == len(names):
+            yield line, dict(zip(names, cells, strict=True))
+        else:
+            file.refuse_or_drop(
+                task,
+                line,
+                f"{len(cells)} columns where there should be {len(names)}; "
+                "look for a missing or extra separator",
             )
-        yield line, dict(zip(names, cells, strict=True))
 
 
 def _json_rows(path: Path) -> Iterator[Row]:
@@ -87,8 +101,9 @@ def _require_columns(path: Path, line: int, row: dict[str, Any], needed: list[st
             continue
         if all(re.fullmatch(r"[\w.-]{1,40}", name) for name in row):
             raise SesameError(
-                f"{path}:{line}: no column {column}; the columns are {', '.join(row)}; "
-                "set task.text_a, task.text_b, task.label and task.where to fit"
+                f"{path}:{line}: no column {column}; the columns are {', '.join(row)}; set "
+                "task.text_a, task.text_b, task.label and task.where to fit, or name a file "
+                "without labels under task.unlabelled"
             )
         # A first row that holds sentences must not show up in a message.
         raise SesameError(
@@ -97,13 +112,24 @@ def _require_columns(path: Path, line: int, row: dict[str, Any], needed: list[st
         )
 
 
+def _text(cell: Any) -> str:
+    """A cell's text; JSON's null is none."""
+    return "" if cell is None else str(cell).strip()
+
+
 def _gold(path: Path, line: int, row: dict[str, Any], task: TaskConfig) -> str | float:
-    label = str(row[task.label]).strip()
+    label = _text(row[task.label])
+    if not label:
+        raise SesameError(
+            f"{path}:{line}: column {task.label} has no label; "
+            "a file without labels belongs under task.unlabelled"
+        )
     if task.kind == "classify":
         return label
     try:
-        return float(label)
+        number = float(label)
     except ValueError:
-        raise SesameError(
-            f"{path}:{line}: the label in column {task.label} is not a number"
-        ) from None
+        number = math.nan
+    if not math.isfinite(number):
+        raise SesameError(f"{path}:{line}: the label in column {task.label} is not a number")
+    return number

@@ -12,13 +12,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 from data_prep.sentences import split_sentences
 from data_prep.sources import SourceFile
 from data_prep.wiki import Page, is_disambiguation, read_pages, read_siteinfo, to_prose
 from pipeline.tasks.config import TaskConfig
-from pipeline.tasks.examples import Example
+from pipeline.tasks.examples import Example, TaskFile
 
 KIND = "NAME"
 ARTICLES = 0  # the namespace
@@ -39,10 +38,10 @@ class Sentence:
     links: list[tuple[int, int]]
 
 
-def read_wiki_links(path: Path, task: TaskConfig) -> Iterator[Example]:
+def read_wiki_links(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
     """Sentences of all articles, names tagged; `line` is the page's number in the dump."""
-    wiki = read_siteinfo(SourceFile(path, path.name))
-    for number, page in enumerate(read_pages(path), start=1):
+    wiki = read_siteinfo(SourceFile(file.path, file.path.name))
+    for number, page in enumerate(read_pages(file.path), start=1):
         if page.namespace != ARTICLES or page.redirect or is_disambiguation(page):
             continue
         prose = to_prose(page.text, wiki, lambda target, label: f"{OPEN}{label}{CLOSE}")

@@ -57,6 +57,29 @@ def test_words_are_known_by_their_first_piece(encoder: Encoder) -> None:
     assert firsts == ["went", "home", "a", "play", "play", "b", "[UNK]", "e"]
 
 
+def test_pairs_of_words_are_framed_and_fit_as_counted(encoder: Encoder) -> None:
+    question, passage = ("went", "playing"), ("a", "plays", "home.", "b")
+    inputs = encoder.encode_word_pairs([(question, passage)], max_length=32)
+    assert pieces(encoder, inputs.tokens) == (
+        "[CLS] went play ##ing [SEP] a play ##s home . b [SEP]"
+    )
+    firsts = inputs.tokens[inputs.word_starts]
+    assert pieces(encoder, firsts) == "went play a play home b"
+    assert inputs.second.tolist() == [5]
+    units = encoder.word_units([*question, *passage])
+    assert units.tolist() == [1, 2, 1, 2, 2, 1]
+    assert inputs.lengths.tolist() == [units.sum() + encoder.frame(2)]
+    cut = encoder.encode_word_pairs([(question, passage)], max_length=9)
+    assert pieces(encoder, cut.tokens) == "[CLS] went play ##ing [SEP] a play ##s [SEP]"
+    assert (cut.word_counts.tolist(), cut.cut) == ([4], 1)
+
+
+def test_blocks_hold_every_parameter_once(encoder: Encoder) -> None:
+    blocks = encoder.blocks()
+    assert len(blocks) == encoder.states
+    assert sorted(id(p) for block in blocks for p in block) == sorted(map(id, encoder.parameters()))
+
+
 def test_long_inputs_are_cut_and_counted(encoder: Encoder) -> None:
     inputs = encoder.encode_texts([("a b c d e a b c",), ("a",), ("a b c d e", "d")], max_length=8)
     assert [pieces(encoder, part) for part in np.split(inputs.tokens, inputs.offsets[1:-1])] == [

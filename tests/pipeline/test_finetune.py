@@ -21,7 +21,8 @@ from pipeline.stages.work import Work
 from pipeline.tasks.batches import evaluation_order, training_order
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
 from pipeline.tasks.examples import Example, Gold
-from pipeline.tasks.finetuning import Outcome, choose_device, finetune, learning_rate
+from pipeline.tasks.finetuning import Outcome, choose_device, finetune
+from pipeline.tasks.optimizer import learning_rate, make_optimizer
 from pipeline.tasks.splits import Splits
 
 WORDS = ["good", "fine", "great", "bad", "dull", "poor", "film", "plot", "cast", "the", "was"]
@@ -76,7 +77,7 @@ def example(kind: str, rng: np.random.Generator) -> Example:
 def toy(kind: str, train: int = 256) -> Splits:
     rng = np.random.default_rng(0)
     parts = [[example(kind, rng) for _ in range(size)] for size in (train, 60, 100)]
-    return Splits(*parts, LABELS[kind], 0)
+    return Splits(*parts, LABELS[kind])
 
 
 @pytest.mark.parametrize("kind", ["classify", "regress", "tag"])
@@ -94,6 +95,44 @@ def test_what_can_be_learnt_is_learnt(kind: str, tokenizer: Path) -> None:
         assert all(0.5 <= guess.confidence <= 1 for guess in outcome.predictions)
     if kind == "regress":  # back on the scale of the gold numbers
         assert np.abs(np.subtract(answers, gold)).mean() < 1
+
+
+def test_a_crf_learns_what_single_words_do_not_show(tokenizer: Path) -> None:
+    """Every second good word is an entity: its own vector cannot tell, a chain of tags can."""
+    rng = np.random.default_rng(0)
+
+    def alternating() -> Example:
+        words = tuple(str(word) for word in rng.choice(WORDS[:2], size=rng.integers(3, 12)))
+        tags = tuple("B-X" if position % 2 else "O" for position in range(len(words)))
+        return Example(words, tags, "", 0)
+
+    splits = Splits(*[[alternating() for _ in range(n)] for n in (64, 30, 50)], LABELS["tag"])
+    config = replace(FAST, layers="embeddings", mode="frozen", lr=0.1, epochs=8)
+    encoder = new_encoder(tokenizer)
+    embeddings = encoder.bert.embeddings
+    with torch.no_grad():  # positions would tell
+        embeddings.positions.weight.zero_()
+    alone = finetune(encoder, splits, TASKS["tag"], config)
+    together = finetune(encoder, splits, TASKS["tag"], replace(config, crf=True))
+    assert alone.scores["entity_f1"] < 0.8
+    assert together.scores["entity_f1"] > 0.99
+    assert all(guess.confidence > 0.5 for guess in together.predictions)
+
+
+def test_learning_rates_fall_with_depth(tokenizer: Path) -> None:
+    encoder = random_encoder(replace(MODEL, layers=3), tokenizer, seed=0)
+    head = torch.nn.Linear(4, 2)
+    config = replace(FAST, lr=1.0, layer_decay=0.5)
+    optimizer = make_optimizer(encoder, head, config)
+    rate = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
+    assert len(rate) == len(list(encoder.parameters())) + 2
+    assert rate[id(head.weight)] == 1.0
+    layers = encoder.bert.layers
+    assert [rate[id(layer.attention.qkv.weight)] for layer in layers] == [0.25, 0.5, 1.0]
+    assert rate[id(encoder.bert.embeddings.tokens.weight)] == 0.125
+    decay = {id(p): g["weight_decay"] for g in optimizer.param_groups for p in g["params"]}
+    assert decay[id(head.weight)] == config.weight_decay
+    assert decay[id(head.bias)] == 0.0
 
 
 @pytest.mark.parametrize("head", ["linear", "bilstm"])
@@ -132,15 +171,15 @@ def test_the_best_epoch_is_kept_and_patience_ends_it(tokenizer: Path) -> None:
     assert outcome.scores["accuracy"] == outcome.dev_scores[outcome.best_epoch - 1]
 
 
-def test_words_beyond_the_window_are_outside_and_counted(tokenizer: Path) -> None:
+def test_sentences_longer_than_the_window_are_split_and_stitched(tokenizer: Path) -> None:
     splits = toy("tag", 64)
-    long = Example(("good",) * 50, ("B-X",) * 50, "", 0)
-    outcome = finetune(new_encoder(tokenizer), replace(splits, test=[long]), TASKS["tag"], FAST)
-    tags = outcome.predictions[0].answer
-    assert isinstance(tags, tuple)
-    assert len(tags) == 50
-    assert set(tags[30:]) == {"O"}
-    assert outcome.cut == 1
+    words = tuple(np.random.default_rng(1).choice(WORDS, size=100))
+    tags = tuple("B-X" if word in WORDS[:3] else "O" for word in words)
+    test = [Example(words, tags, "", 0), *splits.test]
+    outcome = finetune(new_encoder(tokenizer), replace(splits, test=test), TASKS["tag"], FAST)
+    assert outcome.predictions[0].answer == tags  # learnt from short ones, right to its last word
+    assert [len(guess.answer) for guess in outcome.predictions] == [len(e.texts) for e in test]
+    assert outcome.cut == 0
 
 
 def test_a_loss_that_is_not_finite_stops_with_a_remedy(tokenizer: Path) -> None:
@@ -196,7 +235,9 @@ def test_the_stage_writes_scores_and_predictions(tokenizer: Path, tmp_path: Path
     out.mkdir()
     counts = stage.run(Work(config, {"tokenizer": tokenizer}, out, "0" * 16))
     scores = json.loads((out / "scores.json").read_text())
+    assert scores.pop("labels") == ["bad", "good"]
     assert scores == json.loads(json.dumps(counts))
+    assert np.trace(scores["confusion"]) / np.sum(scores["confusion"]) == scores["score"]
     assert scores["score"] == scores["scores"]["accuracy"]
     assert (scores["task"], scores["encoder"], scores["seed"]) == ("toy", "random", 3)
     assert (scores["train_examples"], scores["steps"]) == (100, 7)

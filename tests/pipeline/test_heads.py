@@ -1,14 +1,16 @@
 """Heads on flat hidden states do what they would do on each input alone."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from data_prep.errors import UsageError
-from pipeline.encoders import InputBatch
+from pipeline.encoders import Encoder, InputBatch
 from pipeline.tasks.config import FinetuneConfig
-from pipeline.tasks.heads import BiLSTM, Head, LayerChoice, pool
+from pipeline.tasks.heads import Context, Head, LayerChoice, pool
 
 LENGTHS = np.array([3, 1, 7])
 
@@ -21,7 +23,14 @@ def states(layers: int = 5, width: int = 8) -> list[Tensor]:
 def batch(word_starts: list[int], word_counts: list[int]) -> InputBatch:
     units = torch.arange(int(LENGTHS.sum()))
     starts = torch.tensor(word_starts, dtype=torch.int64)
-    return InputBatch(units, units, units, LENGTHS, starts, np.array(word_counts))
+    return InputBatch(units, units, units, LENGTHS, LENGTHS, starts, np.array(word_counts))
+
+
+class States(Encoder):
+    """An encoder in name only: heads ask it for its shape."""
+
+    hidden, states = 8, 6
+    encode_texts = encode_words = forward = None
 
 
 @pytest.mark.parametrize(
@@ -54,6 +63,9 @@ def test_mix_weighs_by_softmax_and_gamma() -> None:
 def test_four_layers_need_four_layers() -> None:
     with pytest.raises(UsageError, match=r"finetune\.layers=sum_last_4: .* only 2 layers"):
         LayerChoice("sum_last_4", states=3, hidden=8)
+    for choice in ("second_to_last", "sum_all"):  # of static vectors
+        with pytest.raises(UsageError, match=rf"finetune\.layers={choice}: .* only 0 layers"):
+            LayerChoice(choice, states=1, hidden=8)
 
 
 @pytest.mark.parametrize("how", ["mean", "first", "max"])
@@ -64,15 +76,27 @@ def test_pooling_equals_each_input_alone(how: str) -> None:
     torch.testing.assert_close(pool(x_ND, LENGTHS, how), torch.stack(expected))
 
 
-def test_bilstm_equals_each_input_alone() -> None:
-    lstm, x_ND = BiLSTM(8), states()[0]
-    alone = [lstm.lstm(part)[0] for part in x_ND.split(LENGTHS.tolist())]
-    torch.testing.assert_close(lstm(x_ND, LENGTHS), torch.cat(alone))
+@pytest.mark.parametrize("kind", ["bilstm", "bigru"])
+def test_recurrent_layers_see_each_input_alone(kind: str) -> None:
+    context, x_ND = Context(kind, 8), states()[0]
+    alone = [context.cells(part)[0] for part in x_ND.split(LENGTHS.tolist())]
+    torch.testing.assert_close(context(x_ND, LENGTHS), torch.cat(alone))
+
+
+def test_sentences_that_do_not_see_each_other_are_compared() -> None:
+    head = Head("regress", 1, States(), FinetuneConfig(), apart=True).eval()
+    inputs = replace(batch([], [0, 0, 0]), second=np.array([1, 1, 3]), lengths=np.array([3, 2, 6]))
+    x = states()
+    compared = []
+    for first, second, end in ((0, 1, 3), (3, 4, 5), (5, 8, 11)):
+        u, v = x[-1][first:second].mean(0), x[-1][second:end].mean(0)
+        compared.append(torch.cat([u, v, (u - v).abs(), u * v]))
+    torch.testing.assert_close(head(x, inputs), head.output(torch.stack(compared)))
 
 
 @pytest.mark.parametrize("kind", ["linear", "bilstm"])
 def test_tagging_sees_first_units_of_words_only(kind: str) -> None:
-    head = Head("tag", 4, 6, 8, FinetuneConfig(head=kind)).eval()
+    head = Head("tag", 4, States(), FinetuneConfig(head=kind)).eval()
     words = [1, 2, 3, 5, 9]
     inputs, x = batch(words, [2, 1, 2]), states()
     before = head(x, inputs)
@@ -88,15 +112,40 @@ def test_tagging_sees_first_units_of_words_only(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["linear", "bilstm"])
 @pytest.mark.parametrize("pooling", ["mean", "first", "max"])
 def test_sentences_get_one_answer_each(kind: str, pooling: str) -> None:
-    head = Head("classify", 3, 6, 8, FinetuneConfig(head=kind, pooling=pooling))
+    head = Head("classify", 3, States(), FinetuneConfig(head=kind, pooling=pooling))
     assert head(states(), batch([], [0, 0, 0])).shape == (3, 3)
 
 
 def test_losses() -> None:
     config = FinetuneConfig()
-    numbers = Head("regress", 1, 6, 8, config).loss(
-        torch.tensor([[1.0], [3.0]]), torch.tensor([0.0, 3.0])
+    inputs = batch([], [0, 0, 0])
+    numbers = Head("regress", 1, States(), config).loss(
+        torch.tensor([[1.0], [3.0]]), torch.tensor([0.0, 3.0]), inputs
     )
     assert numbers.item() == pytest.approx(0.5)
-    classes = Head("classify", 2, 6, 8, config).loss(torch.zeros(3, 2), torch.tensor([0, 1, 1]))
+    classes = Head("classify", 2, States(), config).loss(
+        torch.zeros(3, 2), torch.tensor([0, 1, 1]), inputs
+    )
     assert classes.item() == pytest.approx(np.log(2))
+
+
+def test_spans_are_chosen_among_the_units_of_their_own_window() -> None:
+    head = Head("span", 2, States(), FinetuneConfig())
+    inputs = batch([], [0, 0, 0])
+    logits_N2 = 30 * torch.randn(11, 2, generator=torch.Generator().manual_seed(1))
+    logits_N2.requires_grad_()
+    starts, ends = [1, 0, 2], [2, 0, 2]
+    gold_N2 = torch.zeros(11, 2)
+    for first, start, end in zip([0, 3, 4], starts, ends, strict=True):
+        gold_N2[first + start, 0] = gold_N2[first + end, 1] = 1
+    loss = head.loss(logits_N2, gold_N2, inputs)
+    parts = logits_N2.split(LENGTHS.tolist())
+    alone = [
+        torch.nn.functional.cross_entropy(part.T, torch.tensor([start, end]))
+        for part, start, end in zip(parts, starts, ends, strict=True)
+    ]
+    torch.testing.assert_close(loss, torch.stack(alone).mean())
+    (gradient,) = torch.autograd.grad(loss, logits_N2, retain_graph=True)
+    (expected,) = torch.autograd.grad(torch.stack(alone).mean(), logits_N2)
+    torch.testing.assert_close(gradient, expected)
+    assert head(states(), inputs).shape == (11, 2)

@@ -8,7 +8,7 @@ import scipy.stats
 import seqeval.metrics
 import sklearn.metrics
 
-from pipeline.tasks.metrics import confusion, entities, score
+from pipeline.tasks.metrics import confusion, entities, score, scores_by_type
 
 
 @pytest.mark.parametrize("classes", [2, 3, 7])
@@ -82,6 +82,45 @@ def test_entity_scores_equal_seqeval(kinds: int) -> None:
     for tags in gold:
         found = seqeval.metrics.sequence_labeling.get_entities(tags)
         assert entities(tags) == {(kind, start, end + 1) for kind, start, end in found}
+
+
+def test_scores_by_type_equal_seqevals_report() -> None:
+    rng = np.random.default_rng(5)
+    gold = [random_tags(rng, 3) for _ in range(2000)]
+    predicted = [
+        [tag if rng.random() < 0.8 else str(rng.choice(["O", "B-X", "I-Y"])) for tag in tags]
+        for tags in gold
+    ]
+    report = seqeval.metrics.classification_report(gold, predicted, output_dict=True)
+    ours = scores_by_type(gold, predicted)
+    assert list(ours) == ["X", "Y", "Z"]
+    for kind, row in ours.items():
+        assert (row["entity_f1"], row["entity_precision"], row["entity_recall"], row["gold"]) == (
+            pytest.approx(
+                [report[kind][key] for key in ("f1-score", "precision", "recall", "support")]
+            )
+        )
+
+
+def test_a_type_is_scored_as_conlleval_does_by_hand() -> None:
+    """B-PER I-LOC is two names; a name found with one word too few is wrong."""
+    gold = [["B-PER", "I-PER", "O", "B-LOC"], ["B-PER", "O"]]
+    predicted = [["B-PER", "O", "O", "I-LOC"], ["B-PER", "I-LOC"]]
+    ours = scores_by_type(gold, predicted)
+    assert (ours["LOC"]["entity_precision"], ours["LOC"]["entity_recall"]) == (0.5, 1.0)
+    assert (ours["PER"]["entity_precision"], ours["PER"]["entity_recall"]) == (0.5, 0.5)
+    assert score("tag", gold, predicted, [])["entity_f1"] == pytest.approx(4 / 7)
+
+
+def test_unequal_lengths_are_refused() -> None:
+    for kind, gold, predicted in (
+        ("classify", ["a", "b"], ["a"]),
+        ("tag", [["O"], ["O"]], [["O"]]),
+        ("tag", [["O", "O"]], [["O"]]),
+        ("regress", [1.0, 2.0], [1.0]),
+    ):
+        with pytest.raises(ValueError):
+            score(kind, gold, predicted, ["a", "b"])
 
 
 def test_what_is_not_defined_counts_as_nothing() -> None:

@@ -8,7 +8,7 @@ from seqeval.metrics.sequence_labeling import get_entities
 from data_prep.errors import SesameError
 from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.conll import read_conll, to_bio
-from pipeline.tasks.examples import Example
+from pipeline.tasks.examples import Example, TaskFile
 from pipeline.tasks.metrics import entities
 
 TASK = TaskConfig(kind="tag", reader="conll", metric="entity_f1")
@@ -17,7 +17,7 @@ TASK = TaskConfig(kind="tag", reader="conll", metric="entity_f1")
 def read(folder: Path, content: str) -> list[Example]:
     path = folder / "t.conll"
     path.write_text(content)
-    return list(read_conll(path, TASK))
+    return list(read_conll(TaskFile(path), TASK))
 
 
 def test_two_columns_with_tabs(tmp_path: Path) -> None:
@@ -36,7 +36,30 @@ def test_four_columns_in_iob1_with_document_marks(tmp_path: Path) -> None:
     (example,) = read(tmp_path, content)
     assert example.texts == ("U.N.", "official", "Ekeus", "Rolf")
     assert example.gold == ("B-ORG", "O", "B-PER", "B-PER")
-    assert example.repaired == 2
+
+
+def test_tags_that_continue_nothing_are_mended_and_counted_where_iob1_does_not_explain_them(
+    tmp_path: Path,
+) -> None:
+    """O I-PER is a fault in a file that begins names with B, and the rule in one that does not."""
+    path = tmp_path / "t.conll"
+    for content, count in (
+        ("Ann B-PER\nsaw O\nBo I-PER\n", 1),
+        ("Ann I-PER\nBo B-PER\nsaw O\n\nIda I-PER\n", 0),
+        ("Ann S-PER\nsaw O\nBo E-PER\n", 1),
+    ):
+        path.write_text(content)
+        file = TaskFile(path)
+        examples = list(read_conll(file, TASK))
+        assert file.repairs["tags"] == count
+        assert not any(tag.startswith("I") for example in examples for tag in example.gold or ())
+
+
+def test_a_file_without_labels_may_have_words_alone(tmp_path: Path) -> None:
+    path = tmp_path / "t.conll"
+    path.write_text("-DOCSTART-\n\nAnn\nleft\n\nBo\n")
+    examples = list(read_conll(TaskFile(path, has_labels=False), TASK))
+    assert [(e.texts, e.gold) for e in examples] == [(("Ann", "left"), None), (("Bo",), None)]
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,15 @@
 """Splits are cut by hash: no group on two sides, the same in any order, samples inside samples."""
 
+import json
 import random
 from pathlib import Path
 
 import pytest
 
 from data_prep.errors import SesameError, UsageError
+from pipeline.compose import compose_config
 from pipeline.tasks.config import TaskConfig
-from pipeline.tasks.splits import Splits, read_splits, task_files
+from pipeline.tasks.splits import Splits, missing_files, read_splits, task_files
 
 LINES = [f"sentence number {n // 2}\t{n // 2 % 3}" for n in range(1000)]  # every text twice
 
@@ -92,7 +94,7 @@ def test_tags_have_both_prefixes_and_types_of_the_training_file(tmp_path: Path) 
     )  # fmt: skip
     splits = read_splits(task, seed=0)
     assert splits.labels == ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
-    assert splits.repaired_tags == 3
+    assert splits.repairs == {"tags": 3}
     (tmp_path / "dev.conll").write_text("Ann\tO\n\nBo\tB-ORG\n")
     with pytest.raises(SesameError, match=r"dev\.conll:3: a label that is not among the 5"):
         read_splits(task, seed=0)
@@ -116,8 +118,58 @@ def test_missing_files_and_settings_are_usage_errors(tmp_path: Path) -> None:
         (TaskConfig(kind="regress", metric="f1"), r"task\.metric=f1: .*pearson, spearman"),
         (TaskConfig(kind="tag", metric="entity_f1"), r"task\.reader=table: .*conll, wiki_links"),
         (TaskConfig(test="t.tsv", test_documents=["1"]), r"task\.test=t\.tsv"),
+        (TaskConfig(also={"x": "a.tsv"}, unlabelled={"x": "b.tsv"}), r"task\.also and task\.unl"),
+        (TaskConfig(kind="span", metric="f1"), r"task\.reader=table: .*squad"),
     ],
 )
 def test_contradictions_are_refused(task: TaskConfig, fault: str) -> None:
     with pytest.raises(UsageError, match=fault):
         task.check()
+
+
+OWN_TASK = """\
+# conf/task/notes.yaml: does a clinical note speak of pain
+name: notes
+kind: classify
+data_dir: notes
+train: train.jsonl
+unlabelled: {answers: new.jsonl}
+text_a: note
+label: pain
+labels: ["no", "yes"]
+metric: f1
+"""
+
+
+def test_a_task_of_ones_own_is_a_file_and_ten_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "conf" / "task").mkdir(parents=True)
+    (tmp_path / "conf" / "task" / "notes.yaml").write_text(OWN_TASK)
+    (tmp_path / "notes").mkdir()
+    rows = [{"note": f"Note {n}.", "pain": ["no", "yes"][n % 2]} for n in range(100)]
+    for name, part in (("train", rows), ("new", [{"note": "Unseen."}])):
+        lines = "".join(f"{json.dumps(row)}\n" for row in part)
+        (tmp_path / "notes" / f"{name}.jsonl").write_text(lines)
+    monkeypatch.chdir(tmp_path)
+    task = compose_config(["task=notes"]).task
+    splits = read_splits(task, seed=0)
+    assert len(splits.train) + len(splits.dev) + len(splits.test) == 100
+    assert splits.labels == ["no", "yes"]
+    assert [e.texts for e in splits.unlabelled["answers"]] == [("Unseen.",)]
+    with pytest.raises(UsageError, match=r"task=note: .*notes.*did you mean notes"):
+        compose_config(["task=note"])
+
+
+def test_what_is_named_but_not_there_is_left_out_and_told(tmp_path: Path) -> None:
+    table(tmp_path, "train.tsv", LINES)
+    table(tmp_path, "far.tsv", ["some\t0"])
+    task = TaskConfig(
+        data_dir=str(tmp_path), train="train.tsv",
+        also={"far": "far.tsv", "near": "near.tsv"}, unlabelled={"answers": "new.tsv"},
+    )  # fmt: skip
+    splits = read_splits(task, seed=0)
+    assert {name: len(examples) for name, examples in splits.also.items()} == {"far": 1}
+    assert splits.unlabelled == {}
+    assert missing_files(task) == ["near.tsv", "new.tsv"]
+    assert [name for name, _ in task_files(task)] == ["train.tsv", "far.tsv"]

@@ -7,6 +7,7 @@ import pytest
 
 from data_prep.errors import SesameError
 from pipeline.tasks.config import TaskConfig
+from pipeline.tasks.examples import TaskFile
 from pipeline.tasks.table import read_table
 
 
@@ -19,7 +20,7 @@ def write(folder: Path, name: str, content: str | bytes) -> Path:
 def test_tsv_takes_quotes_as_characters_and_drops_mark_and_line_ends(tmp_path: Path) -> None:
     content = '\ufeffsentence\tlabel\r\nA "stray quote here\t1\r\nplain\t0\r\n'
     path = write(tmp_path, "train.tsv", content)
-    examples = list(read_table(path, TaskConfig()))
+    examples = list(read_table(TaskFile(path), TaskConfig()))
     assert [(e.texts, e.gold, e.line) for e in examples] == [
         (('A "stray quote here',), "1", 2),
         (("plain",), "0", 3),
@@ -29,7 +30,7 @@ def test_tsv_takes_quotes_as_characters_and_drops_mark_and_line_ends(tmp_path: P
 def test_csv_cells_may_hold_commas_quotes_and_line_breaks(tmp_path: Path) -> None:
     content = 'text,label,source\n"one, ""two""\nthree",1,a\nfour,0,b\nfive,0,a\n'
     path = write(tmp_path, "t.csv", content)
-    examples = list(read_table(path, TaskConfig(text_a="text", where={"source": "a"})))
+    examples = list(read_table(TaskFile(path), TaskConfig(text_a="text", where={"source": "a"})))
     assert [(e.texts, e.gold, e.line) for e in examples] == [
         (('one, "two"\nthree',), "1", 2),
         (("five",), "0", 5),
@@ -40,7 +41,7 @@ def test_jsonl_labels_may_be_numbers(tmp_path: Path) -> None:
     rows = [{"a": "x y", "b": "z", "s": 2.5}, {"a": "u", "b": "v", "s": "4"}]
     path = write(tmp_path, "t.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     task = TaskConfig(kind="regress", metric="pearson", text_a="a", text_b="b", label="s")
-    assert [(e.texts, e.gold) for e in read_table(path, task)] == [
+    assert [(e.texts, e.gold) for e in read_table(TaskFile(path), task)] == [
         (("x y", "z"), 2.5),
         (("u", "v"), 4.0),
     ]
@@ -49,7 +50,7 @@ def test_jsonl_labels_may_be_numbers(tmp_path: Path) -> None:
 def test_columns_may_be_named_where_there_is_no_header(tmp_path: Path) -> None:
     path = write(tmp_path, "train.tsv", "gj04\t1\t\tThe sailors rode.\n")
     task = TaskConfig(columns=["source", "label", "mark", "sentence"])
-    assert [(e.texts, e.gold, e.line) for e in read_table(path, task)] == [
+    assert [(e.texts, e.gold, e.line) for e in read_table(TaskFile(path), task)] == [
         (("The sailors rode.",), "1", 1)
     ]
 
@@ -57,13 +58,13 @@ def test_columns_may_be_named_where_there_is_no_header(tmp_path: Path) -> None:
 def test_a_missing_column_lists_those_there_are(tmp_path: Path) -> None:
     path = write(tmp_path, "t.tsv", "text\tgold\nsome\t1\n")
     with pytest.raises(SesameError, match=r"t\.tsv:2: no column sentence; .* text, gold"):
-        list(read_table(path, TaskConfig()))
+        list(read_table(TaskFile(path), TaskConfig()))
 
 
 def test_a_first_line_of_text_is_not_shown_as_columns(tmp_path: Path) -> None:
     path = write(tmp_path, "t.tsv", "gj04\tOlga met Jan.\ngj04\tAnd left.\n")
     with pytest.raises(SesameError, match=r"task\.columns") as caught:
-        list(read_table(path, TaskConfig()))
+        list(read_table(TaskFile(path), TaskConfig()))
     assert "Olga" not in str(caught.value)
 
 
@@ -77,7 +78,7 @@ def test_a_first_line_of_text_is_not_shown_as_columns(tmp_path: Path) -> None:
         ("t.csv", 'sentence,label\nsecret,1\n"secret,1\n', r"t\.csv:3: not a CSV row"),
         ("t.jsonl", '{"sentence": "secret", \n', r"t\.jsonl:1: not JSON at character"),
         ("t.jsonl", '["secret"]\n', r"t\.jsonl:1: each line must be one JSON object"),
-        ("t.txt", "secret", r"must end in \.tsv, \.csv or \.jsonl"),
+        ("t.xml", "secret", r"must end in \.tsv, \.txt, \.csv or \.jsonl"),
     ],
 )
 def test_faults_name_file_and_line_but_never_the_text(
@@ -85,12 +86,57 @@ def test_faults_name_file_and_line_but_never_the_text(
 ) -> None:
     path = write(tmp_path, name, content)
     with pytest.raises(SesameError, match=fault) as caught:
-        list(read_table(path, TaskConfig()))
+        list(read_table(TaskFile(path), TaskConfig()))
     assert "secret" not in str(caught.value)
 
 
 def test_a_label_that_is_no_number_is_refused_in_regression(tmp_path: Path) -> None:
     path = write(tmp_path, "t.tsv", "sentence\tlabel\nfine\t2\nbad\tsecret\n")
     with pytest.raises(SesameError, match=r"t\.tsv:3: .*label is not a number") as caught:
-        list(read_table(path, TaskConfig(kind="regress", metric="pearson")))
+        list(read_table(TaskFile(path), TaskConfig(kind="regress", metric="pearson")))
     assert "secret" not in str(caught.value)
+
+
+def test_faulty_rows_are_dropped_and_counted_where_asked(tmp_path: Path) -> None:
+    file = TaskFile(write(tmp_path, "t.tsv", "sentence\tlabel\nfine\t1\n \t0\ntorn\nlast\t0\n"))
+    examples = list(read_table(file, TaskConfig(faulty="drop")))
+    assert [(e.texts, e.line) for e in examples] == [(("fine",), 2), (("last",), 5)]
+    assert file.repairs == {"dropped": 2}
+
+
+def test_of_files_without_labels_every_row_is_kept(tmp_path: Path) -> None:
+    """Their answers go by row number."""
+    path = write(tmp_path, "t.tsv", "index\tsentence\n0\tfine\n1\t \n2\tlast\n")
+    task = TaskConfig(
+        faulty="drop", columns=["label", "sentence"]
+    )  # which only headless files need
+    examples = list(read_table(TaskFile(path, has_labels=False), task))
+    assert [(e.texts, e.gold) for e in examples] == [
+        (("fine",), None),
+        (("",), None),
+        (("last",), None),
+    ]
+    torn = write(tmp_path, "t.tsv", "index\tsentence\n0\tfine\n1\n")
+    with pytest.raises(SesameError, match=r"t\.tsv:3: 1 columns where there should be 2"):
+        list(read_table(TaskFile(torn, has_labels=False), task))
+
+
+@pytest.mark.parametrize(
+    ("row", "fault"),
+    [
+        ({"sentence": "secret"}, r"t\.jsonl:1: no column label; .*task\.unlabelled"),
+        ({"sentence": "secret", "label": None}, r"t\.jsonl:1: column label has no label"),
+        ({"sentence": None, "label": "1"}, r"t\.jsonl:1: .*sentence is empty; .*faulty=drop"),
+    ],
+)
+def test_what_is_missing_in_json_is_no_text(tmp_path: Path, row: dict, fault: str) -> None:
+    path = write(tmp_path, "t.jsonl", json.dumps(row) + "\n")
+    with pytest.raises(SesameError, match=fault) as caught:
+        list(read_table(TaskFile(path), TaskConfig()))
+    assert "secret" not in str(caught.value)
+
+
+def test_a_number_must_be_finite(tmp_path: Path) -> None:
+    path = write(tmp_path, "t.tsv", "sentence\tlabel\nfine\tnan\n")
+    with pytest.raises(SesameError, match=r"t\.tsv:2: .*not a number"):
+        list(read_table(TaskFile(path), TaskConfig(kind="regress", metric="pearson")))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from data_prep.wiki import Page
 from pipeline.tasks.config import TaskConfig
-from pipeline.tasks.examples import Example
+from pipeline.tasks.examples import Example, TaskFile
 from pipeline.tasks.wiki_links import marked_sentences, read_wiki_links, tag_page
 
 PAGE = """<page><title>{title}</title><ns>{namespace}</ns><id>{id}</id>{redirect}
@@ -20,7 +20,7 @@ def page(number: int, title: str, text: str, namespace: int = 0, redirect: str =
 def read(folder: Path, *pages: str) -> list[Example]:
     path = folder / "enwiki.xml.bz2"
     path.write_bytes(bz2.compress(f"<mediawiki>\n{''.join(pages)}</mediawiki>\n".encode()))
-    return list(read_wiki_links(path, TaskConfig(kind="tag", reader="wiki_links")))
+    return list(read_wiki_links(TaskFile(path), TaskConfig(kind="tag", reader="wiki_links")))
 
 
 def test_links_become_names_on_the_whole_page(tmp_path: Path) -> None:

@@ -1,0 +1,56 @@
+"""Trains word vectors on document shards, through gensim.
+
+Words are the runs of letters, digits and marks between white space and punctuation, as encoders cut
+them. One thread: with more, gensim's result would differ from run to run.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from data_prep.errors import SesameError
+from data_prep.shards import parts, read_sections
+from data_prep.vectors.config import VectorsConfig
+from data_prep.vectors.table import VectorTable
+from data_prep.words import split_words
+
+
+class ShardSentences:
+    """The sentences of the training shards as lists of words, as often as gensim asks."""
+
+    def __init__(self, shards: Path, lowercase: bool) -> None:
+        self._parts = parts(shards, "train")
+        self._lowercase = lowercase
+
+    def __iter__(self) -> Iterator[list[str]]:
+        for part in self._parts:
+            for section in read_sections(part.path, part.start, part.end):
+                for sentence in section.sentences:
+                    text = sentence.lower() if self._lowercase else sentence
+                    yield list(split_words(text)[0])
+
+
+def train_vectors(shards: Path, config: VectorsConfig) -> VectorTable:
+    """Vectors for all words that are frequent enough, the most frequent first."""
+    from gensim.models import FastText, Word2Vec
+
+    sentences = ShardSentences(shards, config.lowercase)
+    make = FastText if config.kind == "fasttext" else Word2Vec
+    model = make(
+        vector_size=config.width,
+        window=config.window,
+        min_count=config.min_count,
+        negative=config.negative,
+        sg=int(config.kind != "cbow"),
+        seed=config.seed,
+        workers=1,
+    )
+    model.build_vocab(sentences)
+    if not len(model.wv):
+        raise SesameError(
+            f"vectors.min_count={config.min_count}: no word of the corpus is so frequent; lower it"
+        )
+    model.train(sentences, total_examples=model.corpus_count, epochs=config.epochs)
+    words = list(model.wv.index_to_key)
+    return VectorTable(words, np.stack([model.wv[word] for word in words]).astype(np.float32))

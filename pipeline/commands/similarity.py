@@ -1,0 +1,51 @@
+"""`sesame similarity encoder=…`: cosines of words beside people's judgements."""
+
+from pathlib import Path
+
+from rich import print as show
+from rich.table import Table
+
+from data_prep.errors import UsageError
+from pipeline.cli import Arguments
+from pipeline.compose import compose_config, package_path
+from pipeline.execute import execute_all, refuse_to_pretrain
+from pipeline.graph import Graph, as_input
+from pipeline.stages.encoder_inputs import encoder_label, encoder_requests, open_encoder
+from pipeline.store import Store
+
+LISTS = ("simlex999.txt", "wordsim353.tsv")  # in the package gensim
+
+
+def similarity(arguments: Arguments) -> None:
+    """Print the correlations with SimLex-999 and WordSim-353, or with the user's own pairs."""
+    given = [
+        word.removeprefix("pairs=") for word in arguments.overrides if word.startswith("pairs=")
+    ]
+    overrides = [word for word in arguments.overrides if not word.startswith("pairs=")]
+    config = compose_config(overrides)
+    paths = [Path(name) for name in given] or [
+        Path(package_path("gensim", f"test/test_data/{name}")) for name in LISTS
+    ]
+    for path in paths:
+        if not path.is_file():
+            raise UsageError(f"pairs={path}: there is no such file")
+    graph = Graph(Store(Path(config.paths.store)))
+    requests = encoder_requests(config)
+    if not requests:
+        raise UsageError(f"encoder={config.encoder}: has no vectors of words")
+    inputs = {role: as_input(graph.request(request)).path for role, request in requests.items()}
+    nodes = list(graph.nodes.values())
+    refuse_to_pretrain(nodes, "similarity", overrides)
+    graph.checksums.save()
+    execute_all(nodes)
+
+    from pipeline.similarity import measure
+
+    encoder = open_encoder(config, inputs, config.finetune.seed)
+    table = Table(title=encoder_label(config), title_justify="left")
+    for heading in ("pairs", "Spearman", "known"):
+        table.add_column(heading, justify="left" if heading == "pairs" else "right")
+    for path in paths:
+        found = measure(encoder, path)
+        table.add_row(found.name, f"{found.spearman:.3f}", f"{found.used} of {found.pairs}")
+    show(table)

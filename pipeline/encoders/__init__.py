@@ -1,0 +1,12 @@
+"""Encoders: what turns text into the hidden states of every layer, for heads to stand on."""
+
+from pipeline.encoders.bert import BertEncoder
+from pipeline.encoders.concatenation import Concatenation
+from pipeline.encoders.interface import EncodedInputs, Encoder, InputBatch, kept_lengths, runs
+from pipeline.encoders.load import load_encoder, random_encoder
+from pipeline.encoders.static import StaticEncoder
+
+__all__ = [
+    "BertEncoder", "Concatenation", "EncodedInputs", "Encoder", "InputBatch", "StaticEncoder",
+    "kept_lengths", "load_encoder", "random_encoder", "runs",
+]  # fmt: skip

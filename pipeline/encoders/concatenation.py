@@ -1,0 +1,128 @@
+"""Several encoders side by side: each word's vector is those of all members, one after another.
+
+As Peters et al. 2018 put ELMo beside GloVe. Units are words, whatever members read: of a member
+that reads pieces the first of each word stands for it. Layers are matched from the last one down;
+a member with fewer gives its lowest again, so that a mix of layers is a mix of each member's own.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pipeline.encoders.interface import (
+    EncodedInputs,
+    Encoder,
+    InputBatch,
+    Ints,
+    Words,
+    fitting_words,
+    offsets_of,
+    runs,
+)
+from pipeline.encoders.words import sentences_as_words
+
+
+@dataclass(frozen=True)
+class JoinedBatch(InputBatch):
+    """The words of some inputs, and what each member reads of them."""
+
+    members: tuple[InputBatch, ...]
+
+    def to(self, device: torch.device) -> "JoinedBatch":
+        """The same batch on another device."""
+        moved = InputBatch(
+            self.tokens_N, self.positions_N, self.segments_N, self.lengths, self.second,
+            self.word_starts_W, self.word_counts,
+        ).to(device)  # fmt: skip
+        return JoinedBatch(**vars(moved), members=tuple(each.to(device) for each in self.members))
+
+
+@dataclass(frozen=True)
+class JoinedInputs(EncodedInputs):
+    """The words that all members could take, and the inputs of each."""
+
+    members: tuple[EncodedInputs, ...]
+
+    def batch(self, rows: Ints) -> JoinedBatch:
+        """The chosen inputs for all members."""
+        own = super().batch(rows)
+        return JoinedBatch(**vars(own), members=tuple(each.batch(rows) for each in self.members))
+
+
+class Concatenation(Encoder):
+    """Encoders whose vectors are put together word by word."""
+
+    def __init__(self, members: Sequence[Encoder]) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(members)
+        self._encoders = tuple(members)
+        self.hidden = sum(member.hidden for member in members)
+        self.states = max(member.states for member in members)
+
+    def encode_texts(self, inputs: Sequence[tuple[str, ...]], max_length: int) -> EncodedInputs:
+        """The words of one or two sentences."""
+        return self._encode([sentences_as_words(texts) for texts in inputs], max_length)
+
+    def encode_words(self, inputs: Sequence[Words], max_length: int) -> EncodedInputs:
+        """Words as they are given."""
+        return self._encode([(words,) for words in inputs], max_length)
+
+    def encode_word_pairs(
+        self, inputs: Sequence[tuple[Words, Words]], max_length: int
+    ) -> EncodedInputs:
+        """The words of both sentences."""
+        return self._encode(inputs, max_length)
+
+    def word_units(self, words: Sequence[str]) -> Ints:
+        """Those of the member that takes most."""
+        units: Ints = np.max([member.word_units(words) for member in self._encoders], 0)
+        return units
+
+    def frame(self, sentences: int) -> int:
+        """That of the member with the largest."""
+        return max(member.frame(sentences) for member in self._encoders)
+
+    def forward(self, batch: InputBatch) -> list[Tensor]:
+        """Hidden states of all members, side by side."""
+        assert isinstance(batch, JoinedBatch)
+        columns = []
+        for member, own in zip(self._encoders, batch.members, strict=True):
+            states = [state[own.word_starts_W] for state in member(own)]
+            columns.append([states[0]] * (self.states - len(states)) + states)
+        return [torch.cat(layer, 1) for layer in zip(*columns, strict=True)]
+
+    def _encode(self, inputs: Sequence[tuple[Words, ...]], max_length: int) -> EncodedInputs:
+        """Keep what fits into every member, so that all have the same words."""
+        units = self.word_units([word for parts in inputs for words in parts for word in words])
+        kept: list[tuple[Words, ...]] = []
+        first = 0
+        for parts in inputs:
+            starts = []
+            for words in parts:
+                starts.append(offsets_of(units[first : first + len(words)]))
+                first += len(words)
+            counts, _ = fitting_words(starts, max_length - self.frame(len(parts)))
+            kept.append(tuple(words[:n] for words, n in zip(parts, counts, strict=True)))
+        members = tuple(_encode_parts(member, kept, max_length) for member in self._encoders)
+        offsets = members[0].word_offsets
+        positions = runs(offsets[:-1], np.diff(offsets))[1]
+        return JoinedInputs(
+            tokens=np.zeros(len(positions), np.int32),
+            offsets=offsets,
+            second=np.array([len(parts[0]) for parts in kept], np.int64),
+            word_starts=positions,
+            word_offsets=offsets,
+            cut=sum(before != after for before, after in zip(inputs, kept, strict=True)),
+            members=members,
+        )
+
+
+def _encode_parts(
+    member: Encoder, inputs: Sequence[tuple[Words, ...]], max_length: int
+) -> EncodedInputs:
+    if all(len(parts) == 2 for parts in inputs):
+        return member.encode_word_pairs([(a, b) for a, b in inputs], max_length)
+    return member.encode_words([words for (words,) in inputs], max_length)

@@ -1,0 +1,157 @@
+"""What every encoder is to heads: texts or words in, the hidden states of every layer out.
+
+Inputs are encoded once, any selection of them makes a flat, unpadded batch, and `forward` gives
+one vector a unit for every layer. A unit is what the encoder reads: a piece (BERT) or a word (ELMo,
+static vectors); words are known by their first unit.
+
+N units of a batch, E inputs, W words, D hidden width
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+Ints = NDArray[np.int64]
+Words = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class InputBatch:
+    """Some encoded inputs, flat: what an encoder's forward takes."""
+
+    tokens_N: Tensor
+    positions_N: Tensor
+    segments_N: Tensor
+    lengths: Ints  # units of each input, on the host
+    second: Ints  # position in each input where the second sentence starts, on the host
+    word_starts_W: Tensor  # index into N of each word's first unit; empty for plain texts
+    word_counts: Ints  # words of each input, on the host
+
+    def to(self, device: torch.device) -> "InputBatch":
+        """The same batch on another device."""
+        return replace(
+            self,
+            tokens_N=self.tokens_N.to(device),
+            positions_N=self.positions_N.to(device),
+            segments_N=self.segments_N.to(device),
+            word_starts_W=self.word_starts_W.to(device),
+        )
+
+
+@dataclass(frozen=True)
+class EncodedInputs:
+    """Many inputs as units, one after another; words are known by their first unit."""
+
+    tokens: NDArray[np.int32]
+    offsets: Ints  # of inputs into tokens
+    second: Ints  # position in each input where the second sentence starts
+    word_starts: Ints  # positions inside the input
+    word_offsets: Ints  # of inputs into word_starts
+    cut: int  # inputs that were too long and lost units or words
+
+    @property
+    def lengths(self) -> Ints:
+        """Units of each input."""
+        return np.diff(self.offsets)
+
+    @property
+    def word_counts(self) -> Ints:
+        """Words of each input that fit in."""
+        return np.diff(self.word_offsets)
+
+    def batch(self, rows: Ints) -> InputBatch:
+        """The chosen inputs, in the order of `rows`."""
+        lengths, word_counts = self.lengths[rows], self.word_counts[rows]
+        units, positions = runs(self.offsets[rows], lengths)
+        words, _ = runs(self.word_offsets[rows], word_counts)
+        starts = np.cumsum(lengths) - lengths
+        return InputBatch(
+            torch.from_numpy(self.tokens[units].astype(np.int64)),
+            torch.from_numpy(positions),
+            torch.from_numpy((positions >= np.repeat(self.second[rows], lengths)).astype(np.int64)),
+            lengths,
+            np.minimum(self.second[rows], lengths),
+            torch.from_numpy(self.word_starts[words] + np.repeat(starts, word_counts)),
+            word_counts,
+        )
+
+
+def runs(starts: Ints, lengths: Ints) -> tuple[Ints, Ints]:
+    """Indices of successive runs, and each index's position inside its run."""
+    positions = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return np.repeat(starts, lengths) + positions, positions
+
+
+def offsets_of(lengths: Sequence[int] | Ints) -> Ints:
+    """Where runs of these lengths begin and end."""
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+class Encoder(nn.Module, ABC):
+    """Gives the hidden states of every layer.
+
+    The methods with a body fit encoders whose units are the words themselves, one after another.
+    """
+
+    hidden: int  # width of a hidden state
+    states: int  # how many there are, the embeddings' included
+    joins_pairs = False  # whether the sentences of a pair see each other
+
+    @abstractmethod
+    def encode_texts(self, inputs: Sequence[tuple[str, ...]], max_length: int) -> EncodedInputs:
+        """Sentences and pairs of sentences, cut to `max_length` units from their longer side."""
+
+    @abstractmethod
+    def encode_words(self, inputs: Sequence[Words], max_length: int) -> EncodedInputs:
+        """Sentences given as words; those that do not fit into `max_length` units are left out."""
+
+    @abstractmethod
+    def forward(self, batch: InputBatch) -> list[Tensor]:
+        """Hidden states x_ND of the embeddings and of every layer."""
+
+    def encode_word_pairs(
+        self, inputs: Sequence[tuple[Words, Words]], max_length: int
+    ) -> EncodedInputs:
+        """Pairs of sentences given as words, such as a question and a window of its passage."""
+        encoded = self.encode_words([a + b for a, b in inputs], max_length)
+        return replace(encoded, second=np.array([len(a) for a, _ in inputs], np.int64))
+
+    def word_units(self, words: Sequence[str]) -> Ints:
+        """How many units each word takes, for cutting windows that fit."""
+        return np.ones(len(words), np.int64)
+
+    def frame(self, sentences: int) -> int:
+        """How many units an input of so many sentences has besides its words'."""
+        return 0
+
+    def blocks(self) -> list[list[nn.Parameter]]:
+        """The parameters from the embeddings up, for learning rates that fall with depth."""
+        return [list(self.parameters())]
+
+
+def kept_lengths(lengths: Sequence[int], room: int) -> list[int]:
+    """How much of each part is kept where not all fit: units go from the longer part first."""
+    if len(lengths) == 1:
+        return [min(lengths[0], room)]
+    a, b = lengths
+    b = min(b, max(room - a, room // 2))
+    return [min(a, room - b), b]
+
+
+def fitting_words(starts: Sequence[Ints], room: int) -> tuple[list[int], list[int]]:
+    """How many words of each part are kept in `room` units, and how many units of each at most.
+
+    `starts` has where each part's words begin, and its end. The first word stays, cut if it must
+    be, so that every part has one.
+    """
+    kept = kept_lengths([int(each[-1]) for each in starts], room)
+    words = [
+        max(1, int(np.searchsorted(each, most, side="right")) - 1)
+        for each, most in zip(starts, kept, strict=True)
+    ]
+    return words, kept

@@ -1,0 +1,56 @@
+"""Static word vectors as an encoder: a word has the same vector in every sentence.
+
+Only the vectors of words that were met are held, whatever the table's size; they are what
+`finetune.mode=full` trains. A word that is not in the table as it stands is looked up in lower
+case; words that are unknown have a vector of zeros.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from data_prep.vectors.table import VectorTable
+from pipeline.encoders.interface import InputBatch
+from pipeline.encoders.words import WordEncoder
+
+UNKNOWN = 0  # token of all words without a vector
+
+
+class StaticEncoder(WordEncoder):
+    """A table of word vectors."""
+
+    states = 1
+
+    def __init__(self, table: VectorTable) -> None:
+        super().__init__()
+        self.hidden = table.vectors.shape[1]
+        self._table = table
+        self._rows = {word: row for row, word in enumerate(table.words)}
+        self._tokens: dict[int, int] = {}  # row of the table to token
+        self.vectors = nn.Parameter(torch.zeros(1, self.hidden))
+
+    def knows(self, word: str) -> bool:
+        """Whether a word has a vector."""
+        return self._row(word) is not None
+
+    def number(self, words: Sequence[str]) -> NDArray[np.int32]:
+        """Tokens of words; the vectors of new ones are fetched."""
+        found = {word: self._row(word) for word in set(words)}
+        new = sorted({row for row in found.values() if row is not None} - self._tokens.keys())
+        self._tokens |= {row: len(self._tokens) + 1 + n for n, row in enumerate(new)}
+        fetched = torch.from_numpy(np.array(self._table.vectors[new])).to(self.vectors.device)
+        self.vectors.data = torch.cat([self.vectors.data, fetched])
+        tokens = {
+            word: UNKNOWN if row is None else self._tokens[row] for word, row in found.items()
+        }
+        return np.array([tokens[word] for word in words], np.int32)
+
+    def forward(self, batch: InputBatch) -> list[Tensor]:
+        """The vectors, as the only layer there is."""
+        return [nn.functional.embedding(batch.tokens_N, self.vectors)]
+
+    def _row(self, word: str) -> int | None:
+        return self._rows.get(word, self._rows.get(word.lower()))

@@ -1,0 +1,121 @@
+"""A frozen encoder's hidden states, computed once and read from disk for any number of heads.
+
+Of inputs given as words only the first unit of each is kept, so that words are the units.
+
+N units of all inputs, S states (the embeddings' and every layer's), D hidden width
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pipeline.encoders.interface import EncodedInputs, Encoder, InputBatch, Ints, Words, runs
+
+BATCH_UNITS = 8192
+
+
+@dataclass(frozen=True)
+class StoredBatch(InputBatch):
+    """Some inputs with their hidden states."""
+
+    states_NSD: Tensor
+
+    def to(self, device: torch.device) -> "StoredBatch":
+        """The same batch on another device."""
+        moved = super().to(device)
+        assert isinstance(moved, StoredBatch)
+        return replace(moved, states_NSD=self.states_NSD.to(device))
+
+
+@dataclass(frozen=True)
+class StoredInputs(EncodedInputs):
+    """Inputs with the hidden states of all their units."""
+
+    states_NSD: NDArray[np.float32]
+
+    def batch(self, rows: Ints) -> StoredBatch:
+        """The chosen inputs."""
+        units, _ = runs(self.offsets[rows], self.lengths[rows])
+        own = super().batch(rows)
+        return StoredBatch(**vars(own), states_NSD=torch.from_numpy(self.states_NSD[units]))
+
+
+class StoredStates(Encoder):
+    """An encoder that runs once over all it is given; what it gave lies below `folder`."""
+
+    def __init__(self, encoder: Encoder, folder: Path, device: torch.device) -> None:
+        super().__init__()
+        self._encoder = [encoder.eval().to(device)]  # in a list: no submodule, nothing to train
+        self._folder = folder
+        self._device = device
+        self._known: dict[Hashable, StoredInputs] = {}
+        self.hidden, self.states = encoder.hidden, encoder.states
+        self.joins_pairs = encoder.joins_pairs
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def encode_texts(self, inputs: Sequence[tuple[str, ...]], max_length: int) -> EncodedInputs:
+        """Sentences or pairs, all units kept."""
+        return self._stored("encode_texts", inputs, max_length, words_only=False)
+
+    def encode_words(self, inputs: Sequence[Words], max_length: int) -> EncodedInputs:
+        """Words, the first unit of each kept."""
+        return self._stored("encode_words", inputs, max_length, words_only=True)
+
+    def encode_word_pairs(
+        self, inputs: Sequence[tuple[Words, Words]], max_length: int
+    ) -> EncodedInputs:
+        """Pairs, all units kept."""
+        return self._stored("encode_word_pairs", inputs, max_length, words_only=False)
+
+    def word_units(self, words: Sequence[str]) -> Ints:
+        """Those of the encoder."""
+        return self._encoder[0].word_units(words)
+
+    def frame(self, sentences: int) -> int:
+        """That of the encoder."""
+        return self._encoder[0].frame(sentences)
+
+    def forward(self, batch: InputBatch) -> list[Tensor]:
+        """The hidden states of every layer, as they were computed."""
+        assert isinstance(batch, StoredBatch)
+        return list(batch.states_NSD.unbind(1))
+
+    def _stored(
+        self, method: str, inputs: Sequence[Hashable], max_length: int, words_only: bool
+    ) -> StoredInputs:
+        key = (method, max_length, tuple(inputs))
+        if key not in self._known:
+            encoded: EncodedInputs = getattr(self._encoder[0], method)(inputs, max_length)
+            self._known[key] = self._compute(encoded, words_only)
+        return self._known[key]
+
+    @torch.inference_mode()
+    def _compute(self, inputs: EncodedInputs, words_only: bool) -> StoredInputs:
+        offsets = inputs.word_offsets if words_only else inputs.offsets
+        path = self._folder / f"{len(self._known)}.npy"
+        shape = (int(offsets[-1]), self.states, self.hidden)
+        states_NSD = np.lib.format.open_memmap(path, "w+", np.float32, shape)
+        number = (np.cumsum(inputs.lengths) - 1) // BATCH_UNITS
+        for rows in np.split(np.arange(len(number)), np.flatnonzero(np.diff(number)) + 1):
+            batch = inputs.batch(rows).to(self._device)
+            states = torch.stack(self._encoder[0](batch), 1)
+            if words_only:
+                states = states[batch.word_starts_W]
+            states_NSD[offsets[rows[0]] : offsets[rows[-1] + 1]] = states.float().cpu().numpy()
+        if not words_only:
+            return StoredInputs(**vars(inputs), states_NSD=states_NSD)
+        positions = runs(offsets[:-1], np.diff(offsets))[1]
+        return StoredInputs(
+            tokens=np.zeros(len(positions), np.int32),
+            offsets=offsets,
+            second=np.diff(offsets),
+            word_starts=positions,
+            word_offsets=offsets,
+            cut=inputs.cut,
+            states_NSD=states_NSD,
+        )

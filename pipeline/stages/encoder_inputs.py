@@ -1,0 +1,50 @@
+"""What stages read that stand on an encoder: outputs by role, one or several side by side."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from data_prep.fields import result_keys
+from pipeline.config import RANDOM, TFIDF, VECTORS, Config
+from pipeline.stages.work import Request
+
+if TYPE_CHECKING:
+    from pipeline.encoders import Encoder
+
+
+def encoder_requests(config: Config) -> dict[str, Request]:
+    """An output for each encoder; only a vocabulary where its weights are random."""
+    requests = {}
+    for number, name in enumerate(config.encoders, start=1):
+        suffix = "" if len(config.encoders) == 1 else f"_{number}"
+        own = replace(config, encoder=name)
+        if name == RANDOM:
+            requests[f"tokenizer{suffix}"] = Request("tokenizer", own)
+        elif name == VECTORS:
+            requests[f"encoder{suffix}"] = Request("vectors", own)
+        elif name != TFIDF:
+            requests[f"encoder{suffix}"] = Request("export", own)
+    return requests
+
+
+def encoder_keys(config: Config) -> dict[str, Any]:
+    """What shapes an encoder that no output tells: the model whose weights are random."""
+    return {"model": result_keys(config.model)} if RANDOM in config.encoders else {}
+
+
+def open_encoder(config: Config, inputs: dict[str, Path], seed: int) -> "Encoder":
+    """The encoder, or all of them as one."""
+    from pipeline.encoders import Concatenation, load_encoder, random_encoder
+
+    members = [
+        random_encoder(config.model, path, seed)
+        if role.startswith("tokenizer")
+        else load_encoder(path)
+        for role, path in inputs.items()
+    ]
+    return members[0] if len(members) == 1 else Concatenation(members)
+
+
+def encoder_label(config: Config) -> str:
+    """What tables call the encoder; of a folder or file only its name."""
+    return " + ".join("pretrained" if name is None else Path(name).name for name in config.encoders)

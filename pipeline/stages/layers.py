@@ -1,0 +1,129 @@
+"""Stage `layers`: which hidden states serve a task best, under the paper's head.
+
+Reads the task's files and an encoder. Writes layers.json: the scores of every choice of layers and
+seed, with the encoder frozen under a two-layer BiLSTM, beside the published ones.
+Try it: sesame layers encoder=demo task=mentions
+"""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean, median, stdev
+from typing import Any
+
+from rich.table import Table
+
+from data_prep.errors import UsageError
+from data_prep.fields import result_keys
+from data_prep.files import write_atomically
+from pipeline.config import TFIDF, Config
+from pipeline.stages.encoder_inputs import (
+    encoder_keys,
+    encoder_label,
+    encoder_requests,
+    open_encoder,
+)
+from pipeline.stages.work import Request, Work
+from pipeline.tasks.config import FinetuneConfig
+from pipeline.tasks.splits import read_splits, task_files
+
+FORMAT = 1
+SECTIONS = ("task", "finetune", "layers")
+# Dev F1 on CoNLL-2003 with BERT base (Devlin et al. 2019, table 7); the paper has no mix.
+PUBLISHED = {
+    "embeddings": 91.0,
+    "last": 94.9,
+    "second_to_last": 95.6,
+    "sum_last_4": 95.9,
+    "concat_last_4": 96.1,
+    "sum_all": 95.5,
+}
+
+
+def inputs(config: Config) -> dict[str, Request]:
+    """The encoder."""
+    if TFIDF in config.encoders or config.task.members:
+        raise UsageError(
+            f"encoder={encoder_label(config)}, task={config.task.name}: layers takes one task, and "
+            "an encoder with layers"
+        )
+    return encoder_requests(config)
+
+
+def keys(config: Config) -> dict[str, Any]:
+    """The task, the head and how it is trained."""
+    return {
+        "task": result_keys(config.task),
+        "finetune": result_keys(head_config(config)),
+        "layers": result_keys(config.layers),
+    } | encoder_keys(config)
+
+
+def files(config: Config) -> list[tuple[str, Path]]:
+    """The task's data files."""
+    return task_files(config.task)
+
+
+def head_config(config: Config) -> FinetuneConfig:
+    """Fine-tuning as the paper's head wants it; choice and seed are the table's own."""
+    return replace(
+        config.finetune,
+        mode="frozen",
+        head="bilstm",
+        layers="last",
+        layer_decay=1.0,
+        keep_model=False,
+        lr=config.layers.lr,
+        epochs=config.layers.epochs,
+        patience=config.layers.patience,
+    )
+
+
+def run(work: Work) -> dict[str, Any]:
+    """Train a head for every choice and seed."""
+    from pipeline.tasks.layer_table import fill_table
+
+    config = work.config
+    splits = read_splits(config.task, config.finetune.seed)
+    encoder = open_encoder(config, work.inputs, config.finetune.seed)
+    own, seeds = head_config(config), config.layers.seeds
+    scores = fill_table(encoder, splits, config.task, own, seeds, work.out)
+    found = {
+        "task": config.task.name,
+        "metric": config.task.metric,
+        "encoder": encoder_label(config),
+        "train_examples": len(splits.train),
+        "test_examples": len(splits.test),
+        "choices": {choice: list(by_seed.values()) for choice, by_seed in scores.items()},
+        "published": PUBLISHED,
+    }
+    write_atomically(work.out / "layers.json", json.dumps(found, indent=1))
+    return found
+
+
+def how_far(out: Path) -> str:
+    """How many heads are trained."""
+    path = out / ".results.json"
+    done = sum(map(len, json.loads(path.read_text()).values())) if path.exists() else 0
+    return f"{done} heads trained"
+
+
+def closing(out: Path) -> Table:
+    """The table for a terminal."""
+    found = json.loads((out / "layers.json").read_text())
+    table = Table(
+        title=f"{found['task']}, {found['metric']}: {found['encoder']}, frozen, under a BiLSTM",
+        title_justify="left",
+        caption="published: CoNLL-2003 dev F1 of BERT base (Devlin et al. 2019, table 7)",
+    )
+    for heading in ("layers", "mean", "deviation", "median", "seeds", "published"):
+        table.add_column(heading, justify="left" if heading == "layers" else "right")
+    for choice, values in found["choices"].items():
+        published = found["published"].get(choice)
+        table.add_row(
+            choice, f"{100 * fmean(values):.1f}",
+            f"± {100 * stdev(values):.1f}" if len(values) > 1 else "",
+            f"{100 * median(values):.1f}", str(len(values)),
+            "" if published is None else f"{published:.1f}",
+        )  # fmt: skip
+    return table

@@ -1,0 +1,106 @@
+"""A linear-chain conditional random field over the tags of each sentence (Lafferty et al. 2001).
+
+The score of a tagging is the sum of its words' logits and of learned numbers for each tag that
+follows another, begins or ends. All sentences of a batch are computed at once, word after word.
+
+W words of a batch, B sentences, T words of the longest, C tags
+"""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+Ints = NDArray[np.int64]
+HIGHER = 1e-3  # by how much a log-probability on the best path stands above others at least
+
+
+class Crf(nn.Module):
+    """What follows what, on top of a head's logits."""
+
+    def __init__(self, tags: int) -> None:
+        super().__init__()
+        self.follows = nn.Parameter(torch.zeros(tags, tags))  # from tag (row) to tag (column)
+        self.begins = nn.Parameter(torch.zeros(tags))
+        self.ends = nn.Parameter(torch.zeros(tags))
+
+    def loss(self, logits_WC: Tensor, gold_W: Tensor, lengths: Ints) -> Tensor:
+        """Minus the log-probability of the gold tags, a word."""
+        logits_BTC, real_BT = lay(logits_WC, lengths)
+        gold_BT, _ = lay(gold_W, lengths)
+        forward_BTC = self._sums(logits_BTC, real_BT)
+        total_B = (_last(forward_BTC, real_BT) + self.ends).logsumexp(1)
+        steps_BT = self.follows[gold_BT[:, :-1], gold_BT[:, 1:]] * real_BT[:, 1:]
+        gold_B = (
+            logits_BTC.gather(2, gold_BT[:, :, None])[:, :, 0].mul(real_BT).sum(1)
+            + steps_BT.sum(1)
+            + self.begins[gold_BT[:, 0]]
+            + self.ends[_last(gold_BT, real_BT)]
+        )
+        return (total_B - gold_B).sum() / len(gold_W)
+
+    def decide(self, logits_WC: Tensor, lengths: Ints) -> Tensor:
+        """Log-probabilities of each word's tags, those of the best tagging lifted to the largest.
+
+        Nearly always they are the largest anyhow. So whoever takes the largest gets the best
+        tagging of the sentence, and its softmax is the tag's own probability.
+        """
+        logits_BTC, real_BT = lay(logits_WC, lengths)
+        marginals_WC = self._marginals(logits_BTC, real_BT)[real_BT]
+        path_W = self._best(logits_BTC, real_BT)[real_BT][:, None]
+        most_W = marginals_WC.gather(1, path_W)
+        return marginals_WC.minimum(most_W - HIGHER).scatter(1, path_W, most_W)
+
+    def _sums(self, logits_BTC: Tensor, real_BT: Tensor) -> Tensor:
+        """Logs of summed scores of all beginnings that end in each word's tags."""
+        sums_BC = self.begins + logits_BTC[:, 0]
+        all_sums = [sums_BC]
+        for word in range(1, logits_BTC.shape[1]):
+            stepped_BC = (sums_BC[:, :, None] + self.follows).logsumexp(1) + logits_BTC[:, word]
+            sums_BC = torch.where(real_BT[:, word, None], stepped_BC, sums_BC)
+            all_sums.append(sums_BC)
+        return torch.stack(all_sums, 1)
+
+    def _marginals(self, logits_BTC: Tensor, real_BT: Tensor) -> Tensor:
+        """Log-probabilities of each word's tags over all taggings of its sentence."""
+        forward_BTC = self._sums(logits_BTC, real_BT)
+        after_BC = self.ends.expand_as(forward_BTC[:, 0])  # summed scores of what may follow
+        rest = [after_BC]
+        for word in range(logits_BTC.shape[1] - 1, 0, -1):
+            stepped_BC = (self.follows + (logits_BTC[:, word] + after_BC)[:, None]).logsumexp(2)
+            after_BC = torch.where(real_BT[:, word, None], stepped_BC, after_BC)
+            rest.append(after_BC)
+        return (forward_BTC + torch.stack(rest[::-1], 1)).log_softmax(2)
+
+    def _best(self, logits_BTC: Tensor, real_BT: Tensor) -> Tensor:
+        """The tagging with the largest score (Viterbi); after a sentence's end its last tag."""
+        best_BC = self.begins + logits_BTC[:, 0]
+        stay_BC = torch.arange(best_BC.shape[1], device=best_BC.device).expand_as(best_BC)
+        came_from = []
+        for word in range(1, logits_BTC.shape[1]):
+            stepped_BC, from_BC = (best_BC[:, :, None] + self.follows).max(1)
+            real_B1 = real_BT[:, word, None]
+            best_BC = torch.where(real_B1, stepped_BC + logits_BTC[:, word], best_BC)
+            came_from.append(torch.where(real_B1, from_BC, stay_BC))
+        tag_B1 = (best_BC + self.ends).argmax(1, keepdim=True)
+        path = [tag_B1]
+        for from_BC in reversed(came_from):
+            tag_B1 = from_BC.gather(1, tag_B1)
+            path.append(tag_B1)
+        return torch.cat(path[::-1], 1)
+
+
+def lay(x: Tensor, lengths: Ints) -> tuple[Tensor, Tensor]:
+    """Flat rows [W, ...] as [B, T, ...], zeros where padded, and which are real [B, T].
+
+    `padded[real]` is flat again.
+    """
+    real_BT = torch.from_numpy(np.arange(lengths.max()) < lengths[:, None]).to(x.device)
+    padded = x.new_zeros(*real_BT.shape, *x.shape[1:])
+    padded[real_BT] = x
+    return padded, real_BT
+
+
+def _last(x_BT: Tensor, real_BT: Tensor) -> Tensor:
+    """Each sentence's last real element."""
+    return x_BT[torch.arange(len(x_BT), device=x_BT.device), real_BT.sum(1) - 1]

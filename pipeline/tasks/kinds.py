@@ -1,0 +1,21 @@
+"""The kinds of tasks: which class makes a head's numbers of their answers."""
+
+from collections.abc import Callable, Sequence
+
+from pipeline.tasks.answers import Answers, ClassAnswers, NumberAnswers, TagAnswers
+from pipeline.tasks.config import TaskConfig
+from pipeline.tasks.examples import Example
+from pipeline.tasks.span_answers import SpanAnswers
+
+FROM_TRAINING: dict[str, Callable[[Sequence[str], Sequence[Example]], Answers]] = {
+    "classify": ClassAnswers,
+    "regress": NumberAnswers,
+    "tag": TagAnswers,
+}
+
+
+def make_answers(task: TaskConfig, labels: Sequence[str], train: Sequence[Example]) -> Answers:
+    """The code between answers and numbers for a task."""
+    if task.kind == "span":
+        return SpanAnswers(task)
+    return FROM_TRAINING[task.kind](labels, train)

@@ -1,0 +1,54 @@
+"""The table of all layer choices: a frozen encoder under a two-layer BiLSTM, choice by choice.
+
+As Devlin et al. 2019 did for CoNLL-2003 (section 5.3, table 7). Hidden states are computed once,
+whatever the number of choices and seeds; what is done survives a kill.
+"""
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from data_prep.files import write_atomically
+from pipeline.encoders import Encoder
+from pipeline.encoders.stored import StoredStates
+from pipeline.tasks.config import LAYERS, FinetuneConfig, TaskConfig
+from pipeline.tasks.finetuning import choose_device, finetune
+from pipeline.tasks.heads import LAYERS_NEEDED
+from pipeline.tasks.splits import Splits
+
+STATES, RESULTS = ".states", ".results.json"
+Scores = dict[str, dict[str, float]]  # by choice, by seed
+
+
+def fill_table(
+    encoder: Encoder,
+    splits: Splits,
+    task: TaskConfig,
+    config: FinetuneConfig,
+    seeds: int,
+    out: Path,
+) -> Scores:
+    """The test score of every choice and seed; each is kept in `out` as soon as it is there."""
+    path = out / RESULTS
+    scores: Scores = json.loads(path.read_text()) if path.exists() else {}
+    shutil.rmtree(out / STATES, ignore_errors=True)
+    stored = StoredStates(encoder, out / STATES, choose_device(config.accelerator))
+    for choice, seed in heads(encoder.states, seeds):
+        if str(seed) in scores.get(choice, {}):
+            continue
+        own = replace(config, layers=choice, seed=seed)
+        outcome = finetune(stored, splits, task, own)
+        scores.setdefault(choice, {})[str(seed)] = outcome.scores[task.metric]
+        write_atomically(path, json.dumps(scores))
+    shutil.rmtree(out / STATES)
+    path.unlink(missing_ok=True)
+    return scores
+
+
+def heads(states: int, seeds: int) -> Iterator[tuple[str, int]]:
+    """What is trained: the choices an encoder has enough layers for, with every seed."""
+    for choice in LAYERS:
+        if states > LAYERS_NEEDED.get(choice, 0):
+            yield from ((choice, seed) for seed in range(1, seeds + 1))

@@ -1,0 +1,123 @@
+"""Answers that are spans of a passage: the likeliest of all its windows, and SQuAD's scores."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from pipeline.encoders import Encoder
+from pipeline.tasks.answers import Answers, Floats, Prediction
+from pipeline.tasks.batches import TaskData
+from pipeline.tasks.config import TaskConfig
+from pipeline.tasks.examples import Example
+from pipeline.tasks.span_windows import SpanData, Window, encode_spans
+from pipeline.tasks.squad_scores import answer_scores, best_threshold, squad_scores
+
+N_BEST = 20  # spans that are kept of a question
+
+Span = tuple[int, int]  # first character in the passage, one past the last
+
+
+@dataclass(frozen=True)
+class SpanPrediction(Prediction):
+    """The best spans of a question; its answer is the best of all, or nothing."""
+
+    margin: float  # by how much no answer is likelier than the best span, in logits
+    n_best: tuple[tuple[str, float], ...]  # spans and their probabilities, the best first
+
+
+class SpanAnswers(Answers):
+    """A span of the second text, or nothing where questions may be unanswerable."""
+
+    kind = "span"
+    outputs = 2
+
+    def __init__(self, task: TaskConfig, threshold: float = 0.0) -> None:
+        self.labels = []
+        self.threshold = threshold  # a larger margin means no answer
+        self._task = task
+
+    def encode(self, encoder: Encoder, examples: Sequence[Example], max_length: int) -> SpanData:
+        """Windows, and the units where their answers start and end."""
+        return encode_spans(encoder, examples, self._task, max_length)
+
+    def decode(self, outputs_UC: Floats, data: TaskData) -> list[Prediction]:
+        """The likeliest spans of each example, over all its windows."""
+        assert isinstance(data, SpanData)
+        by_example = groupby(data.windows, key=lambda window: window.example)
+        return [
+            self._predict(outputs_UC, data.examples[number], list(windows))
+            for number, windows in by_example
+        ]
+
+    def tuned(self, outputs_UC: Floats, data: TaskData) -> "SpanAnswers":
+        """With the threshold that makes the data's F1 largest, where questions have no answer."""
+        if not self._task.unanswerable:
+            return self
+        margins, gains = [], []
+        for example, guess in zip(data.examples, self.decode(outputs_UC, data), strict=True):
+            assert isinstance(guess, SpanPrediction)
+            margins.append(guess.margin)
+            of_best, of_none = (
+                answer_scores(_accepted(example), text, unanswerable=True)[1]
+                for text in (guess.n_best[0][0], "")
+            )
+            gains.append(of_best - of_none)
+        return SpanAnswers(self._task, best_threshold(np.array(margins), np.array(gains)))
+
+    def score(
+        self, examples: Sequence[Example], predictions: Sequence[Prediction]
+    ) -> dict[str, float]:
+        """Exact match and F1 as SQuAD's own scripts have them."""
+        gold = [_accepted(example) for example in examples]
+        predicted = [str(guess.answer) for guess in predictions]
+        return squad_scores(gold, predicted, self._task.unanswerable)
+
+    def _predict(
+        self, outputs_UC: Floats, example: Example, windows: Sequence[Window]
+    ) -> SpanPrediction:
+        spans: dict[Span, float] = {}  # a span seen in two windows has its better score
+        nothing = np.inf  # no answer at all is no answer in any window
+        for window in windows:
+            nothing = min(nothing, float(outputs_UC[window.origin].sum()))
+            for span, value in best_spans(outputs_UC, window, self._task.max_answer):
+                spans[span] = max(value, spans.get(span, -np.inf))
+        ranked = sorted(spans.items(), key=lambda item: (-item[1], item[0]))[:N_BEST]
+        values = [value for _, value in ranked]
+        margin = nothing - values[0]
+        rivals = np.array([*values, nothing] if self._task.unanswerable else values)
+        sure = np.exp(rivals - rivals.max())
+        sure /= sure.sum()
+        passage = example.texts[1]
+        n_best = tuple(
+            (passage[start:end], float(p))
+            for ((start, end), _), p in zip(ranked, sure, strict=False)
+        )
+        if self._task.unanswerable and margin > self.threshold:
+            return SpanPrediction("", float(sure[-1]), margin, n_best)
+        return SpanPrediction(*n_best[0], margin, n_best)
+
+
+def best_spans(outputs_UC: Floats, window: Window, max_words: int) -> list[tuple[Span, float]]:
+    """A window's N_BEST spans of at most `max_words` words with the sums of their two logits."""
+    start, end = outputs_UC[window.units].astype(np.float64).T
+    # Row s, column d: the span of words s to s + d; past the last word there is none.
+    after = np.concatenate([end, np.full(max_words - 1, -np.inf)])
+    sums: NDArray[np.float64] = start[:, None] + sliding_window_view(after, max_words)
+    flat = sums.ravel()
+    best = np.argpartition(-flat, min(N_BEST, flat.size) - 1)[:N_BEST]
+    best = best[np.isfinite(flat[best])]
+    first, length = np.divmod(best, max_words)
+    characters = window.characters
+    return [
+        ((int(characters[s, 0]), int(characters[s + d, 1])), float(flat[at]))
+        for s, d, at in zip(first, length, best, strict=True)
+    ]
+
+
+def _accepted(example: Example) -> tuple[str, ...]:
+    assert isinstance(example.gold, tuple)
+    return example.gold

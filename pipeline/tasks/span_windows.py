@@ -1,0 +1,103 @@
+"""Questions and passages as inputs: overlapping windows of a passage, each behind its question.
+
+A passage is cut into words whose characters are known; a word stands for itself by its first unit,
+so that a span of words is a run of characters of the passage. The first unit of an input stands for
+"not in this window".
+
+N units of all windows
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from data_prep.words import split_words
+from pipeline.encoders import Encoder
+from pipeline.tasks.batches import TaskData
+from pipeline.tasks.config import TaskConfig
+from pipeline.tasks.examples import Example
+from pipeline.tasks.windows import Ints, cut_windows
+
+
+@dataclass(frozen=True)
+class Window:
+    """Successive words of an example's passage as one input."""
+
+    example: int
+    units: Ints  # each word's first unit, among those of all windows
+    characters: Ints  # [words, 2]: first character in the passage, one past the last
+    origin: int  # the input's first unit
+
+
+@dataclass(frozen=True)
+class SpanData(TaskData):
+    """Windows as inputs, those of an example one after another."""
+
+    windows: Sequence[Window]
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text's words, their characters and how many units each takes."""
+
+    words: tuple[str, ...]
+    characters: Ints
+    units: Ints
+
+
+def encode_spans(
+    encoder: Encoder, examples: Sequence[Example], task: TaskConfig, max_length: int
+) -> SpanData:
+    """All windows of all examples; gold_N2 marks where answers start and end (see heads)."""
+    room = max_length - encoder.frame(2)
+    longest = min(task.max_question, room // 2)
+    texts = _texts(encoder, [text for example in examples for text in example.texts])
+    pairs, runs, cut = [], [], 0
+    for number, example in enumerate(examples):
+        question, passage = (texts[text] for text in example.texts)
+        asked = max(1, int((np.cumsum(question.units) <= longest).sum()))
+        cut += asked < len(question.words)
+        left = room - min(int(question.units[:asked].sum()), longest)
+        for first, last in cut_windows(passage.units, left, task.stride):
+            pairs.append((question.words[:asked], passage.words[first:last]))
+            runs.append((number, passage.characters[first:last]))
+    inputs = encoder.encode_word_pairs(pairs, max_length)
+    windows = []
+    for row, (number, characters) in enumerate(runs):
+        origin, end = int(inputs.offsets[row]), inputs.word_offsets[row + 1]
+        starts = inputs.word_starts[end - len(characters) : end]  # the passage's come last
+        windows.append(Window(number, origin + starts, characters, origin))
+    gold_N2 = np.zeros((int(inputs.offsets[-1]), 2), np.uint8)
+    for window in windows:
+        start, end = _gold_units(window, examples[window.example])
+        gold_N2[start, 0] = gold_N2[end, 1] = 1
+    inputs = replace(inputs, cut=inputs.cut + cut)
+    return SpanData(examples, inputs, inputs.lengths, gold_N2, windows)
+
+
+def _texts(encoder: Encoder, texts: Sequence[str]) -> dict[str, Text]:
+    """Each distinct text once: many questions share a passage."""
+    split = {text: split_words(text) for text in texts}
+    units = encoder.word_units([word for words, _ in split.values() for word in words])
+    ends = np.cumsum([len(words) for words, _ in split.values()])
+    parts = np.split(units, ends[:-1])
+    return {
+        text: Text(words, characters, own)
+        for (text, (words, characters)), own in zip(split.items(), parts, strict=True)
+    }
+
+
+def _gold_units(window: Window, example: Example) -> tuple[int, int]:
+    """The units where the answer starts and ends; the first unit twice where it is elsewhere."""
+    if example.answer_start is None or not isinstance(example.gold, tuple):
+        return window.origin, window.origin
+    begin, answer = example.answer_start, example.gold[0]
+    # A word that the answer covers in part belongs to it; all of them must be in the window.
+    starts, ends = window.characters.T
+    first = int(np.searchsorted(ends, begin, side="right"))
+    last = int(np.searchsorted(starts, begin + len(answer.rstrip()))) - 1
+    inside = starts[0] <= begin and begin + len(answer.rstrip()) <= ends[-1]
+    if not inside or first > last:
+        return window.origin, window.origin
+    return int(window.units[first]), int(window.units[last])

@@ -1,0 +1,116 @@
+"""Questions about passages from SQuAD's JSON, versions 1.1 and 2.0.
+
+Places in a file are told by their path: data[3].paragraphs[0].qas[2]. An answer that does not stand
+at its offset is moved to its nearest occurrence in the passage and counted; one that occurs nowhere
+is a fault.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from data_prep.errors import SesameError
+from pipeline.tasks.config import TaskConfig
+from pipeline.tasks.examples import Example, TaskFile
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An object of the file and its place there."""
+
+    file: TaskFile
+    value: Any
+    place: str
+
+    def each(self, key: str) -> Iterator["Entry"]:
+        """The objects of a list."""
+        place = f"{self.place}.{key}".lstrip(".")
+        for number, item in enumerate(self._get(key, list)):
+            yield Entry(self.file, item, f"{place}[{number}]")
+
+    def text(self, key: str) -> str:
+        """A string as it stands."""
+        return str(self._get(key, str))
+
+    def number(self, key: str) -> int:
+        """A whole number."""
+        return int(self._get(key, int))
+
+    def has(self, key: str) -> bool:
+        """Whether there is anything below a key."""
+        return isinstance(self.value, dict) and bool(self.value.get(key))
+
+    def _get(self, key: str, kind: type) -> Any:
+        found = self.value.get(key) if isinstance(self.value, dict) else None
+        if not isinstance(found, kind):
+            names = {list: "list", str: "string", int: "whole number"}
+            raise SesameError(
+                f"{self.file.path}:{self.place or 'top'}: no {names[kind]} {key}; "
+                "the file must have the form of SQuAD's"
+            )
+        return found
+
+
+def read_squad(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
+    """The questions of one file with their passages; those of an article form a group."""
+    number = 0
+    for article in _load(file).each("data"):
+        for paragraph in article.each("paragraphs"):
+            passage = paragraph.text("context")
+            for question in paragraph.each("qas"):
+                number += 1
+                example = _example(file, task, question, passage, article.place, number)
+                if example is not None:
+                    yield example
+
+
+def _load(file: TaskFile) -> Entry:
+    try:
+        return Entry(file, json.loads(file.path.read_bytes()), "")
+    except json.JSONDecodeError as error:
+        raise SesameError(
+            f"{file.path}:{error.lineno}: not JSON at character {error.colno} ({error.msg})"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise SesameError(
+            f"{file.path}: byte {error.start} is not UTF-8; convert it, for example with iconv"
+        ) from None
+
+
+def _example(
+    file: TaskFile, task: TaskConfig, question: Entry, passage: str, group: str, number: int
+) -> Example | None:
+    """One question; None where a fault makes it be left out."""
+    text, name = question.text("question").strip(), question.text("id")
+    fault = "the question is empty" if not text else ""
+    fault = fault or ("" if passage.strip() else "its passage is empty")
+    answers: list[tuple[str, int]] = []
+    if file.has_labels and not fault:
+        found = [_place(file, answer, passage) for answer in question.each("answers")]
+        answers = [answer for answer in found if answer is not None]
+        if len(answers) < len(found):
+            fault = "an answer that is nowhere in its passage"
+        elif not answers and not task.unanswerable:
+            fault = "no answer; SQuAD 2.0's files need task.unanswerable=true"
+    if fault:
+        file.refuse_or_drop(task, question.place, fault)
+        return None
+    if not file.has_labels:
+        return Example((text, passage), None, group, number, name)
+    gold = tuple(answer for answer, _ in answers)
+    start = answers[0][1] if answers else None
+    return Example((text, passage), gold, group, number, name, start)
+
+
+def _place(file: TaskFile, answer: Entry, passage: str) -> tuple[str, int] | None:
+    """An answer and its first character in the passage; None where it is nowhere."""
+    text, stated = answer.text("text"), answer.number("answer_start")
+    if text.strip() and stated >= 0 and passage.startswith(text, stated):
+        return text, stated
+    places = [match.start() for match in re.finditer(re.escape(text), passage)]
+    if not text.strip() or not places:
+        return None
+    file.repairs["moved answers"] += 1
+    return text, min(places, key=lambda place: abs(place - stated))

@@ -1,0 +1,74 @@
+"""Suites of tasks, such as GLUE: one score for all of them, and their answers in one zip file.
+
+A suite is fine-tuned by fine-tuning its members, each in an output of its own; those whose data is
+not there are left out, and named.
+"""
+
+import json
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from data_prep.errors import UsageError
+from data_prep.files import atomic_write
+from pipeline.tasks.config import AVERAGE, TaskConfig
+
+ANSWERS = "answers"  # folder in a fine-tuning's output: a file for each of task.unlabelled
+SUBMISSION = "submission.zip"
+
+
+def members_with_data(task: TaskConfig) -> dict[str, TaskConfig]:
+    """The members whose training file is there."""
+    if task.data_dir is None:
+        folders = ", ".join(str(member.data_dir) for member in task.members.values())
+        raise UsageError(f"task.data_dir is not set: the folder that holds {folders}")
+    found = {
+        name: member
+        for name, member in task.member_tasks().items()
+        if (Path(str(member.data_dir)) / str(member.train)).is_file()
+    }
+    if not found:
+        wanted = [f"{member.data_dir}/{member.train}" for member in task.members.values()]
+        raise UsageError(f"task.data_dir={task.data_dir}: there is none of {', '.join(wanted)}")
+    return found
+
+
+def score_suite(task: TaskConfig, folders: Mapping[str, Path], out: Path) -> dict[str, Any]:
+    """Average the members' scores as GLUE does, and put their answers into one zip file."""
+    made = {name: json.loads((path / "scores.json").read_text()) for name, path in folders.items()}
+    scores = {name: member_score(task.members[name], one["scores"]) for name, one in made.items()}
+    average = fmean(scores.values())
+    answers = sorted(
+        (file for path in folders.values() for file in (path / ANSWERS).glob("*")),
+        key=lambda file: file.name,
+    )
+    if answers:
+        _zip(answers, out / SUBMISSION)
+    wanted = {name for member in task.members.values() for name in member.unlabelled}
+    totals = ("train_examples", "dev_examples", "test_examples", "steps", "cut_inputs")
+    return {
+        "task": task.name,
+        "kind": "suite",
+        "metric": AVERAGE,
+        "score": average,
+        "scores": {AVERAGE: average, **scores},
+        **{key: sum(one[key] for one in made.values()) for key in totals},
+        "left_out": [name for name in task.members if name not in made],
+        "answers_missing": sorted(wanted - {file.stem for file in answers}),
+    }
+
+
+def member_score(task: TaskConfig, scores: Mapping[str, float]) -> float:
+    """What stands for a member in the average: the mean of its official scores that are there."""
+    official = [scores[name] for name in task.averaged if name in scores]
+    return fmean(official or [scores[task.metric]])
+
+
+def _zip(files: list[Path], path: Path) -> None:
+    """A zip file whose bytes follow from its members' alone: no times, no owners."""
+    with atomic_write(path) as stream, zipfile.ZipFile(stream, "w") as archive:
+        for file in files:
+            member = zipfile.ZipInfo(file.name)  # dated 1980, the earliest there is
+            archive.writestr(member, file.read_bytes(), zipfile.ZIP_DEFLATED)

@@ -1,0 +1,24 @@
+"""Words are cut as BERT cuts them, and their characters lead back to the text."""
+
+import pytest
+from tokenizers import pre_tokenizers
+
+from data_prep.words import split_words
+
+TEXTS = [
+    "The U.S. (1776–), led by J. Adams's men; cost: €5.50/£4 — 100% «sure»!",
+    "  tabs\tand\nlines\u00a0here  ",
+    "中文 and 日本語テキスト, mixed中文words",
+    "naïve café n\u0303 e\u0301 _under_score_ a^b `x` ~$+<=>|",
+    "",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_words_are_those_of_berts_own_cut(text: str) -> None:
+    words, characters = split_words(text)
+    assert [text[a:b] for a, b in characters] == list(words)
+    # Chinese characters are set apart by BERT's normaliser, before its words are cut.
+    spaced = "".join(f" {c} " if "\u4e00" <= c <= "\u9fff" else c for c in text)
+    reference = pre_tokenizers.BertPreTokenizer().pre_tokenize_str(spaced)
+    assert list(words) == [word for word, _ in reference]
