@@ -13,7 +13,7 @@ METRICS = {
     "span": ("f1", "exact_match"),
 }
 READERS = {
-    "classify": ("table",),
+    "classify": ("table", "wiki_links"),
     "regress": ("table",),
     "tag": ("conll", "wiki_links"),
     "span": ("squad",),

@@ -1,4 +1,4 @@
-"""A tagging task cut from a MediaWiki dump: the names that its editors linked.
+"""Tasks cut from a MediaWiki dump: find the names that its editors linked, or say if they are many.
 
 A link whose text is capitalised marks a name. Editors link a name once a page, so every other
 occurrence on that page is tagged as well, and only sentences are kept whose capitals are all
@@ -20,6 +20,7 @@ from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.examples import Example, TaskFile
 
 KIND = "NAME"
+ONE, SEVERAL = "one", "several"  # names in a sentence, where sentences are classified
 ARTICLES = 0  # the namespace
 OPEN, CLOSE = "\ue000", "\ue001"  # private characters that no prose has
 MARK = re.compile(f"[{OPEN}{CLOSE}]")
@@ -39,7 +40,7 @@ class Sentence:
 
 
 def read_wiki_links(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
-    """Sentences of all articles, names tagged; `line` is the page's number in the dump."""
+    """Sentences of all articles with their names; `line` is the page's number in the dump."""
     wiki = read_siteinfo(SourceFile(file.path, file.path.name))
     for number, page in enumerate(read_pages(file.path), start=1):
         if page.namespace != ARTICLES or page.redirect or is_disambiguation(page):
@@ -47,7 +48,12 @@ def read_wiki_links(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
         prose = to_prose(page.text, wiki, lambda target, label: f"{OPEN}{label}{CLOSE}")
         sentences = [s for text in prose.split("\n\n") for s in marked_sentences(text)]
         for words, tags in tag_page(sentences, page):
-            yield Example(words, tags, str(page.id), number)
+            if task.kind == "classify":
+                names = sum(tag.startswith("B-") for tag in tags)
+                gold = SEVERAL if names > 1 else ONE
+                yield Example((" ".join(words),), gold, str(page.id), number)
+            else:
+                yield Example(words, tags, str(page.id), number)
 
 
 def marked_sentences(paragraph: str) -> Iterator[Sentence]:

@@ -17,10 +17,10 @@ def page(number: int, title: str, text: str, namespace: int = 0, redirect: str =
     return PAGE.format(id=number, title=title, text=text, namespace=namespace, redirect=redirect)
 
 
-def read(folder: Path, *pages: str) -> list[Example]:
+def read(folder: Path, *pages: str, kind: str = "tag") -> list[Example]:
     path = folder / "enwiki.xml.bz2"
     path.write_bytes(bz2.compress(f"<mediawiki>\n{''.join(pages)}</mediawiki>\n".encode()))
-    return list(read_wiki_links(TaskFile(path), TaskConfig(kind="tag", reader="wiki_links")))
+    return list(read_wiki_links(TaskFile(path), TaskConfig(kind=kind, reader="wiki_links")))
 
 
 def test_links_become_names_on_the_whole_page(tmp_path: Path) -> None:
@@ -93,3 +93,12 @@ def test_the_longest_name_wins() -> None:
     assert sentence.links == [(2, 3), (4, 6)]
     ((_, tags),) = tag_page([sentence], Page(1, "x", 0, False, ""))
     assert tags == ("O", "O", "B-NAME", "O", "B-NAME", "I-NAME", "O")
+
+
+def test_sentences_are_told_apart_by_how_many_names_they_have(tmp_path: Path) -> None:
+    text = "They saw [[Ann Lee]] and [[Bob Ray]] there. They saw [[Ann Lee]] alone."
+    examples = read(tmp_path, page(1, "Journey", text), kind="classify")
+    assert [(e.texts, e.gold) for e in examples] == [
+        (("They saw Ann Lee and Bob Ray there .",), "several"),
+        (("They saw Ann Lee alone .",), "one"),
+    ]
