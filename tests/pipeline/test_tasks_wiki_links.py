@@ -96,9 +96,9 @@ def test_the_longest_name_wins() -> None:
 
 
 def test_sentences_are_told_apart_by_how_many_names_they_have(tmp_path: Path) -> None:
-    text = "They saw [[Ann Lee]] and [[Bob Ray]] there. They saw [[Ann Lee]] alone."
+    text = "They saw [[Ann Lee]] and [[Bob Ray]] there. They saw [[Ann Lee]] as they came."
     examples = read(tmp_path, page(1, "Journey", text), kind="classify")
     assert [(e.texts, e.gold) for e in examples] == [
         (("They saw Ann Lee and Bob Ray there .",), "several"),
-        (("They saw Ann Lee alone .",), "one"),
+        (("They saw Ann Lee as they came .",), "one"),
     ]
