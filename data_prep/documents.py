@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from data_prep.bzip2 import has_streams
@@ -59,12 +60,27 @@ def read_documents(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[R
         "xml": _read_wiki,
         "parquet": _read_parquet,
     }[part.file.format]
-    excluded = frozenset(config.exclude)
+    excluded = excluded_ids(tuple(config.exclude), config.exclude_file)
     for document in read(part, config, tally):
         if document.id in excluded:
             tally.dropped["exclude"] += 1
         else:
             yield document
+
+
+@cache
+def excluded_ids(named: tuple[str, ...], file: str | None) -> frozenset[str]:
+    """The ids that `corpus.exclude` and `corpus.exclude_file` name."""
+    if file is None:
+        return frozenset(named)
+    try:
+        lines = Path(file).expanduser().read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"corpus.exclude_file={file}: cannot be read ({type(error).__name__}); "
+            "give a UTF-8 file with one id a line"
+        ) from error
+    return frozenset(named) | {line.strip() for line in lines if line.strip()}
 
 
 def _decode(data: bytes, file: SourceFile, offset: int, tally: Tally, unit: str = "byte") -> str:

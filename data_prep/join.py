@@ -96,12 +96,14 @@ def join_pieces(_: None, folder: Path, config: CorpusConfig, pieces: list[Path])
     placement = Placement(bounds, documents, paragraphs, sections, first_number, heldout_limit=0)
     placement = replace(placement, heldout_limit=choose_heldout(placement))
     names = sorted(config.sources)
-    words = count_source_words(placement, len(names))
-    weights = source_weights(
-        dict(zip(names, words, strict=True)), config.weights, config.temperature
-    )
+    words = dict(zip(names, count_source_words(placement, len(names)), strict=True))
+    weights = source_weights(words, config.weights, config.temperature)
     shards, counts, statistics = deal_sections(placement, config.shard_size)
     counts = {"documents": _document_counts(tally), "paragraphs": paragraph_counts, **counts}
+    if names:
+        counts["sources"] = {
+            name: {"words": words[name], "weight": weights[name]} for name in names
+        }
     plan = {
         "bounds": asdict(bounds),
         "first_number": first_number,
@@ -110,10 +112,8 @@ def join_pieces(_: None, folder: Path, config: CorpusConfig, pieces: list[Path])
         "weights": [weights[name] for name in names] or [1.0],
         "tally": tally.as_json(),
         "counts": counts,
-        "statistics": {
-            **counts, **statistics, "weights": weights, "damaged": tally.as_json()["notes"]
-        },
-    }  # fmt: skip
+        "statistics": {**counts, **statistics, "damaged": tally.as_json()["notes"]},
+    }
     for written in (documents, paragraphs, sections):
         written.flush()
     (folder / "plan.json").write_text(json.dumps(plan))

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from data_prep.abbreviations import load_abbreviations
 from data_prep.cleaning import clean_document
 from data_prep.config import CorpusConfig
 from data_prep.documents import cut_whole, read_documents
@@ -37,7 +38,7 @@ from data_prep.segments import (
     segments_of,
     text_digest,
 )
-from data_prep.sentences import split_text
+from data_prep.sentences import Splitter
 from data_prep.shards import metadata_tail, write_shard
 from data_prep.sources import PIECE_BYTES, Part, discover, plan_pieces
 from data_prep.tally import Tally
@@ -90,6 +91,8 @@ def make_shards(
 def clean_piece(parts: list[Part], folder: Path, config: CorpusConfig) -> None:
     """Write one piece of the corpus as clean, signed sections, with its tally."""
     tally = Tally(strict=config.strict)
+    known = load_abbreviations(config.abbreviations, config.abbreviations_file)
+    splitter = Splitter(config.sentences, known)
     with SegmentWriter(folder, config.duplicate_characters) as writer:
         for part in parts:
             for document in read_documents(part, config, tally):
@@ -101,7 +104,7 @@ def clean_piece(parts: list[Part], folder: Path, config: CorpusConfig) -> None:
                 if reason is not None:
                     tally.dropped[reason] += 1
                     continue
-                paragraphs = split_text(text, config.sentences)
+                paragraphs = splitter.paragraphs(text)
                 tail = metadata_tail(document.id, part.file.name, document.group)
                 group = group_hash(document.group)
                 signed = None if config.near_duplicates is None else signature(text)

@@ -11,7 +11,7 @@ from data_prep.sources import discover
 from pipeline.config import Config
 from pipeline.stages.work import Request, Work
 
-FORMAT = 1
+FORMAT = 2
 SECTIONS: tuple[str, ...] = ("corpus",)
 ARRAY = True
 
@@ -22,9 +22,16 @@ def inputs(config: Config) -> dict[str, Request]:
 
 
 def files(config: Config) -> list[tuple[str, Path]]:
-    """The corpus, by name below the root the user gave, in corpus order."""
+    """The corpus, by name below the root the user gave, and the lists that cleaning reads."""
     corpus = config.corpus
-    return [(file.name, file.path) for file in discover(corpus.paths, corpus.sources)]
+    lists = {
+        "corpus.exclude_file": corpus.exclude_file,
+        "corpus.abbreviations_file": corpus.abbreviations_file,
+    }
+    return [
+        *((file.name, file.path) for file in discover(corpus.paths, corpus.sources)),
+        *((key, Path(path).expanduser()) for key, path in lists.items() if path is not None),
+    ]
 
 
 def run(work: Work) -> dict[str, Any]:

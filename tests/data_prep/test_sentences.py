@@ -1,10 +1,16 @@
 """Sentences end where a reader would say so, and nothing is lost between them."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_prep.sentences import split_sentences, split_text, unwrap
+from data_prep.abbreviations import load_abbreviations
+from data_prep.errors import UsageError
+from data_prep.sentences import Splitter, unwrap
+
+EVERY_LANGUAGE = Splitter("rules", load_abbreviations(["de", "en", "ru", "sv"], None))
 
 
 @pytest.mark.parametrize(
@@ -28,29 +34,51 @@ from data_prep.sentences import split_sentences, split_text, unwrap
         "Он ушёл.|«Да.»|Потом пришёл!",
         "Han kom.|Åke gick.|– Ja.|”Nej.”",
         "यह एक है।|दूसरा वाक्य।",
+        "他说：「好。」|然后走了……没有回来。|真的吗？！|（是的。）|好。",
+        "Hon köpte t.ex. Åke en bok, bl.a. En bok om 3,5 kr.|Det var bra.",
+        "Kl. 8 kom Hr. Ek m.fl. till nr. 5.|Sedan gick de.|Se s. 12.|Ja.",
+        "Er kam z. B. am 3. Oktober im 19. Jahrhundert.|Dann ging er.|Das war ca. Ende Mai.",
+        "Vgl. Abb. 3 und Nr. 5 bzw. Dr. Meier usw.|Der Rest folgt.|Im Jahr 1999.|Danach nicht.",
+        "А. С. Пушкин род. в г. Москве в 1799 г.|Он жил на ул. Арбат, д. 5 и т. д.|Потом уехал.",
+        "См. рис. 3, т. е. Приложение.|«Да!» — сказал он.|Цена 3.5 руб.|Это всё.",
+        "The poet J. A. Smith met I. A. Jones.|It was plan A.|I came.",
+        "Mr. Ek said (see p. 5) that it was red.|Then he left for No. 10.|Dr. No came.",
         "no capital. after this. it goes on",
         "one sentence only",
     ],
 )
 def test_sentences_end_where_marked(marked: str) -> None:
     expected = marked.split("|")
-    joiner = "" if "你" in marked else " "
-    assert split_sentences(joiner.join(expected)) == expected
+    joiner = "" if "。" in marked else " "
+    assert EVERY_LANGUAGE.sentences(joiner.join(expected)) == expected
+
+
+def test_the_users_own_abbreviations(tmp_path: Path) -> None:
+    path = tmp_path / "own.txt"
+    path.write_text("# comment\n\npt.\nBid\nGr #NUMERIC_ONLY#\n")
+    text = "Given b.i.d. to the pt. Smith, bid. Then gr. 5 of it. Gr. Then."
+    own = Splitter("rules", load_abbreviations([], str(path)))
+    assert own.sentences(text) == [
+        "Given b.i.d. to the pt. Smith, bid. Then gr. 5 of it.", "Gr.", "Then."
+    ]  # fmt: skip
+    assert len(Splitter("rules", load_abbreviations([], None)).sentences(text)) == 6
+    with pytest.raises(UsageError, match=r"corpus\.abbreviations_file"):
+        load_abbreviations([], str(tmp_path / "none"))
 
 
 @given(st.text(alphabet="aB .!?…\"')(1。！U.S", max_size=60))
 def test_nothing_is_lost_and_nothing_is_empty(text: str) -> None:
     line = " ".join(text.split())
-    sentences = split_sentences(line)
+    sentences = EVERY_LANGUAGE.sentences(line)
     assert "".join(sentences).replace(" ", "") == line.replace(" ", "")
     assert all(sentences) or line == ""
 
 
 def test_paragraphs_and_modes() -> None:
     text = "One. Two.\nThree\n\nFour. Five."
-    assert split_text(text, "rules") == [["One.", "Two.", "Three"], ["Four.", "Five."]]
-    assert split_text(text, "lines") == [["One. Two.", "Three"], ["Four. Five."]]
-    assert split_text(text, "none") == [["One. Two. Three"], ["Four. Five."]]
+    assert Splitter("rules").paragraphs(text) == [["One.", "Two.", "Three"], ["Four.", "Five."]]
+    assert Splitter("lines").paragraphs(text) == [["One. Two.", "Three"], ["Four. Five."]]
+    assert Splitter("none").paragraphs(text) == [["One. Two. Three"], ["Four. Five."]]
 
 
 def test_wrapped_lines_are_joined_and_others_kept() -> None:
@@ -61,7 +89,7 @@ def test_wrapped_lines_are_joined_and_others_kept() -> None:
         "church.\n\n"
         "Milk\nEggs"
     )
-    assert split_text(wrapped, "rules") == [
+    assert Splitter("rules").paragraphs(wrapped) == [
         [
             "HISTORY",
             "The town was founded by settlers who came over the mountains in the spring of "

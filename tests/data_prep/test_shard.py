@@ -294,6 +294,57 @@ def test_where_exclude_and_fields(tmp_path: Path) -> None:
     } - {"0", "3"}
 
 
+def test_lists_of_the_users_files_count_as_content(tmp_path: Path) -> None:
+    path = write_documents(tmp_path / "x.jsonl", [f"Take no. {n} of pt. Smith." for n in range(20)])
+    (tmp_path / "ids").write_text("x.jsonl:0\n\nx.jsonl:37 \n")
+    (tmp_path / "own").write_text("pt\n")
+    lists = {
+        "exclude_file": str(tmp_path / "ids"),
+        "abbreviations_file": str(tmp_path / "own"),
+    }
+    counts = shard(tmp_path / "out", path, **lists)
+    assert counts["documents"]["dropped"] == {"exclude": 2}
+    assert all(len(section.sentences) == 1 for section in everything(tmp_path / "out"))
+    config = Config()
+    config.corpus = config_for(str(path), **lists)
+    assert shard_stage.files(config)[1:] == [
+        ("corpus.exclude_file", tmp_path / "ids"),
+        ("corpus.abbreviations_file", tmp_path / "own"),
+    ]
+    with pytest.raises(UsageError, match=r"corpus\.exclude_file=.*one id a line"):
+        shard(tmp_path / "bad", path, exclude_file=str(tmp_path / "none"))
+
+
+def test_sources_weigh_what_they_are_told(tmp_path: Path) -> None:
+    rng = random.Random(9)
+    for name, count in (("small", 40), ("large", 360)):
+        write_documents(tmp_path / f"{name}.jsonl", [document(rng) for _ in range(count)])
+    named = {name: str(tmp_path / f"{name}.jsonl") for name in ("small", "large")}
+    counts = shard(tmp_path / "out", [], sources=named, weights={"large": 0.5}, temperature=0.7)
+    sizes = {name: found["words"] for name, found in counts["sources"].items()}
+    weights = {name: found["weight"] for name, found in counts["sources"].items()}
+    ratio = sizes["small"] / sizes["large"]
+    assert weights["small"] / (2 * weights["large"]) == pytest.approx(ratio**-0.3, rel=1e-4)
+    total = weights["small"] * sizes["small"] + 2 * weights["large"] * sizes["large"]
+    assert total == pytest.approx(sum(sizes.values()), rel=1e-4)
+    for section in sections(tmp_path / "out"):
+        assert section.weight == weights[section.source.split("/")[0]]
+    assert all(section.weight == 1.0 for section in sections(tmp_path / "out", "heldout"))
+
+
+def test_a_group_is_held_out_as_a_whole(tmp_path: Path) -> None:
+    rng = random.Random(11)
+    path = tmp_path / "x.jsonl"
+    records = [{"text": document(rng), "patient": n % 60} for n in range(600)]
+    del records[0]["patient"]
+    path.write_text("\n".join(map(json.dumps, records)))
+    shard(tmp_path / "out", path, group_field="patient")
+    held = {section.group for section in sections(tmp_path / "out", "heldout")}
+    train = {section.group for section in sections(tmp_path / "out")}
+    assert len(held) >= 4 and not held & (train - {None})
+    assert None in train | held, "a document without a group is one by itself"
+
+
 @pytest.mark.parametrize(
     ("documents", "texts"),
     [

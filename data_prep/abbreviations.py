@@ -1,0 +1,129 @@
+"""Abbreviations whose full stop ends no sentence: lists for four languages, and the user's own.
+
+A user's file has one a line, without its last full stop, as Moses' `nonbreaking_prefix` files do:
+`#` starts a comment, and `#NUMERIC_ONLY#` after one says that it counts before a number alone.
+"""
+
+from dataclasses import dataclass, fields
+from functools import reduce
+from pathlib import Path
+
+from data_prep.errors import UsageError
+
+NUMBERS_ONLY = "#NUMERIC_ONLY#"
+
+
+@dataclass(frozen=True)
+class Abbreviations:
+    """Words in small letters that a full stop may follow inside a sentence."""
+
+    inside: frozenset[str] = frozenset()  # never the end: a name or more of the sentence follows
+    before_numbers: frozenset[str] = frozenset()  # not the end where a number follows
+    undecided: frozenset[str] = frozenset()  # a usual first word after them decides
+    first_words: frozenset[str] = frozenset()  # what sentences usually start with
+    after_ordinals: frozenset[str] = frozenset()  # what makes a number an ordinal: 3. Oktober
+
+    def __or__(self, other: "Abbreviations") -> "Abbreviations":
+        return Abbreviations(
+            *(getattr(self, item.name) | getattr(other, item.name) for item in fields(self))
+        )
+
+    @property
+    def longest(self) -> int:
+        """Characters of the longest abbreviation."""
+        return max(map(len, self.inside | self.before_numbers | self.undecided), default=0)
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+ENGLISH = Abbreviations(
+    _words("""
+        mr mrs ms mx messrs mme mlle dr drs prof rev fr hon sir st ste mt ft gen lt col capt cpt maj
+        sgt cmdr adm gov sen rep pres supt det insp vs v cf viz e.g i.e eg ie ca approx esp al ed
+        eds jan feb mar apr jun jul aug sept sep oct nov dec mon tue tues wed thu thurs fri
+    """),
+    _words("no nos p pp vol vols fig figs eq eqs sec ch chap art op pt par ver"),
+    _words("inc ltd co corp bros jr sr esq etc ave blvd rd dept univ ph.d m.d b.a"),
+    _words("""
+        The A An This That These Those There Then It Its He His She Her They Their We Our You Your I
+        My In On At As By For From With After Before During When While Where If Although Though
+        Because Since However But And So Or Yet Not No Some Many Most Several One Two All Each Both
+        Other Another Such Also According Under Until What Who Why How Here Now Today Later
+        Meanwhile Despite
+    """),
+)
+SWEDISH = Abbreviations(
+    _words("""
+        t.ex t.o.m fr.o.m f.d d.v.s dvs d.ä resp s.k p.g.a pga m.a.o bl.a i.st f.n n.b jfr inkl
+        exkl ca c:a hr frk dr prof kapt löjtn s:t s:ta kl tel forts övers anm ev
+    """),
+    _words("nr s sid bd kap fig tab art kl st"),
+    _words("m.m mm m.fl mfl o.s.v osv o.d etc e.kr f.kr jr sr kr milj tkr dyl"),
+    _words("""
+        Den Det De Denna Detta Dessa Där Då Här Han Hon Hans Hennes Vi Ni Jag Du Man En Ett I På Av
+        Till Från Med Men Och Om När Efter Före Under Sedan Så Nu Eller För Som Vid Hos Alla Många
+        Några Inte Vad Vem Varför Hur
+    """),
+)
+GERMAN = Abbreviations(
+    _words("""
+        z.b z.t z.zt d.h u.a u.ä u.u s.o s.u i.d.r i.a i.allg o.ä o.g v.a v.chr n.chr bzw ca vgl
+        evtl ggf inkl exkl zzgl sog hrsg dr prof hr frl dipl phil jur st geb verh allg entspr urspr
+        stv kgl jan feb febr apr aug sept okt nov dez
+    """),
+    _words("nr art abb abs abschn bd kap s tab ziff anm"),
+    _words("usw etc u.s.w jh jhd mio mrd str co gmbh jr"),
+    _words("""
+        Der Die Das Den Dem Des Ein Eine Einer Einem Er Sie Es Wir Ihr Ich Man Dieser Diese Dieses
+        In Im An Am Auf Aus Bei Mit Nach Von Vom Zu Zum Zur Als Wenn Wie Aber Und Oder Doch Da Dann
+        Hier Nun So Auch Nur Nicht Kein Keine Viele Alle Was Wer Warum
+    """),
+    _words("""
+        Januar Februar März April Mai Juni Juli August September Oktober November Dezember
+        Jahrhundert Jahrhunderts Jahrhunderte Jahrtausend Jh Jahr Jahrestag Geburtstag Kapitel
+        Klasse Weltkrieg Weltkriegs Auflage Stock Tag Mal Platz Rang
+    """),
+)
+RUSSIAN = Abbreviations(
+    _words("""
+        г-н г-жа г-на г-ну г-ном г-жи г-же гр гражд тов проф акад доц канд чл.-корр св ул пл
+        просп пер наб бул кв обл р-н пос дер т.е т.к т.н т.о т.ч напр ср сокр букв янв февр апр
+        авг сент окт нояб дек ред изд соч ок примеч рис
+    """),
+    _words("№ с стр т тт гл ст п пп табл кн вып ч"),
+    _words("др пр т.д т.п г гг в вв н.э им руб коп тыс млн млрд кг км см мм м"),
+    _words("""
+        Он Она Оно Они Его Её Ее Их Мы Вы Я Ты Это Этот Эта Эти Тот Та То Те В Во На С Со К Ко По
+        Из От До За Под Над При Для О Об Но А И Или Если Когда Пока После Перед Как Так Там Тут
+        Здесь Теперь Потом Уже Не Ни Все Всё Весь Вся Что Кто Где Почему
+    """),
+)
+BUILT_IN = {"de": GERMAN, "en": ENGLISH, "ru": RUSSIAN, "sv": SWEDISH}
+
+
+def load_abbreviations(languages: list[str], file: str | None) -> Abbreviations:
+    """The lists of these languages and a file of the user's together."""
+    own = [] if file is None else [read_abbreviations(Path(file).expanduser())]
+    lists = [*(BUILT_IN[language] for language in languages), *own]
+    return reduce(lambda one, other: one | other, lists, Abbreviations())
+
+
+def read_abbreviations(path: Path) -> Abbreviations:
+    """The abbreviations of a user's file."""
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"corpus.abbreviations_file={path}: cannot be read ({type(error).__name__}); "
+            "give a UTF-8 file with one abbreviation a line"
+        ) from error
+    inside, before_numbers = set(), set()
+    for line in lines:
+        word, _, note = line.strip().partition(" ")
+        if not word or word.startswith("#"):
+            continue
+        chosen = before_numbers if note.strip() == NUMBERS_ONLY else inside
+        chosen.add(word.removesuffix(".").lower())
+    return Abbreviations(frozenset(inside), frozenset(before_numbers))
