@@ -1,11 +1,19 @@
-"""`sesame bench train`: a whole training step beside transformers in a plain loop.
+"""`sesame bench train`: a training step beside transformers in a plain loop, and beside its limits.
 
-Same rows (BERT's mix of lengths at 128 positions), same threads, same optimizer, sides alternating;
-the peer pads to the longest row and computes logits everywhere, as `BertForPreTraining` does.
+Same rows (BERT's mix of lengths at 128 positions, or packed rows of the configured corpus), same
+threads, same optimizer, sides alternating; the peer pads to the longest row and computes logits
+everywhere, as `BertForPreTraining` does. Then: model FLOPs beside a plain matrix product of the
+feed-forward layer's size, a real run's time outside of its steps, and memory, a process a side.
 """
 
-from dataclasses import dataclass
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,14 +21,16 @@ import torch
 from torch import Tensor
 
 from pipeline.bench.figures import Figure, alternate, compared
-from pipeline.config import Config
-from pipeline.data.batch import Batch
+from pipeline.config import Config, TrackingConfig
+from pipeline.data.batch import Batch, collate
 from pipeline.models.bert import BertForPretraining
 from pipeline.models.config import BertConfig
+from pipeline.models.flops import flops_per_token
 from pipeline.models.huggingface import huggingface_config
 
 VOCAB, LENGTH, MASKED, SHORT = 30_522, 128, 0.15, 0.1
 PAD = 0
+MEMORY_STEPS = 3
 
 
 @dataclass(frozen=True)
@@ -33,35 +43,168 @@ class Size:
     rounds: int
 
 
+MINI = Size("bert_mini", BertConfig(layers=4, hidden=256, heads=4, intermediate=1024), 32, 9)
 SIZES = (
     Size("bert_tiny", BertConfig(layers=2, hidden=128, heads=2, intermediate=512), 32, 15),
-    Size("bert_mini", BertConfig(layers=4, hidden=256, heads=4, intermediate=1024), 32, 9),
+    MINI,
     Size("bert_base", BertConfig(), 8, 3),
 )
 
 
 def measure(config: Config) -> list[Figure]:
-    """Useful tokens a second of every size."""
-    return [_measure(size) for size in SIZES]
+    """Every figure about training."""
+    figures = [_against_peer(size, _rows(size), "") for size in SIZES]
+    figures += [_against_product(size) for size in SIZES[1:]]
+    with tempfile.TemporaryDirectory() as scratch:
+        tokenizer, examples = _packed_examples(config, Path(scratch))
+        packed = _first_rows(tokenizer, examples, MINI.rows)
+        figures.append(_against_peer(MINI, packed, ", packed rows of the corpus"))
+        figures += _outside_of_steps(tokenizer, examples, Path(scratch))
+    return [*figures, *(_memory(size) for size in SIZES[1:])]
 
 
-def _measure(size: Size) -> Figure:
+def _against_peer(size: Size, batch: Batch, rows: str) -> Figure:
+    """Useful tokens a second of a whole step."""
+    step, peer_step = _our_step(size, batch), _peer_step(size, batch)
+    step(), peer_step()  # the first step allocates
+    rounds = alternate(step, peer_step, size.rounds)
+    return compared(f"{size.name}, useful tokens{rows}", len(batch.tokens_N), "tokens/s", rounds)
+
+
+def _against_product(size: Size) -> Figure:
+    """Model FLOPs a second beside as many in plain products of the feed-forward layer's size."""
+    batch = _rows(size)
+    tokens, length = len(batch.tokens_N), float((batch.lengths**2).sum() / batch.lengths.sum())
+    flops = tokens * flops_per_token(size.config, VOCAB, length, MASKED)
+    left = torch.randn(tokens, size.config.hidden)
+    right = torch.randn(size.config.hidden, size.config.intermediate)
+    out = left @ right
+    times = round(flops / (2 * left.numel() * right.shape[1]))
+
+    def product() -> None:
+        for _ in range(times):
+            torch.mm(left, right, out=out)
+
+    step = _our_step(size, batch)
+    step()
+    product()
+    rounds = alternate(step, product, size.rounds)
+    name = f"{size.name}, model FLOPs against a plain product"
+    return compared(name, flops / 1e9, "GFLOP/s", rounds)
+
+
+def _packed_examples(config: Config, scratch: Path) -> tuple[Path, Path]:
+    """The tokenizer of the configuration, and its examples packed into rows of LENGTH."""
+    from data_prep.examples.build import build
+    from pipeline.execute import execute_all
+    from pipeline.graph import Graph
+    from pipeline.store import Store
+
+    own = replace(config.examples, max_seq_length=LENGTH, packing=True, masking="dynamic")
+    graph = Graph(Store(Path(config.paths.store)))
+    examples = graph.add("examples", replace(config, examples=own))
+    execute_all([node for node in graph.nodes.values() if node is not examples])
+    out = scratch / "examples"
+    out.mkdir()
+    build(examples.inputs["shard"].path, examples.inputs["tokenizer"].path, out, own)
+    return examples.inputs["tokenizer"].path, out
+
+
+def _first_rows(tokenizer: Path, examples: Path, count: int) -> Batch:
+    from data_prep.chunks import ChunkStore
+    from data_prep.masking import MaskRule, Vocabulary, mask_rows
+    from data_prep.tokenizers import Tokenizer
+
+    rows = ChunkStore(examples, "train").read(0).between(0, count)
+    vocabulary = Vocabulary.of(Tokenizer.load(tokenizer))
+    numbers, rule = np.arange(count), MaskRule(MASKED)
+    return collate(mask_rows(rows, 0, np.zeros(count, np.int64), numbers, vocabulary, rule))
+
+
+def _outside_of_steps(tokenizer: Path, examples: Path, scratch: Path) -> list[Figure]:
+    """What a real run of bert_mini spends outside of forward, backward and update."""
+    from data_prep.masking import MaskRule
+    from data_prep.tokenizers import Tokenizer
+    from pipeline.training.config import OptimConfig, PhaseConfig, TrainerConfig
+    from pipeline.training.job import Job
+    from pipeline.training.launch import launch
+
+    trainer = TrainerConfig(
+        accelerator="cpu", global_batch_size=MINI.rows, max_steps=16, log_every=4, seed=0,
+        eval_every=1000, eval_rows=1, loader_workers=0,
+    )  # fmt: skip
+    job = Job(
+        name="bench", model=MINI.config, optim=OptimConfig(), trainer=trainer,
+        tracking=TrackingConfig(mode="disabled"), masks=MaskRule(MASKED),
+        phases=[PhaseConfig(LENGTH)], examples=[str(examples)], tokenizer=str(tokenizer),
+        vocab_size=Tokenizer.load(tokenizer).size, source=None, checkpoint=None,
+    )  # fmt: skip
+    run_dir = scratch / "run"
+    run_dir.mkdir()
+    launch(run_dir, job)
+    lines = [json.loads(line) for line in (run_dir / "timing.jsonl").read_text().splitlines()]
+    lines = lines[1:]  # the first has the first step in it, which allocates
+    seconds = sum(line["seconds"] for line in lines)
+    return [
+        Figure(
+            f"bert_mini, {what}",
+            100 * sum(line[key] * line["seconds"] for line in lines) / seconds,
+            "%",
+        )
+        for key, what in (
+            ("overhead", "time outside of data and step"),
+            ("data_wait", "time waiting for data"),
+        )
+    ]
+
+
+def _memory(size: Size) -> Figure:
+    """Most memory a process takes for a few steps, its libraries left out."""
+    ours, peer = (
+        float(
+            subprocess.run(
+                [sys.executable, "-m", "pipeline.bench.train", side, size.name],
+                stdout=subprocess.PIPE,
+                check=True,
+            ).stdout
+        )
+        for side in ("ours", "peer")
+    )
+    return Figure(f"{size.name}, peak memory", ours / 1e6, "MB", peer / 1e6, peer / ours)
+
+
+def _print_memory(side: str, name: str) -> None:
+    """What `_memory` starts: a few steps of one side alone."""
+    size = next(size for size in SIZES if size.name == name)
+    batch = _rows(size)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    step = {"ours": _our_step, "peer": _peer_step}[side](size, batch)
+    for _ in range(MEMORY_STEPS):
+        step()
+    print(1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before))
+
+
+def _rows(size: Size) -> Batch:
+    """BERT's mix of lengths: a tenth of the rows is shorter."""
+    rng = np.random.default_rng(0)
+    short = rng.random(size.rows) < SHORT
+    return _batch(np.where(short, rng.integers(8, LENGTH + 1, size.rows), LENGTH), rng)
+
+
+def _our_step(size: Size, batch: Batch) -> partial[None]:
+    torch.manual_seed(0)
+    model = BertForPretraining(size.config, VOCAB).train()
+    return partial(_ours, model, _optimizer(model), batch)
+
+
+def _peer_step(size: Size, batch: Batch) -> partial[None]:
     from transformers import AutoModelForPreTraining
     from transformers import BertConfig as PeerConfig
 
     torch.manual_seed(0)
-    rng = np.random.default_rng(0)
-    short = rng.random(size.rows) < SHORT
-    lengths = np.where(short, rng.integers(8, LENGTH + 1, size.rows), LENGTH)
-    batch = _batch(lengths, rng)
-    ours = BertForPretraining(size.config, VOCAB).train()
     stated = PeerConfig(**huggingface_config(size.config, VOCAB, PAD))
-    peer = AutoModelForPreTraining.from_config(stated).train()
-    step = partial(_ours, ours, _optimizer(ours), batch)
-    peer_step = partial(_peer, peer, _optimizer(peer), _padded(batch))
-    step(), peer_step()  # the first step allocates
-    rounds = alternate(step, peer_step, size.rounds)
-    return compared(f"{size.name}, useful tokens", int(lengths.sum()), "tokens/s", rounds)
+    model = AutoModelForPreTraining.from_config(stated).train()
+    return partial(_peer, model, _optimizer(model), _padded(batch))
 
 
 def _optimizer(model: torch.nn.Module) -> torch.optim.Optimizer:
@@ -118,3 +261,7 @@ def _update(loss: Tensor, optimizer: torch.optim.Optimizer) -> None:
     loss.backward()  # type: ignore[no-untyped-call]
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
+
+
+if __name__ == "__main__":
+    _print_memory(*sys.argv[1:])
