@@ -120,7 +120,7 @@ def as_table(submission: Submission, lines: list[Line]) -> Table:
     table.title = f"{submission.id}, logs in {submission.logs}"
     for heading in ("job", "id", "state", "node", "time", "log"):
         table.add_column(heading, no_wrap=True)
-    table.add_column("progress, reason", overflow="fold")
+    table.add_column("progress, reason", overflow="fold", min_width=24)
     for line in lines:
         said = [line.progress, line.reason.replace("[", "\\["), f"[dim]{line.job.label}[/]"]
         table.add_row(

@@ -62,6 +62,8 @@ class Saver:
         """Save; False, after a warning, where some rank could not write. Training goes on then."""
         partial = self._folder / f".{state.step:08d}.tmp"
         first = self._engine.rank == 0
+        if first:
+            self._fence()  # before it clears what a later launch may be writing
         checksums: dict[str, Any] = {}
         saved = (
             self._together(lambda: _clear(partial) if first else None)
