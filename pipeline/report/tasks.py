@@ -25,6 +25,8 @@ METRICS = {
     "pearson": "Pearson correlation",
     "spearman": "Spearman correlation",
     "entity_f1": "entity F1",
+    "exact_match": "exact match",
+    "average": "average of tasks",
 }
 EXPLANATION = (
     "Means over seeds with the sample deviation, in points of a hundred, on the test examples. "

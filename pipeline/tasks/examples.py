@@ -34,7 +34,9 @@ class TaskFile:
 
     def refuse_or_drop(self, task: TaskConfig, where: int | str, fault: str) -> None:
         """What task.faulty says of a faulty row; of unlabelled files none may be missing."""
-        if task.faulty == "refuse" or not self.has_labels:
+        if not self.has_labels:
+            raise SesameError(f"{self.path}:{where}: {fault}; mend it: every row gets an answer")
+        if task.faulty == "refuse":
             raise SesameError(
                 f"{self.path}:{where}: {fault}; mend it, or set task.faulty=drop to leave such out"
             )

