@@ -49,7 +49,9 @@ class TokenizerConfig:
     """Document shards to a vocabulary (stage `tokenizer`)."""
 
     kind: str = result(
-        "wordpiece", "how words are cut into pieces", choices=("unigram", "bpe", "wordpiece")
+        "wordpiece",
+        "how words are cut into pieces; or whole words (ELMo), spaced_words in tokenised text",
+        choices=("unigram", "bpe", "wordpiece", "words", "spaced_words"),
     )
     vocab_size: int = result(16_000, "pieces in the vocabulary, special ones included", at_least=10)
     source: str | None = execution(

@@ -21,9 +21,10 @@ from data_prep.tokenizers.huggingface import (
     write_folder,
 )
 from data_prep.tokenizers.measure import measure
-from data_prep.tokenizers.sources import read_source
+from data_prep.tokenizers.sources import read_source, source_files
 from data_prep.tokenizers.tokenizer import Tokenizer
 from data_prep.tokenizers.train import train_sentencepiece, train_wordpiece
+from data_prep.tokenizers.vocabulary import take_vocabulary, write_words
 
 
 def build_tokenizer(shards: Path | None, out: Path, config: TokenizerConfig) -> dict[str, Any]:
@@ -31,6 +32,8 @@ def build_tokenizer(shards: Path | None, out: Path, config: TokenizerConfig) -> 
     if config.source is not None:
         source = read_source(Path(config.source))
         write_folder(out, source.tokenizer, source.specials, source.sentencepiece_model)
+        if Tokenizer.load(out).kind == "words":
+            take_vocabulary(source_files(Path(config.source)), source.tokenizer, out)
         return _write_statistics(out, {})
     assert shards is not None, "a tokenizer is trained on shards"
     pieces_root, removed = out / ".pieces", out / ".removed"
@@ -54,7 +57,9 @@ def build_tokenizer(shards: Path | None, out: Path, config: TokenizerConfig) -> 
 def _train(counts: WordCounts, out: Path, config: TokenizerConfig) -> None:
     specials = Specials()
     case = (config.lowercase, config.strip_accents)
-    if config.kind == "wordpiece":
+    if config.kind in ("words", "spaced_words"):
+        write_words(counts, out, config)
+    elif config.kind == "wordpiece":
         vocabulary = train_wordpiece(counts, config)
         write_folder(out, from_vocabulary(vocabulary, *case, specials), specials, None)
     else:

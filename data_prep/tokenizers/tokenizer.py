@@ -28,6 +28,7 @@ from data_prep.tokenizers.huggingface import (
 )
 from data_prep.tokenizers.normalise import sentencepiece_normaliser
 from data_prep.tokenizers.sources import read_source
+from data_prep.tokenizers.words import cuts_words
 from data_prep.tokenizers.wordtable import WordTable, as_buffer
 
 BLOCK = 1 << 20  # bytes of text worked on at once
@@ -188,6 +189,8 @@ def _cut(stated: dict[str, Any]) -> bool | None:
     """
     if any(not token["special"] for token in stated["added_tokens"]):
         return None  # pieces that are looked for in the text before all rules
+    if stated["model"]["type"] == "WordLevel":
+        return False if cuts_words(stated) else None
     normaliser, cutter = stated["normalizer"], stated["pre_tokenizer"]
     if cutter == {"type": "BertPreTokenizer"}:
         return True if normaliser is None or normaliser["type"] == "BertNormalizer" else None
