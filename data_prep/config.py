@@ -8,6 +8,8 @@ from omegaconf import II
 from data_prep.errors import UsageError
 from data_prep.fields import execution, result
 
+WORD_KINDS = ("words", "spaced_words")  # tokenizers whose pieces are whole words
+
 
 @dataclass
 class CorpusConfig:
@@ -51,7 +53,7 @@ class TokenizerConfig:
     kind: str = result(
         "wordpiece",
         "how words are cut into pieces; or whole words (ELMo), spaced_words in tokenised text",
-        choices=("unigram", "bpe", "wordpiece", "words", "spaced_words"),
+        choices=("unigram", "bpe", "wordpiece", *WORD_KINDS),
     )
     vocab_size: int = result(16_000, "pieces in the vocabulary, special ones included", at_least=10)
     source: str | None = execution(

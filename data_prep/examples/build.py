@@ -62,17 +62,12 @@ class RowsTask:
 
 def build(shards: Path, tokenizer: Path, out: Path, config: ExamplesConfig) -> dict[str, Any]:
     """Make, prove and count the examples of both splits; the counts are for the manifest."""
-    pieces, old = out / ".pieces", out / ".pieces.old"
-    shutil.rmtree(old, ignore_errors=True)
-    for leftover in (*out.glob(".*.tar*.tmp"), *out.glob(".statistics.json*.tmp")):
-        leftover.unlink()
+    pieces, old = clear_leftovers(out)
     workers = worker_count(config.workers)
     found = {split: parts(shards, split) for split in SPLITS}
     if not found["train"]:
         raise SesameError(f"{shards}: it has no training text; give the corpus more documents")
-    texts = {
-        split: _make_texts(found[split], split, tokenizer, pieces, workers) for split in SPLITS
-    }
+    texts = {split: make_texts(found[split], split, tokenizer, pieces, workers) for split in SPLITS}
     pools = _make_pools(texts, config, pieces)
     rules = Rules(config, _load(tokenizer))
     every: dict[str, dict[str, Any]] = {}
@@ -97,15 +92,25 @@ def build(shards: Path, tokenizer: Path, out: Path, config: ExamplesConfig) -> d
     return {split: summary(every[split]) for split in SPLITS}
 
 
+def clear_leftovers(out: Path) -> tuple[Path, Path]:
+    """Remove what a kill left half done; where pieces are, and where they go to be removed."""
+    pieces, old = out / ".pieces", out / ".pieces.old"
+    shutil.rmtree(old, ignore_errors=True)
+    for leftover in (*out.glob(".*.tar*.tmp"), *out.glob(".statistics.json*.tmp")):
+        leftover.unlink()
+    return pieces, old
+
+
 @lru_cache(maxsize=1)
 def _load(folder: Path) -> Tokenizer:
     """A worker makes many pieces with one tokenizer."""
     return Tokenizer.load(folder)
 
 
-def _make_texts(
+def make_texts(
     found: list[ShardPart], split: str, tokenizer: Path, root: Path, workers: int
 ) -> list[Path]:
+    """Tokenize a split, a piece a part."""
     tasks = [
         Piece(f"text-{split}-{number:06d}", TextTask(part, tokenizer))
         for number, part in enumerate(found)

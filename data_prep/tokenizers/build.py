@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from data_prep.config import TokenizerConfig
+from data_prep.config import WORD_KINDS, TokenizerConfig
 from data_prep.files import write_atomically
 from data_prep.pieces import worker_count
 from data_prep.tokenizers.counting import WordCounts, count_words
@@ -57,7 +57,7 @@ def build_tokenizer(shards: Path | None, out: Path, config: TokenizerConfig) -> 
 def _train(counts: WordCounts, out: Path, config: TokenizerConfig) -> None:
     specials = Specials()
     case = (config.lowercase, config.strip_accents)
-    if config.kind in ("words", "spaced_words"):
+    if config.kind in WORD_KINDS:
         write_words(counts, out, config)
     elif config.kind == "wordpiece":
         vocabulary = train_wordpiece(counts, config)
