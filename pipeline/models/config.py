@@ -76,6 +76,7 @@ class ElmoConfig(ModelConfig):
     filters: list[list[int]] = result(FILTERS, "[width, how many] of the character convolutions")
     highways: int = result(2, "highway layers over the convolutions", at_least=0)
     activation: str = result("relu", "of the convolutions", choices=("relu", "tanh"))
+    window: int = result(20, "words of a stream that gradients flow back through", at_least=1)
     samples: int = result(
         8192, "words the training softmax is sampled from; 0: the whole vocabulary", at_least=0
     )
