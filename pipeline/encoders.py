@@ -2,7 +2,7 @@
 
 A head knows an encoder only by this interface: texts or words are encoded once (`encode_texts`,
 `encode_words`), any selection of them makes a batch, and `forward` gives one vector a unit for
-every layer. BERT's units are pieces; nothing is padded.
+every layer. BERT's units are pieces, ELMo's (`pipeline.elmo_encoder`) are words.
 
 N units of a batch, E inputs, W words, D hidden width
 """
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from data_prep.errors import SesameError
 from data_prep.tokenizers import Tokenizer
 from pipeline.models.bert import Bert
-from pipeline.models.config import BertConfig, ModelConfig
+from pipeline.models.config import BertConfig, ElmoConfig, ModelConfig
 from pipeline.models.huggingface import load_folder
 
 Ints = NDArray[np.int64]
@@ -191,15 +191,16 @@ class _InputBuilder:
     def build(self) -> EncodedInputs:
         return EncodedInputs(
             np.concatenate(self._tokens),
-            _offsets(self._lengths),
+            offsets_of(self._lengths),
             np.array(self._second, np.int64),
             np.concatenate(self._word_starts),
-            _offsets([len(starts) for starts in self._word_starts]),
+            offsets_of([len(starts) for starts in self._word_starts]),
             self.cut,
         )
 
 
-def _offsets(lengths: Sequence[int]) -> Ints:
+def offsets_of(lengths: Sequence[int]) -> Ints:
+    """Where each of some runs starts, and where the last ends."""
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
@@ -222,14 +223,23 @@ def kept_lengths(lengths: Sequence[int], room: int) -> list[int]:
 
 
 def load_encoder(folder: Path) -> Encoder:
-    """The encoder in a Hugging Face BERT folder; what `export` writes is one."""
+    """The encoder in a Hugging Face BERT folder, or in one with an ELMo's options and weights."""
+    from pipeline.elmo_encoder import load_elmo_encoder
+    from pipeline.models.allennlp import find_pair
+
+    if find_pair(folder) is not None:
+        return load_elmo_encoder(folder)
     return BertEncoder(load_folder(folder), Tokenizer.load(folder))
 
 
 def random_encoder(model: ModelConfig, tokenizer: Path, seed: int) -> Encoder:
     """An untrained encoder of the given shape: the floor that pretraining is measured against."""
-    assert isinstance(model, BertConfig)
-    vocabulary = Tokenizer.load(tokenizer)
+    from pipeline.elmo_encoder import random_elmo_encoder
+
     with torch.random.fork_rng():
         torch.manual_seed(seed)
+        if isinstance(model, ElmoConfig):
+            return random_elmo_encoder(model, tokenizer)
+        assert isinstance(model, BertConfig)
+        vocabulary = Tokenizer.load(tokenizer)
         return BertEncoder(Bert(model, vocabulary.size), vocabulary)

@@ -44,16 +44,20 @@ class ProjectedLSTM(nn.Module):
     def forward(self, x_TSD: Tensor, h_SP: Tensor, c_SC: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Outputs of all steps, and the state after the last."""
         if self.clips == (math.inf, math.inf) and not x_TSD.is_cpu:
-            weights = [self.input, self.recurrent, self.bias, self.no_bias_G, self.projection]
-            y_TSP, h_1SP, c_1SC = torch.lstm(
-                x_TSD, (h_SP[None], c_SC[None]), weights, True, 1, 0.0, self.training, False, False
-            )
-            return y_TSP, h_1SP[0], c_1SC[0]
+            return self.fused(x_TSD, h_SP, c_SC)
         inputs_TSG = nn.functional.linear(x_TSD, self.input, self.bias)
         y_TSP, c_SC = _Unrolled.apply(  # type: ignore[no-untyped-call]
             inputs_TSG, h_SP, c_SC, self.recurrent, self.projection, *self.clips
         )
         return y_TSP, y_TSP[-1], c_SC
+
+    def fused(self, x_TSD: Tensor, h_SP: Tensor, c_SC: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The same by torch's kernel (on GPUs cuDNN's), which cannot clip."""
+        weights = [self.input, self.recurrent, self.bias, self.no_bias_G, self.projection]
+        y_TSP, h_1SP, c_1SC = torch.lstm(
+            x_TSD, (h_SP[None], c_SC[None]), weights, True, 1, 0.0, self.training, False, False
+        )
+        return y_TSP, h_1SP[0], c_1SC[0]
 
 
 class _Unrolled(torch.autograd.Function):
