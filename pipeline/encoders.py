@@ -97,6 +97,7 @@ class Encoder(nn.Module, ABC):
 
     hidden: int  # width of a hidden state
     states: int  # how many there are, the embeddings' included
+    longest: int | None = None  # units an input may have, where there is a limit
 
     @abstractmethod
     def encode_texts(self, inputs: Sequence[tuple[str, ...]], max_length: int) -> EncodedInputs:
@@ -120,6 +121,7 @@ class BertEncoder(Encoder):
         self.tokenizer = tokenizer
         self.hidden = bert.config.hidden
         self.states = bert.config.layers + 1
+        self.longest = bert.config.max_positions
 
     def encode_texts(self, inputs: Sequence[tuple[str, ...]], max_length: int) -> EncodedInputs:
         """[CLS] a [SEP], or [CLS] a [SEP] b [SEP]."""
