@@ -204,8 +204,8 @@ def _check_sources(
     store = ChunkStore(folder, split)
     sections = len(order.part)
     count = min(sections, 10 + sections * WORDS_COMPARED // max(store.tokens, 1))
-    sample = np.unique(np.linspace(0, sections - 1, count).astype(int)) if count else []
-    for index in sorted(sample, key=lambda index: int(order.part[index])):
+    sample = np.unique(np.linspace(0, max(sections - 1, 0), count).astype(int))
+    for index in sorted(sample.tolist(), key=lambda index: int(order.part[index])):
         section = _sections(found[order.part[index]])[order.section[index]]
         encodings = tokenizer.library.encode_batch(section.sentences, add_special_tokens=False)
         ids = [each.ids for each in encodings if each.ids]

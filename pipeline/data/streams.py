@@ -75,14 +75,17 @@ class Words:
         """Words and targets of both directions as a batch."""
         read_2ST = words_4ST[[FORWARD, BACKWARD]]
         distinct_U, index = np.unique(read_2ST, return_inverse=True)
-        index_2ST = torch.from_numpy(index.reshape(read_2ST.shape))
+        forward_index_ST, backward_index_ST = torch.from_numpy(index.reshape(read_2ST.shape))
         asked_2ST = words_4ST[[FORWARD_TARGETS, BACKWARD_TARGETS]]
-        targets_2ST = torch.from_numpy(
-            np.where(asked_2ST < self.predicted, asked_2ST, self.unknown).astype(np.int64)
-        )
-        characters_UC = self.spelling.characters(distinct_U).astype(np.int32)
+        known_2ST = np.where(asked_2ST < self.predicted, asked_2ST, self.unknown)
+        forward_targets_ST, backward_targets_ST = torch.from_numpy(known_2ST.astype(np.int64))
         return WordBatch(
-            torch.from_numpy(characters_UC), *index_2ST.unbind(), *targets_2ST.unbind(), streams
+            torch.from_numpy(self.spelling.characters(distinct_U).astype(np.int32)),
+            forward_index_ST,
+            backward_index_ST,
+            forward_targets_ST,
+            backward_targets_ST,
+            streams,
         )
 
 
