@@ -224,6 +224,7 @@ class ChunkStore:
         self._tar_of_chunk = np.repeat(np.arange(len(tables)), [len(part) for part in tables])
         self._table = table
         self.rows_per_chunk: NDArray[np.int64] = table[:, 0].copy()
+        self.tokens_per_chunk: NDArray[np.int64] = table[:, 2].copy()
         self.first_row: NDArray[np.int64] = np.cumsum(table[:, 0]) - table[:, 0]
         self.rows, self.examples, self.tokens = (int(total) for total in table[:, :3].sum(axis=0))
         self.digest = digest.hexdigest()  # of everything the indexes say: sizes and checksums

@@ -11,6 +11,7 @@ from data_prep.fields import execution, result
 
 SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # in the order of their ids
 MOST_COPIES = 1000  # of a document, by its source's weight
+WORD_KINDS = ("words", "spaced_words")  # tokenizers whose pieces are whole words
 
 
 @dataclass
@@ -129,7 +130,9 @@ class TokenizerConfig:
     """Document shards to a vocabulary (stage `tokenizer`)."""
 
     kind: str = result(
-        "wordpiece", "how words are cut into pieces", choices=("unigram", "bpe", "wordpiece")
+        "wordpiece",
+        "how words are cut into pieces; or whole words (ELMo), spaced_words in tokenised text",
+        choices=("unigram", "bpe", "wordpiece", *WORD_KINDS),
     )
     vocab_size: int = result(16_000, "pieces in the vocabulary, special ones included", at_least=10)
     source: str | None = execution(

@@ -115,6 +115,12 @@ COMMANDS = {
         "cosines of words beside people's judgements (SimLex-999, WordSim-353)",
         takes="[pairs=<file>] [overrides]",
     ),
+    "embed": Command(
+        "pipeline.commands.embed:embed",
+        "contextual vectors of sentences, one a line, words between spaces",
+        takes="encoder=<run or folder> input=<file> [output=vectors.safetensors or .npy] "
+        "[layers=all, top or mix] [weights=0.2,0.3,0.5] [gamma=1] [overrides]",
+    ),
     "doctor": Command("pipeline.commands.doctor:doctor", "what this machine can do, with remedies"),
     "bench": Command(
         "pipeline.commands.bench:bench", "timings against peers in one run", takes="<what>"
@@ -162,6 +168,18 @@ def parse(argv: list[str]) -> Arguments:
         else:
             words.append(word)
     return Arguments(name, words, overrides, options)
+
+
+def take_own(overrides: list[str], defaults: dict[str, str]) -> tuple[dict[str, str], list[str]]:
+    """A command's own keys, with their defaults, and the overrides that are left for Hydra."""
+    own, others = dict(defaults), []
+    for override in overrides:
+        key, _, value = override.partition("=")
+        if key in own:
+            own[key] = value
+        else:
+            others.append(override)
+    return own, others
 
 
 def main() -> None:

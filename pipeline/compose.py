@@ -5,6 +5,7 @@ key's full name, the value and what is allowed.
 """
 
 import importlib.util
+from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -21,9 +22,9 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from data_prep.errors import UsageError
-from data_prep.fields import check, walk
+from data_prep.fields import Rule, check, walk
 from pipeline.config import Config
-from pipeline.models.config import BertConfig
+from pipeline.models.config import KINDS
 
 # In the repository conf/ stands beside the packages; in a wheel it lies inside this one.
 _INSIDE = Path(__file__).parent / "conf"
@@ -58,7 +59,8 @@ def register() -> None:
     """Tell Hydra our schema, resolvers and search path; safe to call again."""
     store = ConfigStore.instance()
     store.store(name="schema", node=Config)
-    store.store(group="model", name="bert", node=BertConfig)
+    for kind, schema in KINDS.items():
+        store.store(group="model", name=kind, node=schema)
     OmegaConf.register_new_resolver("package", package_path, replace=True)
     Plugins.instance().register(UserConf)
 
@@ -144,7 +146,7 @@ def prepared(overrides: list[str]) -> list[str]:
         parsed = OverridesParser.create().parse_overrides(overrides)
     except HydraException as error:
         raise UsageError(_first_line(error)) from error
-    leaves = {key: value for key, _, value in walk(Config(model=BertConfig()))}
+    leaves = {key: value for key, _, value in _leaves()}
     free_form = [key for key, value in leaves.items() if isinstance(value, dict)]
     known = [*leaves, *GROUPS]
     ready = []
@@ -178,10 +180,19 @@ def _first_line(error: BaseException) -> str:
 
 def describe_keys(sections: tuple[str, ...]) -> list[tuple[str, Any, str]]:
     """Key, default and meaning of every field below the named sections, for help pages."""
-    config = Config(model=BertConfig())
     rows = []
-    for key, rule, value in walk(config):
+    for key, rule, value in _leaves():
         if key.partition(".")[0] in sections:
             allowed = f" [{', '.join(rule.choices)}]" if rule.choices else ""
             rows.append((key, value, rule.help + allowed))
     return rows
+
+
+def _leaves() -> Iterator[tuple[str, Rule, Any]]:
+    """Every key that some configuration has: those of all kinds of models, each once."""
+    seen = set()
+    for schema in KINDS.values():
+        for key, rule, value in walk(Config(model=schema())):
+            if key not in seen:
+                yield key, rule, value
+            seen.add(key)

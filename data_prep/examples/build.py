@@ -70,16 +70,13 @@ def build(
 
     With a `share` only its texts are tokenized; a launch without one goes on from there.
     """
-    pieces, old = out / ".pieces", out / ".pieces.old"
-    shutil.rmtree(old, ignore_errors=True)
-    for leftover in (*out.glob(".*.tar*.tmp"), *out.glob(".statistics.json*.tmp")):
-        leftover.unlink(missing_ok=True)  # tasks of an array come here together
+    pieces, old = clear_leftovers(out)
     workers = worker_count(config.workers)
     found = {split: parts(shards, split) for split in SPLITS}
     if not found["train"]:
         raise SesameError(f"{shards}: it has no training text; give the corpus more documents")
     texts = {
-        split: _make_texts(found[split], split, tokenizer, pieces, workers, share)
+        split: make_texts(found[split], split, tokenizer, pieces, workers, share)
         for split in SPLITS
     }
     if share is not None:
@@ -108,13 +105,22 @@ def build(
     return {split: summary(every[split]) for split in SPLITS}
 
 
+def clear_leftovers(out: Path) -> tuple[Path, Path]:
+    """Remove what a kill left half done; where pieces are, and where they go to be removed."""
+    pieces, old = out / ".pieces", out / ".pieces.old"
+    shutil.rmtree(old, ignore_errors=True)
+    for leftover in (*out.glob(".*.tar*.tmp"), *out.glob(".statistics.json*.tmp")):
+        leftover.unlink(missing_ok=True)  # tasks of an array come here together
+    return pieces, old
+
+
 @lru_cache(maxsize=1)
 def _load(folder: Path) -> Tokenizer:
     """A worker makes many pieces with one tokenizer."""
     return Tokenizer.load(folder)
 
 
-def _make_texts(
+def make_texts(
     found: list[ShardPart],
     split: str,
     tokenizer: Path,
@@ -122,6 +128,7 @@ def _make_texts(
     workers: int,
     share: Share | None,
 ) -> list[Path]:
+    """Tokenize a split, a piece a part."""
     tasks = [
         Piece(f"text-{split}-{number:06d}", TextTask(part, tokenizer))
         for number, part in enumerate(found)

@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from data_prep.config import TokenizerConfig
+from data_prep.config import WORD_KINDS, TokenizerConfig
 from data_prep.files import write_atomically
 from data_prep.pieces import worker_count
 from data_prep.tokenizers.counting import count_words
@@ -22,9 +22,10 @@ from data_prep.tokenizers.huggingface import (
 )
 from data_prep.tokenizers.measure import measure
 from data_prep.tokenizers.merging import WordCounts
-from data_prep.tokenizers.sources import read_source
+from data_prep.tokenizers.sources import read_source, source_files
 from data_prep.tokenizers.tokenizer import Tokenizer
 from data_prep.tokenizers.train import train_sentencepiece, train_wordpiece
+from data_prep.tokenizers.vocabulary import take_vocabulary, write_words
 
 
 def build_tokenizer(shards: Path | None, out: Path, config: TokenizerConfig) -> dict[str, Any]:
@@ -32,6 +33,8 @@ def build_tokenizer(shards: Path | None, out: Path, config: TokenizerConfig) -> 
     if config.source is not None:
         source = read_source(Path(config.source))
         write_folder(out, source.tokenizer, source.specials, source.sentencepiece_model)
+        if Tokenizer.load(out).kind == "words":
+            take_vocabulary(source_files(Path(config.source)), source.tokenizer, out)
         return _write_statistics(out, {})
     assert shards is not None, "a tokenizer is trained on shards"
     pieces_root, removed = out / ".pieces", out / ".removed"
@@ -56,7 +59,9 @@ def build_tokenizer(shards: Path | None, out: Path, config: TokenizerConfig) -> 
 def _train(counts: WordCounts, out: Path, config: TokenizerConfig) -> None:
     specials = Specials()
     case = (config.lowercase, config.strip_accents)
-    if config.kind == "wordpiece":
+    if config.kind in WORD_KINDS:
+        write_words(counts, out, config)
+    elif config.kind == "wordpiece":
         vocabulary = train_wordpiece(counts, config)
         tokenizer = from_vocabulary(vocabulary, *case, specials, config.user_symbols)
         write_folder(out, tokenizer, specials, None)

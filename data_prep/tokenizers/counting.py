@@ -22,6 +22,7 @@ from data_prep.scripts import SPACELESS
 from data_prep.shards import Section, ShardPart, parts, read_sections
 from data_prep.tokenizers.merging import Counted, WordCounts, merge
 from data_prep.tokenizers.normalise import bert_normaliser, sentencepiece_normaliser
+from data_prep.tokenizers.words import words_cutter
 from data_prep.tokenizers.wordtable import WordTable, as_buffer
 
 PARTS_A_PIECE = 4  # about 16 MB of text: seconds of work, and 64,000 files for a terabyte
@@ -67,6 +68,9 @@ def word_normaliser(config: TokenizerConfig) -> Callable[[str], list[str]]:
             for word, _ in cut.pre_tokenize_str(bert.normalize_str(between))
         ]
     plain = sentencepiece_normaliser(config.lowercase, config.strip_accents)
+    if config.kind == "words":
+        whole = words_cutter(spaced=False)
+        return lambda raw: [word for word, _ in whole.pre_tokenize_str(plain.normalize_str(raw))]
     if config.min_documents <= 1:
         return lambda raw: plain.normalize_str(raw).split()
     # Whole clauses of a script without spaces would never be in several documents.

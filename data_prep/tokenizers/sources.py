@@ -13,14 +13,18 @@ import sentencepiece
 from tokenizers import Tokenizer
 
 from data_prep.errors import SesameError, UsageError
+from data_prep.tokenizers.characters import BEGIN_SENTENCE
 from data_prep.tokenizers.huggingface import (
     Specials,
     finished,
     from_sentencepiece,
     from_vocabulary,
 )
+from data_prep.tokenizers.vocabulary import COUNTS, VOCABULARY, read_vocabulary
+from data_prep.tokenizers.words import SPECIAL_WORDS, SPECIALS, from_words
 
 MODEL = "spiece.model"  # kept where it lies beside a tokenizer.json made from it
+BESIDE = ("special_tokens_map.json", "tokenizer_config.json", MODEL, VOCABULARY, COUNTS)
 SETTINGS = ("special_tokens_map.json", "tokenizer_config.json")  # the later one decides
 ALIASES = {
     "pad": ("[PAD]", "<pad>"),
@@ -45,14 +49,15 @@ def source_files(path: Path) -> list[Path]:
     if path.is_file() and path.suffix in (".json", ".txt", ".model"):
         return [path]
     if path.is_dir():
-        vocabularies = [path / "tokenizer.json", path / "vocab.txt", *sorted(path.glob("*.model"))]
+        names = ("tokenizer.json", "vocab.txt", VOCABULARY)
+        vocabularies = [*(path / name for name in names), *sorted(path.glob("*.model"))]
         for vocabulary in vocabularies:
             if vocabulary.is_file():
-                beside = [path / name for name in (*SETTINGS, MODEL) if vocabulary.name != name]
+                beside = [path / name for name in BESIDE if vocabulary.name != name]
                 return [file for file in beside if file.is_file()] + [vocabulary]
     raise UsageError(
-        f"tokenizer.source={path}: must be a folder with tokenizer.json, vocab.txt or a .model "
-        "file, or one of these files"
+        f"tokenizer.source={path}: must be a folder with tokenizer.json, vocab.txt, "
+        f"{VOCABULARY} or a .model file, or one of these files"
     )
 
 
@@ -84,7 +89,11 @@ def _from_tokenizer_json(file: Path, settings: dict[str, Any], model: bytes | No
 
 
 def _from_vocabulary_file(file: Path, settings: dict[str, Any]) -> Source:
-    vocabulary = _read_text(file).removesuffix("\n").split("\n")
+    content = _read_text(file)
+    if file.name == VOCABULARY or content.startswith(f"{BEGIN_SENTENCE}\n"):
+        words = read_vocabulary(file)[len(SPECIAL_WORDS) :]
+        return Source(from_words(words, False, False, spaced=False), SPECIALS)
+    vocabulary = content.removesuffix("\n").split("\n")
     vocabulary = [piece.removesuffix("\r") for piece in vocabulary]
     first_seen: dict[str, int] = {}
     for line, piece in enumerate(vocabulary, 1):

@@ -28,6 +28,7 @@ from data_prep.tokenizers.huggingface import (
 )
 from data_prep.tokenizers.normalise import sentencepiece_normaliser
 from data_prep.tokenizers.sources import read_source
+from data_prep.tokenizers.words import cuts_words
 from data_prep.tokenizers.wordtable import WordTable, as_buffer
 
 BLOCK = 1 << 20  # bytes of text worked on at once
@@ -190,6 +191,8 @@ def _cut(stated: dict[str, Any]) -> bool | None:
     added = [token for token in stated["added_tokens"] if not token["special"]]
     if any(not _stays_in_a_word(token) for token in added):
         return None
+    if stated["model"]["type"] == "WordLevel":
+        return False if cuts_words(stated) else None
     normaliser, cutter = stated["normalizer"], stated["pre_tokenizer"]
     if cutter == {"type": "BertPreTokenizer"}:
         is_bert = normaliser is None or normaliser["type"] == "BertNormalizer"

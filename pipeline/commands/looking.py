@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from data_prep.errors import SesameError, UsageError
-from pipeline.cli import Arguments
+from pipeline.cli import Arguments, take_own
 from pipeline.compose import compose_config
 from pipeline.graph import Graph, as_input
 from pipeline.store import Store
@@ -15,14 +15,7 @@ def inspect_examples(arguments: Arguments) -> None:
     """Show examples of this configuration, or check and show one shard file."""
     if arguments.words:
         raise UsageError(f"{arguments.words[0]}: not an override; overrides look like key=value")
-    own = {"count": str(SHOWN), "shard": ""}
-    overrides = []
-    for override in arguments.overrides:
-        key, _, value = override.partition("=")
-        if key in own:
-            own[key] = value
-        else:
-            overrides.append(override)
+    own, overrides = take_own(arguments.overrides, {"count": str(SHOWN), "shard": ""})
     if not own["count"].isdigit():
         raise UsageError(f"count={own['count']}: must be a number")
     config = compose_config(overrides)

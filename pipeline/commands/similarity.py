@@ -7,11 +7,9 @@ from rich.table import Table
 
 from data_prep.errors import UsageError
 from pipeline.cli import Arguments
+from pipeline.commands.encoder import prepare_encoder
 from pipeline.compose import compose_config, package_path
-from pipeline.execute import execute_all, refuse_to_pretrain
-from pipeline.graph import Graph, as_input
-from pipeline.stages.encoder_inputs import encoder_label, encoder_requests, open_encoder
-from pipeline.store import Store
+from pipeline.stages.encoder_inputs import encoder_label, open_encoder
 
 LISTS = ("simlex999.txt", "wordsim353.tsv")  # in the package gensim
 
@@ -29,15 +27,7 @@ def similarity(arguments: Arguments) -> None:
     for path in paths:
         if not path.is_file():
             raise UsageError(f"pairs={path}: there is no such file")
-    graph = Graph(Store(Path(config.paths.store)))
-    requests = encoder_requests(config)
-    if not requests:
-        raise UsageError(f"encoder={config.encoder}: has no vectors of words")
-    inputs = {role: as_input(graph.request(request)).path for role, request in requests.items()}
-    nodes = list(graph.nodes.values())
-    refuse_to_pretrain(nodes, "similarity", overrides)
-    graph.checksums.save()
-    execute_all(nodes)
+    inputs = prepare_encoder("similarity", config, overrides)
 
     from pipeline.similarity import measure
 

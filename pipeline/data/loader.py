@@ -32,7 +32,7 @@ class Step:
     position: int  # of the global batch's first row
     next_position: int  # where the next global batch starts to look
     rows: int  # of the global batch
-    micro_batches: list[Batch]
+    micro_batches: Sequence[Any]  # Batch, or of ELMo WordBatch
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,19 @@
 
 from pipeline.encoders.bert import BertEncoder
 from pipeline.encoders.concatenation import Concatenation
-from pipeline.encoders.interface import EncodedInputs, Encoder, InputBatch, kept_lengths, runs
+from pipeline.encoders.elmo import ElmoEncoder
+from pipeline.encoders.interface import (
+    EncodedInputs,
+    Encoder,
+    InputBatch,
+    kept_lengths,
+    offsets_of,
+    runs,
+)
 from pipeline.encoders.load import load_encoder, random_encoder
 from pipeline.encoders.static import StaticEncoder
 
 __all__ = [
-    "BertEncoder", "Concatenation", "EncodedInputs", "Encoder", "InputBatch", "StaticEncoder",
-    "kept_lengths", "load_encoder", "random_encoder", "runs",
+    "BertEncoder", "Concatenation", "ElmoEncoder", "EncodedInputs", "Encoder", "InputBatch",
+    "StaticEncoder", "kept_lengths", "load_encoder", "offsets_of", "random_encoder", "runs",
 ]  # fmt: skip

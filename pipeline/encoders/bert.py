@@ -32,6 +32,7 @@ class BertEncoder(Encoder):
         self.tokenizer = tokenizer
         self.hidden = bert.config.hidden
         self.states = bert.config.layers + 1
+        self.longest = bert.config.max_positions
 
     def encode_texts(self, inputs: Sequence[tuple[str, ...]], max_length: int) -> EncodedInputs:
         """[CLS] a [SEP], or [CLS] a [SEP] b [SEP]."""

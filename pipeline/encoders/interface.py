@@ -100,6 +100,7 @@ class Encoder(nn.Module, ABC):
 
     hidden: int  # width of a hidden state
     states: int  # how many there are, the embeddings' included
+    longest: int | None = None  # units an input may have, where there is a limit
     joins_pairs = False  # whether the sentences of a pair see each other
 
     @abstractmethod

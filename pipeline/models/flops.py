@@ -1,6 +1,6 @@
 """What a model costs by arithmetic: parameters, and floating-point operations of training."""
 
-from pipeline.models.config import BertConfig
+from pipeline.models.config import BertConfig, ElmoConfig
 
 
 def _feedforward(config: BertConfig) -> int:
@@ -40,3 +40,14 @@ def flops_per_token(
     head = predictions_share * (hidden**2 + hidden * vocab_size) + hidden**2 / mean_length
     forward = config.layers * attention + (config.layers - 1 + kept) * after + head
     return 3 * 2 * forward
+
+
+def elmo_flops_per_word(config: ElmoConfig, vocab_size: int) -> float:
+    """Operations a word of a stream costs in training: both directions' LSTMs and softmaxes.
+
+    Characters are left out: they are computed once per distinct word of a batch.
+    """
+    # Four gates see the layer's input and its last output, both of the projection's width.
+    layer = 4 * config.cell * 2 * config.projection + config.cell * config.projection
+    softmax = min(config.samples or vocab_size, vocab_size) * config.projection
+    return 3 * 2 * 2 * (config.layers * layer + softmax)

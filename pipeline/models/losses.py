@@ -1,6 +1,6 @@
-"""The masked-LM loss: cross-entropy over the vocabulary, where most of a small model's work is.
+"""Cross-entropy over the vocabulary or a sample of it, where most of a small model's work is.
 
-M predictions, D hidden width, V vocabulary, C predictions of a chunk
+M predictions, D hidden width, V vocabulary, K sampled words, C predictions of a chunk
 """
 
 from typing import Any
@@ -19,8 +19,7 @@ def masked_loss(
     x_MD: Tensor, weight_VD: Tensor, bias_V: Tensor, labels_M: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Summed cross-entropy of logits x W^T + b, and how many labels have the highest logit."""
-    mixed = torch.is_autocast_enabled(x_MD.device.type) or x_MD.dtype != weight_VD.dtype
-    if x_MD.is_cpu and not mixed and not torch.compiler.is_compiling():
+    if _on_host(x_MD, weight_VD):
         training = torch.is_grad_enabled()
         result: tuple[Tensor, Tensor] = _HostLoss.apply(  # type: ignore[no-untyped-call]
             x_MD, weight_VD, bias_V, labels_M, training
@@ -29,6 +28,34 @@ def masked_loss(
     logits_MV = F.linear(x_MD, weight_VD, bias_V).float()
     correct = (logits_MV.detach().argmax(1) == labels_M).sum()
     return F.cross_entropy(logits_MV, labels_M, reduction="sum"), correct
+
+
+def sampled_loss(
+    x_MD: Tensor,
+    weight_KD: Tensor,
+    bias_K: Tensor,
+    true_weight_MD: Tensor,
+    true_bias_M: Tensor,
+    hits_MK: Tensor,
+) -> Tensor:
+    """Summed cross-entropy of each prediction's own word against K others.
+
+    Where a sampled word is the predicted one (`hits_MK`), it does not compete with itself.
+    """
+    if _on_host(x_MD, weight_KD):
+        loss: Tensor = _HostSampledLoss.apply(  # type: ignore[no-untyped-call]
+            x_MD, weight_KD, bias_K, true_weight_MD, true_bias_M, hits_MK
+        )
+        return loss
+    true_M1 = (torch.einsum("md,md->m", x_MD, true_weight_MD) + true_bias_M)[:, None]
+    logits_MK = F.linear(x_MD, weight_KD, bias_K).masked_fill(hits_MK, -torch.inf)
+    logits = torch.cat([true_M1, logits_MK], 1).float()
+    return (logits.logsumexp(1) - logits[:, 0]).sum()
+
+
+def _on_host(x_MD: Tensor, weight: Tensor) -> bool:
+    mixed = torch.is_autocast_enabled(x_MD.device.type) or x_MD.dtype != weight.dtype
+    return x_MD.is_cpu and not mixed and not torch.compiler.is_compiling()
 
 
 class _HostLoss(torch.autograd.Function):
@@ -78,6 +105,49 @@ class _HostLoss(torch.autograd.Function):
     def backward(ctx: Any, d_loss: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         d_x_MD, d_weight_VD, d_bias_V = ctx.saved_tensors
         return d_x_MD * d_loss, d_weight_VD * d_loss, d_bias_V * d_loss, None, None
+
+
+class _HostSampledLoss(torch.autograd.Function):
+    """As above; what the K words' products lack is the predicted word's share of Z."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x_MD: Tensor,
+        weight_KD: Tensor,
+        bias_K: Tensor,
+        true_weight_MD: Tensor,
+        true_bias_M: Tensor,
+        hits_MK: Tensor,
+    ) -> Tensor:
+        room = x_MD.new_empty(min(CHUNK, len(x_MD)), len(weight_KD))
+        d_x_MD, d_true_bias_M = torch.empty_like(x_MD), torch.empty_like(true_bias_M)
+        d_weight_KD, d_bias_K = torch.zeros_like(weight_KD), torch.zeros_like(bias_K)
+        true_M = torch.einsum("md,md->m", x_MD, true_weight_MD) + true_bias_M
+        loss = x_MD.new_zeros(())
+        for start in range(0, len(x_MD), CHUNK):
+            chunk = slice(start, start + CHUNK)
+            x_CD, true_C1 = x_MD[chunk], true_M[chunk, None]
+            logits_CK = torch.addmm(bias_K, x_CD, weight_KD.t(), out=room[: len(x_CD)])
+            logits_CK.masked_fill_(hits_MK[chunk], -torch.inf)
+            highest_C1, total_C1 = _exponentiate(logits_CK)
+            log_z_C1 = torch.logaddexp(highest_C1 + total_C1.log(), true_C1)
+            loss += (log_z_C1 - true_C1).sum()
+            shares_C1 = (highest_C1 - log_z_C1).exp()
+            torch.mm(logits_CK, weight_KD, out=d_x_MD[chunk])
+            d_x_MD[chunk] *= shares_C1
+            d_weight_KD.addmm_(logits_CK.t(), x_CD * shares_C1)
+            d_bias_K.addmv_(logits_CK.t(), shares_C1[:, 0])
+            d_true_bias_M[chunk] = (true_C1 - log_z_C1).exp().sub_(1)[:, 0]
+        d_x_MD.addcmul_(true_weight_MD, d_true_bias_M[:, None])
+        d_true_weight_MD = x_MD * d_true_bias_M[:, None]
+        ctx.save_for_backward(d_x_MD, d_weight_KD, d_bias_K, d_true_weight_MD, d_true_bias_M)
+        return loss
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_loss: Tensor) -> tuple[Tensor | None, ...]:
+        return (*(part * d_loss for part in ctx.saved_tensors), None)
 
 
 def _exponentiate(logits_CV: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,5 +1,6 @@
 """Stage `examples`: pairs, masks and packs document shards into training rows, and proves them.
 
+A vocabulary of words (ELMo) makes rows of single sentences instead, see `examples.streams`.
 Reads the outputs of `shard` and `tokenizer`. Writes
     train-*.tar, heldout-*.tar  rows in chunks of columns, each tar with its index
     statistics.json             lengths, labels, masks, and what was checked
@@ -8,6 +9,8 @@ Try it: sesame examples
 
 from typing import Any
 
+from data_prep.config import WORD_KINDS
+from data_prep.errors import UsageError
 from pipeline.config import Config
 from pipeline.stages.work import Request, Work
 
@@ -18,12 +21,20 @@ ARRAY = True
 
 def inputs(config: Config) -> dict[str, Request]:
     """The text and the vocabulary."""
+    if config.tokenizer.kind in WORD_KINDS and config.examples.pairs != "none":
+        raise UsageError(
+            f"examples.pairs={config.examples.pairs}: tokenizer.kind={config.tokenizer.kind} makes "
+            "streams of words, which have no pairs; use examples=streams"
+        )
     return {"shard": Request("shard", config), "tokenizer": Request("tokenizer", config)}
 
 
 def run(work: Work) -> dict[str, Any]:
     """Make the rows of both splits; counts are by split."""
     from data_prep.examples.build import build
+    from data_prep.examples.streams import build_streams
+    from data_prep.tokenizers import Tokenizer
 
     shards, tokenizer = work.inputs["shard"], work.inputs["tokenizer"]
-    return build(shards, tokenizer, work.out, work.config.examples, work.share)
+    make = build_streams if Tokenizer.load(tokenizer).kind == "words" else build
+    return make(shards, tokenizer, work.out, work.config.examples, work.share)

@@ -15,6 +15,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from data_prep.config import WORD_KINDS
+from data_prep.errors import UsageError
 from data_prep.files import write_atomically
 from pipeline.config import Config
 from pipeline.data.cursor import BatchSchedule
@@ -41,6 +43,7 @@ def phases(config: Config) -> list[PhaseConfig]:
 def inputs(config: Config) -> dict[str, Request]:
     """The vocabulary, examples of every phase's length, and the model to start from."""
     trainer = config.trainer
+    check_kind(config)
     check_budget(trainer, len(phases(config)))
     BatchSchedule(trainer.global_batch_size, trainer.ramp_steps).check(trainer.world_size)
     examples = {
@@ -58,6 +61,47 @@ def inputs(config: Config) -> dict[str, Request]:
         own = replace(config, encoder=config.init.source, init=InitConfig())
         requests["init"] = Request("export", own)
     return requests
+
+
+def check_kind(config: Config) -> None:
+    """Refuse settings that the kind of model knows nothing of."""
+    given = config.tokenizer.source or config.init.source  # then its files tell, see `make_job`
+    kind, words = config.tokenizer.kind, config.tokenizer.kind in WORD_KINDS
+    if config.model.kind == "elmo":
+        refused = {
+            "tokenizer.kind": (kind, words or given, "reads whole words; use tokenizer=words"),
+            "pretrain.phases": (
+                "[...]",
+                not config.pretrain.phases,
+                "has no lengths; set it to []",
+            ),
+            "trainer.ramp_steps": (
+                config.trainer.ramp_steps,
+                not config.trainer.ramp_steps,
+                "has as many streams in every step; set it to 0",
+            ),
+            "trainer.loader_workers": (
+                config.trainer.loader_workers,
+                not config.trainer.loader_workers,
+                "reads its streams in the training process; set it to 0",
+            ),
+            "trainer.activation_checkpointing": (
+                True,
+                not config.trainer.activation_checkpointing,
+                "keeps its activations; set it to false",
+            ),
+        }
+    else:
+        refused = {
+            "tokenizer.kind": (
+                kind,
+                not words or given,
+                "has no [MASK] to predict behind; use tokenizer=wordpiece, unigram or bpe",
+            )
+        }
+    for key, (value, fits, why) in refused.items():
+        if not fits:
+            raise UsageError(f"{key}={value}: model.kind={config.model.kind} {why}")
 
 
 def run(work: Work) -> dict[str, Any]:
@@ -109,12 +153,9 @@ def how_far(out: Path) -> str:
 def make_job(work: Work, checkpoint: Path | None, skip: "Dropped | None" = None) -> "Job":
     """What the ranks are told: where to go on from, and what to skip."""
     from data_prep.masking import MaskRule
-    from data_prep.tokenizers import Tokenizer
-    from pipeline.models.config import BertConfig
     from pipeline.training.job import Job
 
     config, examples = work.config, work.config.examples
-    assert isinstance(config.model, BertConfig)
     stages = phases(config)
     return Job(
         name=config.name,
@@ -128,8 +169,24 @@ def make_job(work: Work, checkpoint: Path | None, skip: "Dropped | None" = None)
         phases=stages,
         examples=[str(work.inputs[f"examples.{n}"].resolve()) for n in range(len(stages))],
         tokenizer=str(work.inputs["tokenizer"].resolve()),
-        vocab_size=Tokenizer.load(work.inputs["tokenizer"]).size,
+        vocab_size=_predicted(work.inputs["tokenizer"], config.model.kind),
         source=str(work.inputs["init"].resolve()) if "init" in work.inputs else None,
         checkpoint=checkpoint.name if checkpoint else None,
         skip=skip,
     )
+
+
+def _predicted(tokenizer: Path, model_kind: str) -> int:
+    """How many pieces, or whole words, the model is to tell apart."""
+    from data_prep.tokenizers import Tokenizer
+    from data_prep.tokenizers.vocabulary import VOCABULARY, read_vocabulary
+
+    vocabulary = Tokenizer.load(tokenizer)
+    if (vocabulary.kind == "words") != (model_kind == "elmo"):
+        raise UsageError(
+            f"model.kind={model_kind}: cannot use this vocabulary of {vocabulary.kind}; ELMo needs "
+            "one of words, BERT one of pieces"
+        )
+    if vocabulary.kind == "words":
+        return len(read_vocabulary(tokenizer / VOCABULARY))
+    return vocabulary.size

@@ -6,11 +6,8 @@ A stage module has
     inputs(config)  the outputs it reads, by role
     files(config)   the user's files it reads, by root (those stages that do)
     run(work)       does the work and returns counts for the manifest
-<<<<<<< HEAD
     ARRAY           True where `run` can make a share of the work alone (`work.share`)
-=======
     closing(out)    what the terminal shows at the end (those stages that say something)
->>>>>>> tasks
 """
 
 from dataclasses import dataclass

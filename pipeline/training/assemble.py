@@ -1,25 +1,23 @@
 """Puts a rank's run together from its job: network, data, engine, callbacks."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from data_prep.chunks import ChunkStore
-from data_prep.errors import UsageError
 from data_prep.masking import Vocabulary
 from data_prep.tokenizers import Tokenizer
-from pipeline.data.batch import Batch
 from pipeline.data.cursor import BatchSchedule, Cursor, Identity, check
 from pipeline.data.loader import HeldOut, Loader, Step
 from pipeline.data.order import Order
-from pipeline.models.bert import BertForPretraining
-from pipeline.models.flops import flops_per_token
-from pipeline.models.huggingface import load_for_pretraining
+from pipeline.data.streams import HeldOutStreams, Share, StreamLoader, Words
+from pipeline.models.config import BertConfig, ElmoConfig, ModelConfig
+from pipeline.models.flops import elmo_flops_per_word, flops_per_token
 from pipeline.training.callbacks import (
     Checkpoints,
     Evaluation,
@@ -31,14 +29,15 @@ from pipeline.training.checkpoint import CHECKPOINTS, TrainingState, read_state
 from pipeline.training.job import Job
 from pipeline.training.journal import Journal
 from pipeline.training.module import Pretraining
-from pipeline.training.saving import Saver, read_parameters
+from pipeline.training.network import make_network, start_from
+from pipeline.training.objective import AnyBatch
+from pipeline.training.saving import Saver, read_carried, read_parameters
 from pipeline.training.schedule import Phase, phase_at, plan_phases
 from pipeline.training.speed import Cost, Meter, Timed, peak_flops
 from pipeline.training.strategy import Engine, make_engine
 from pipeline.training.sums import Sums
 from pipeline.training.tracking import Tracker
 
-FREE_TO_CHANGE = ("dropout", "attention_dropout", "init_std")  # when going on from a model
 EVALUATION_ROWS = 64  # in a forward pass, where trainer.micro_batch_size does not say
 
 
@@ -76,8 +75,18 @@ class Data:
                 skipped=start.cursor.skipped if goes_on else (),
             )
 
-    def _loader(self, phase: Phase, **place: Any) -> Loader:
+    def _loader(self, phase: Phase, **place: Any) -> Iterable[Step]:
         trainer, store = self.job.trainer, self.stores[phase.number]
+        if isinstance(self.job.model, ElmoConfig):
+            return StreamLoader(
+                store,
+                self._words(self.job.model),
+                self._share(),
+                self.job.model.window,
+                micro_batch_size=self._micro_batch_size(phase.number),
+                stop=phase.end,
+                **place,
+            )
         return Loader(
             store,
             Order(store.rows_per_chunk, trainer.seed, trainer.shuffle_window),
@@ -92,16 +101,24 @@ class Data:
             **place,
         )
 
-    def held_out(self, phase: int) -> Iterable[Batch]:
+    def held_out(self, phase: int) -> Iterable[AnyBatch]:
         """This rank's held-out batches in the form of a phase."""
+        trainer, model = self.job.trainer, self.job.model
+        store = ChunkStore(Path(self.job.examples[phase]), "heldout")
+        sizes: dict[str, int] = {
+            "rows": trainer.eval_rows,
+            "micro_batch_size": self._micro_batch_size(phase) or EVALUATION_ROWS,
+        }
+        if isinstance(model, ElmoConfig):
+            return HeldOutStreams(store, self._words(model), self._share(), model.window, **sizes)
+        return HeldOut(store, rank=self.rank, world=trainer.world_size, **sizes)
+
+    def _share(self) -> Share:
         trainer = self.job.trainer
-        return HeldOut(
-            ChunkStore(Path(self.job.examples[phase]), "heldout"),
-            rows=trainer.eval_rows,
-            micro_batch_size=self._micro_batch_size(phase) or EVALUATION_ROWS,
-            rank=self.rank,
-            world=trainer.world_size,
-        )
+        return Share(trainer.global_batch_size, self.rank, trainer.world_size)
+
+    def _words(self, model: ElmoConfig) -> Words:
+        return _load_words(self.job.tokenizer, self.job.vocab_size, model.max_characters)
 
     def _micro_batch_size(self, phase: int) -> int | None:
         return self.job.phases[phase].micro_batch_size or self.job.trainer.micro_batch_size
@@ -113,7 +130,7 @@ def open_data(job: Job, rank: int) -> Data:
     phases = plan_phases(
         job.trainer,
         [phase.share for phase in job.phases],
-        [store.tokens / max(store.rows, 1) for store in stores],
+        [_tokens_per_row(job, store) for store in stores],
     )
     identities = [
         Identity(
@@ -127,6 +144,18 @@ def open_data(job: Job, rank: int) -> Data:
         for folder, store in zip(job.examples, stores, strict=True)
     ]
     return Data(job, stores, phases, identities, rank)
+
+
+@lru_cache(maxsize=1)  # training and every evaluation need them
+def _load_words(tokenizer: str, predicted: int, max_characters: int) -> Words:
+    return Words.of(Tokenizer.load(Path(tokenizer)), predicted, max_characters)
+
+
+def _tokens_per_row(job: Job, store: ChunkStore) -> float:
+    """What a row of a batch holds: a window of a stream, or a row of the store."""
+    if isinstance(job.model, ElmoConfig):
+        return job.model.window
+    return store.tokens / max(store.rows, 1)
 
 
 class Start(Callback):
@@ -143,6 +172,9 @@ class Start(Callback):
         if self._checkpoint is not None:
             parameters = read_parameters(self._checkpoint, pl_module.shapes)
             engine.restore(parameters, pl_module.state.updates)
+            carried = read_carried(self._checkpoint)
+            if carried is not None:
+                pl_module.objective.restore(carried.to(pl_module.device), engine.rank)
         if engine.rank == 0:
             self._launches.append(
                 {
@@ -163,13 +195,13 @@ def assemble(
     data = open_data(job, rank)
     checkpoint = run_dir / CHECKPOINTS / job.checkpoint if job.checkpoint else None
     state = _state(checkpoint, data)
-    network = BertForPretraining(job.model, job.vocab_size, trainer.activation_checkpointing)
+    network, objective = make_network(job)
     if job.source is not None and checkpoint is None:
         start_from(network, job, say)
     if trainer.compile:
         network.compile(dynamic=True)
     module = Pretraining(
-        network, job.optim, trainer, state, data.phases, data.identities, stop_requested
+        network, objective, job.optim, trainer, state, data.phases, data.identities, stop_requested
     )
     engine = make_engine(
         trainer.strategy,
@@ -186,12 +218,8 @@ def assemble(
     tracker = Tracker(job.tracking, job.name, run_dir, say) if rank == 0 else None
     track: Callable[[dict[str, Any]], None] = tracker.log if tracker else _nowhere
     steps = Timed(data.steps(state))
-    peak = partial(
-        peak_flops,
-        precision=trainer.precision,
-        inner=job.model.hidden,
-        outer=job.model.intermediate,
-    )
+    inner, outer = _largest_product(job.model)
+    peak = partial(peak_flops, precision=trainer.precision, inner=inner, outer=outer)
     saver = Saver(
         run_dir / CHECKPOINTS,
         engine,
@@ -219,40 +247,32 @@ def assemble(
     return Run(module, engine, steps, callbacks, watchdog, close)
 
 
+def _largest_product(model: ModelConfig) -> tuple[int, int]:
+    """The sizes of the matrix that most operations go through."""
+    if isinstance(model, ElmoConfig):
+        return model.projection, 4 * model.cell
+    assert isinstance(model, BertConfig)
+    return model.hidden, model.intermediate
+
+
 def costs(data: Data) -> list[Cost]:
     """What each phase's rows cost to train on."""
+    model, vocab_size = data.job.model, data.job.vocab_size
+    if isinstance(model, ElmoConfig):
+        word = elmo_flops_per_word(model, vocab_size)
+        return [Cost(model.window, lambda sums: word * sums.tokens) for _ in data.stores]
+    assert isinstance(model, BertConfig)
+    bert = model
 
     def flops(store: ChunkStore, sums: Sums) -> float:
         mean_length = store.tokens / max(store.examples, 1)
         predicted = sums.predictions / max(sums.tokens, 1)
-        each = flops_per_token(data.job.model, data.job.vocab_size, mean_length, predicted)
-        return each * sums.tokens
+        return flops_per_token(bert, vocab_size, mean_length, predicted) * sums.tokens
 
     return [
         Cost(phase.max_seq_length, partial(flops, store))
         for phase, store in zip(data.job.phases, data.stores, strict=True)
     ]
-
-
-def start_from(network: BertForPretraining, job: Job, say: Callable[[str], None]) -> None:
-    """Give the network the weights of `init.source`, a Hugging Face BERT folder."""
-    assert job.source is not None
-    source, fresh = load_for_pretraining(Path(job.source))
-    if source.bert.vocab_size != job.vocab_size:
-        raise UsageError(
-            f"init.source: {job.source} has a vocabulary of {source.bert.vocab_size:,} pieces, the "
-            f"tokenizer one of {job.vocab_size:,}; leave tokenizer.source unset to use the model's"
-        )
-    for item in fields(job.model):
-        theirs, ours = getattr(source.bert.config, item.name), getattr(job.model, item.name)
-        if item.name not in FREE_TO_CHANGE and theirs != ours:
-            raise UsageError(
-                f"model.{item.name}={ours}: the model of init.source has {theirs}; "
-                f"set model.{item.name}={theirs}"
-            )
-    network.load_state_dict(source.state_dict())
-    if fresh:
-        say(f"{', '.join(fresh)} not in init.source: starting fresh")
 
 
 def _state(checkpoint: Path | None, data: Data) -> TrainingState:

@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,10 +16,10 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 
 from data_prep.errors import SesameError
 from data_prep.progress import Bar, progress
-from pipeline.data.batch import Batch
 from pipeline.training.checkpoint import TrainingState
 from pipeline.training.journal import Journal
-from pipeline.training.module import Outcome, Pretraining, count
+from pipeline.training.module import Outcome, Pretraining
+from pipeline.training.objective import AnyBatch
 from pipeline.training.saving import Saver
 from pipeline.training.speed import Meter
 from pipeline.training.sums import Sums
@@ -93,7 +94,7 @@ class Evaluation(EndOfStep):
 
     def __init__(
         self,
-        held_out: Callable[[int], Iterable[Batch]],
+        held_out: Callable[[int], Iterable[AnyBatch]],
         every: int,
         at_start: bool,
         metrics: Journal,
@@ -122,15 +123,16 @@ class Evaluation(EndOfStep):
 
 
 @torch.no_grad()
-def evaluate(module: Pretraining, batches: Iterable[Batch]) -> dict[str, float | None]:
+def evaluate(module: Pretraining, batches: Iterable[AnyBatch]) -> dict[str, float | None]:
     """Means over all ranks' batches; every rank must have equally many."""
-    engine = module.engine
+    engine, objective = module.engine, module.objective.for_evaluation(module.device)
     assert engine.model is not None
     sums = Sums()
     engine.model.eval()
     for batch in batches:
-        losses = engine.forward(batch.to(module.device), last=True)
-        sums += count(batch) + Sums(*(part.item() for part in losses))
+        losses = objective.losses(partial(engine.forward, True), batch.to(module.device))
+        found = {name: part.item() for name, part in losses._asdict().items()}
+        sums += objective.count(batch) + Sums(**found)
     engine.model.train()
     return Sums(*engine.sum(sums.values())).means()
 
@@ -146,7 +148,7 @@ class Checkpoints(EndOfStep):
         if stopping or module.state.step % self._every == 0:
             for journal in self._journals:
                 journal.sync()
-            saved = self._saver.save(module.state)
+            saved = self._saver.save(module.state, module.objective.carried)
             if module.finished and not saved:
                 raise SesameError(
                     "training is done, but its last checkpoint could not be saved; make room on "

@@ -2,8 +2,10 @@
 
 A checkpoint is a folder `<step>` that appears whole, by a rename:
     weights.safetensors                  fp32 weights by parameter name
-    moments-00000-of-00002.safetensors   AdamW's moments, `exp_avg/<name>` and `exp_avg_sq/<name>`;
-                                         every rank writes some parameters'
+    moments-00000-of-00002.safetensors   the optimizer's, such as AdamW's `exp_avg/<name>` and
+                                         `exp_avg_sq/<name>`; every rank writes some parameters'
+    carried-00000-of-00002.safetensors   ELMo: the LSTMs' `state` [layer, direction, stream, width];
+                                         every rank writes its streams
     state.json                           the step, the place in the data, the sums under way
     checksums.json                       size and sha256 of all of these
 

@@ -23,12 +23,18 @@ class InitConfig:
 
 @dataclass
 class OptimConfig:
-    """AdamW and its learning-rate schedule."""
+    """The optimizer and its learning-rate schedule."""
 
+    kind: str = result(
+        "adamw", "AdamW (BERT), or Adagrad as ELMo was trained", choices=("adamw", "adagrad")
+    )
     lr: float = result(1e-4, "peak learning rate", at_least=0.0)
     beta1: float = result(0.9, "decay of the first moment", at_least=0.0, at_most=1.0)
     beta2: float = result(0.999, "decay of the second moment", at_least=0.0, at_most=1.0)
     eps: float = result(1e-6, "added to the root of the second moment", at_least=0.0)
+    initial_accumulator: float = result(
+        1.0, "what Adagrad's sums of squared gradients start from", at_least=0.0
+    )
     weight_decay: float = result(0.01, "of weights; never of biases and norms", at_least=0.0)
     clip: float = result(1.0, "largest gradient norm", at_least=0.0)
     schedule: str = result(

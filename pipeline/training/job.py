@@ -14,7 +14,7 @@ from data_prep.errors import SesameError
 from data_prep.files import write_atomically
 from data_prep.masking import MaskRule
 from pipeline.config import TrackingConfig
-from pipeline.models.config import BertConfig
+from pipeline.models.config import KINDS, ModelConfig
 from pipeline.training.config import OptimConfig, PhaseConfig, TrainerConfig
 from pipeline.training.exits import Dropped
 
@@ -26,7 +26,7 @@ class Job:
     """One launch of one pretraining."""
 
     name: str
-    model: BertConfig
+    model: ModelConfig
     optim: OptimConfig
     trainer: TrainerConfig
     tracking: TrackingConfig
@@ -34,7 +34,7 @@ class Job:
     phases: list[PhaseConfig]
     examples: list[str]  # a folder a phase; its name is the fingerprint
     tokenizer: str
-    vocab_size: int
+    vocab_size: int  # pieces or words that are predicted
     source: str | None  # weights to start from
     checkpoint: str | None  # to go on from
     skip: Dropped | None = None  # rows that made an earlier launch diverge
@@ -47,7 +47,7 @@ class Job:
     def read(cls, run_dir: Path) -> "Job":
         content: dict[str, Any] = json.loads((run_dir / FILE).read_text())
         sections = {
-            "model": BertConfig,
+            "model": KINDS[content["model"]["kind"]],
             "optim": OptimConfig,
             "trainer": TrainerConfig,
             "tracking": TrackingConfig,

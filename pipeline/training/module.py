@@ -5,28 +5,28 @@ that neither the number of ranks nor the micro-batch changes a gradient. A Light
 whole optimizer step; its micro-batches are looped over here (manual optimisation).
 """
 
-import hashlib
 import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import torch
 from pytorch_lightning import LightningModule
 from torch import Tensor, nn
 
-from pipeline.data.batch import Batch
 from pipeline.data.cursor import Cursor, Identity
 from pipeline.data.loader import Step
-from pipeline.models.bert import Losses
 from pipeline.training.checkpoint import TrainingState
 from pipeline.training.config import OptimConfig, TrainerConfig
 from pipeline.training.exits import Diverged, Dropped
+from pipeline.training.objective import AnyBatch, AnyLosses, Objective, seed_of
+from pipeline.training.optimizer import make_optimizer
 from pipeline.training.schedule import Phase, learning_rate, phase_at
-from pipeline.training.strategy import Engine, decay_groups
+from pipeline.training.strategy import Engine
 from pipeline.training.sums import Sums
 
 SPIKE_WINDOW = 100  # recent losses a new one is measured against
@@ -53,6 +53,7 @@ class Pretraining(LightningModule):
     def __init__(
         self,
         model: nn.Module,
+        objective: Objective,
         optim: OptimConfig,
         trainer_config: TrainerConfig,
         state: TrainingState,
@@ -65,6 +66,7 @@ class Pretraining(LightningModule):
         self.model = model
         # Taken now: ZeRO 3 will leave empty tensors where parameters were.
         self.shapes = {name: part.shape for name, part in model.named_parameters()}
+        self.objective = objective
         self.optim = optim
         self.config = trainer_config
         self.phases, self.identities = phases, identities
@@ -83,21 +85,14 @@ class Pretraining(LightningModule):
         self._started = time.monotonic() - self.state.seconds
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        # The rate is set before every step; zero here, because engines create their state with one.
-        return torch.optim.AdamW(
-            decay_groups(self, self.optim.weight_decay),
-            lr=0.0,
-            betas=(self.optim.beta1, self.optim.beta2),
-            eps=self.optim.eps,
-            fused=True,
-        )
+        return make_optimizer(self, self.optim)
 
     def transfer_batch_to_device(self, batch: Any, device: torch.device, index: int) -> Any:
         return batch  # micro-batches move one by one, as they are needed
 
-    def forward(self, batch: Batch) -> Losses:
+    def forward(self, *inputs: Any) -> Any:
         with self._precision():
-            return cast(Losses, self.model(batch))
+            return self.model(*inputs)
 
     def _precision(self) -> AbstractContextManager[Any]:
         if self.config.precision == "bf16-mixed":
@@ -118,20 +113,20 @@ class Pretraining(LightningModule):
 
     def training_step(self, step: Step, index: int) -> None:
         started = time.monotonic()
-        engine, state = self.engine, self.state
+        engine, state, objective = self.engine, self.state, self.objective
         asked = self._count(step.micro_batches)
         lr = learning_rate(self.optim, self._done())
         engine.set_learning_rate(lr)
-        totals_4 = torch.zeros(4, device=self.device)
+        objective.begin(state.step, self.device)
+        parts: list[AnyLosses] = []
         for number, batch in enumerate(step.micro_batches):
             last = number == len(step.micro_batches) - 1
             torch.manual_seed(seed_of(self.config.seed, state.step, number, engine.rank))
-            losses = engine.forward(batch.to(self.device), last)
-            totals_4 += torch.stack([part.detach().float() for part in losses])
-            loss = losses.mlm_sum / max(asked.predictions, 1)
-            loss = loss + losses.pair_sum / max(asked.pairs, 1)
+            losses = objective.losses(partial(engine.forward, last), batch.to(self.device))
+            parts.append(losses)
+            loss = objective.mean(losses, asked)
             if last:
-                sums = asked + self._agree(totals_4)
+                sums = asked + self._agree(parts)
                 rejected = self._fault(sums.loss)
                 if rejected:
                     loss = loss * math.nan  # the one way to drop a step that all engines know
@@ -139,13 +134,14 @@ class Pretraining(LightningModule):
         norm = engine.update(self.optim.clip)
         if rejected is None and not math.isfinite(norm):
             rejected = "the gradient is not finite"
+        objective.end(accepted=rejected is None)
         self.outcome = Outcome(sums, lr, norm, rejected, state.cursor.phase, step.rows)
         self._advance(step, self.outcome)
         self.compute_seconds += time.monotonic() - started
 
-    def _count(self, batches: list[Batch]) -> Sums:
+    def _count(self, batches: Sequence[AnyBatch]) -> Sums:
         """What the global batch asks, and the time on rank 0's clock, which all ranks follow."""
-        mine = sum((count(batch) for batch in batches), Sums())
+        mine = sum((self.objective.count(batch) for batch in batches), Sums())
         clock = time.monotonic() - self._started if self.engine.rank == 0 else 0.0
         *values, self.state.seconds = self.engine.sum([*mine.values(), clock])
         return Sums(*values)
@@ -157,12 +153,13 @@ class Pretraining(LightningModule):
         assert self.config.max_hours is not None
         return self.state.seconds / (self.config.max_hours * 3600)
 
-    def _agree(self, totals_4: Tensor) -> Sums:
+    def _agree(self, parts: list[AnyLosses]) -> Sums:
         """Sums over all ranks, and with them whether any rank was asked to stop."""
-        mine = [*totals_4.tolist(), float(self._stop_requested())]
-        *totals, stops = self.engine.sum(mine)
+        totals = sum(torch.stack([loss.detach().float() for loss in part]) for part in parts)
+        mine = [*cast(Tensor, totals).tolist(), float(self._stop_requested())]
+        *everyones, stops = self.engine.sum(mine)
         self.stop_agreed = self.stop_agreed or stops > 0
-        return Sums(*totals)
+        return Sums(**dict(zip(parts[0]._fields, everyones, strict=True)))
 
     def _fault(self, loss: float) -> str | None:
         """Why a step with this loss must not change the weights, if so."""
@@ -200,18 +197,3 @@ class Pretraining(LightningModule):
         if step.next_position - state.dropped_since > DROPPED_AT_MOST * step.rows:
             span = (state.cursor.phase, state.dropped_since, step.next_position)
             raise Diverged(Dropped(*span, reason))
-
-
-def count(batch: Batch) -> Sums:
-    """What a batch asks."""
-    return Sums(
-        predictions=len(batch.targets_M),
-        pairs=int((batch.pair_labels_E >= 0).sum()),
-        tokens=len(batch.tokens_N),
-    )
-
-
-def seed_of(*parts: int) -> int:
-    """A seed for torch from counters, so that no generator's state needs saving."""
-    digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> 1

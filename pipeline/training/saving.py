@@ -10,13 +10,21 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from data_prep.errors import SesameError
 from data_prep.files import sha256, sync_directory, write_atomically
 from pipeline.training.checkpoint import CHECKSUMS, STATE, WEIGHTS, TrainingState, checkpoints
-from pipeline.training.strategy import MOMENTS, Engine, ParameterState
+from pipeline.training.strategy import Engine, ParameterState
+
+CARRIED_STREAMS = 2  # the dimension of carried state that goes over streams
+
+
+def read_carried(checkpoint: Path) -> Tensor | None:
+    """The state of all streams at a checkpoint, in their order; None where nothing is carried."""
+    parts = [load_file(path)["state"] for path in sorted(checkpoint.glob("carried-*.safetensors"))]
+    return torch.cat(parts, CARRIED_STREAMS) if parts else None
 
 
 def read_parameters(checkpoint: Path, shapes: dict[str, torch.Size]) -> Iterator[ParameterState]:
@@ -27,19 +35,22 @@ def read_parameters(checkpoint: Path, shapes: dict[str, torch.Size]) -> Iterator
             for path in [checkpoint / WEIGHTS, *sorted(checkpoint.glob("moments-*.safetensors"))]
         ]
         where = {key: file for file in files for key in file.keys()}  # noqa: SIM118 not a dict
+        moments = sorted({key.partition("/")[0] for key in where if "/" in key})
         weights = set(files[0].keys())
         if weights != set(shapes):
             odd = sorted(weights ^ set(shapes))[0]
             raise SesameError(f"{checkpoint / WEIGHTS}: does not fit the model at parameter {odd}")
         for name, shape in shapes.items():
-            keys = (name, *(f"{moment}/{name}" for moment in MOMENTS))
-            tensors = [where[key].get_tensor(key) for key in keys]
-            if tensors[0].shape != shape:
+            weight, *found = (
+                where[key].get_tensor(key)
+                for key in (name, *(f"{moment}/{name}" for moment in moments))
+            )
+            if weight.shape != shape:
                 raise SesameError(
-                    f"{checkpoint / WEIGHTS}: {name} has shape {list(tensors[0].shape)}, "
+                    f"{checkpoint / WEIGHTS}: {name} has shape {list(weight.shape)}, "
                     f"the model's has {list(shape)}"
                 )
-            yield ParameterState(name, *tensors)
+            yield ParameterState(name, weight, dict(zip(moments, found, strict=True)))
 
 
 class Saver:
@@ -58,8 +69,11 @@ class Saver:
         self._keep, self._keep_every = keep, keep_every
         self._fence, self._say = fence, say
 
-    def save(self, state: TrainingState) -> bool:
-        """Save; False, after a warning, where some rank could not write. Training goes on then."""
+    def save(self, state: TrainingState, carried: Tensor | None = None) -> bool:
+        """Save; False, after a warning, where some rank could not write. Training goes on then.
+
+        `carried` is the state of this rank's streams, where the objective has some.
+        """
         partial = self._folder / f".{state.step:08d}.tmp"
         first = self._engine.rank == 0
         if first:
@@ -67,7 +81,7 @@ class Saver:
         checksums: dict[str, Any] = {}
         saved = (
             self._together(lambda: _clear(partial) if first else None)
-            and self._together(lambda: checksums.update(self._write_part(partial)))
+            and self._together(lambda: checksums.update(self._write_part(partial, carried)))
             and self._finish(partial, self._engine.gather(checksums), state)
         )
         if first:
@@ -91,7 +105,7 @@ class Saver:
         first = self._engine.rank == 0
         return self._together(lambda: self._complete(partial, parts, state) if first else None)
 
-    def _write_part(self, partial: Path) -> dict[str, Any]:
+    def _write_part(self, partial: Path, carried: Tensor | None) -> dict[str, Any]:
         engine, rank = self._engine, self._engine.rank
         weights: dict[str, Tensor] = {}
         moments: dict[str, Tensor] = {}
@@ -99,9 +113,12 @@ class Saver:
             if rank == 0:
                 weights[parameter.name] = parameter.weight
             if number % engine.ranks == rank:
-                for key in MOMENTS:
-                    moments[f"{key}/{parameter.name}"] = getattr(parameter, key)
-        files = {f"moments-{rank:05d}-of-{engine.ranks:05d}.safetensors": moments}
+                for key, moment in parameter.moments.items():
+                    moments[f"{key}/{parameter.name}"] = moment
+        part = f"{rank:05d}-of-{engine.ranks:05d}.safetensors"
+        files = {f"moments-{part}": moments}
+        if carried is not None:
+            files[f"carried-{part}"] = {"state": carried.cpu()}
         if rank == 0:
             files[WEIGHTS] = weights
         return {name: _write(partial / name, tensors) for name, tensors in files.items()}

@@ -17,7 +17,6 @@ from typing import Any, cast
 import torch
 import torch.distributed as dist
 from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
-from pytorch_lightning import LightningModule
 from pytorch_lightning.plugins.precision import DeepSpeedPrecision
 from pytorch_lightning.strategies import (
     DDPStrategy,
@@ -29,11 +28,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from data_prep.errors import SesameError
-from pipeline.data.batch import Batch
-from pipeline.models.bert import Losses
 from pipeline.training.config import ZERO_BUCKET
-
-MOMENTS = ("exp_avg", "exp_avg_sq")
+from pipeline.training.optimizer import MOMENTS
 
 
 @dataclass(frozen=True)
@@ -42,8 +38,7 @@ class ParameterState:
 
     name: str
     weight: Tensor
-    exp_avg: Tensor
-    exp_avg_sq: Tensor
+    moments: dict[str, Tensor]  # by the optimizer's own names, see `optimizer.MOMENTS`
 
 
 class Engine(Strategy):
@@ -87,11 +82,11 @@ class Engine(Strategy):
         dist.all_gather_object(values, value)
         return values
 
-    def forward(self, batch: Batch, last: bool) -> Losses:
-        """Losses of a micro-batch; gradients are exchanged after the step's `last` one."""
+    def forward(self, last: bool, *inputs: Any) -> Any:
+        """The network's answer to a micro-batch; gradients are exchanged after the `last` one."""
         assert self.model is not None
         self._mark(last)
-        return cast(Losses, self.model(batch))
+        return self.model(*inputs)
 
     def accumulate(self, loss: Tensor) -> None:
         """Add the loss's gradients to those of the step; the loss is this rank's share of a sum."""
@@ -139,6 +134,9 @@ class Engine(Strategy):
     def _inner_optimizer(self) -> torch.optim.Optimizer:
         return self.optimizers[0]
 
+    def _moments(self) -> tuple[str, ...]:
+        return MOMENTS[type(self._inner_optimizer())]
+
     def _set_updates(self, updates: int) -> None:
         for state in self._inner_optimizer().state.values():
             state["step"].fill_(updates)
@@ -167,10 +165,9 @@ class _WholeEngine(Engine):
 
     def state(self) -> Iterator[ParameterState]:
         for name, parameter in self.named_parameters():
-            moments = self.optimizers[0].state[parameter]
-            yield ParameterState(
-                name, parameter.detach().cpu(), *(moments[key].cpu() for key in MOMENTS)
-            )
+            state = self.optimizers[0].state[parameter]
+            moments = {key: state[key].cpu() for key in self._moments()}
+            yield ParameterState(name, parameter.detach().cpu(), moments)
 
     @torch.no_grad()
     def restore(self, states: Iterator[ParameterState], updates: int) -> None:
@@ -178,8 +175,8 @@ class _WholeEngine(Engine):
         for saved in states:
             parameter = parameters[saved.name]
             parameter.copy_(saved.weight)
-            for key in MOMENTS:
-                self.optimizers[0].state[parameter][key].copy_(getattr(saved, key))
+            for key, moment in saved.moments.items():
+                self.optimizers[0].state[parameter][key].copy_(moment)
         self._set_updates(updates)
 
 
@@ -296,8 +293,10 @@ class ShardedEngine(Engine, DeepSpeedStrategy):
 
         for name, parameter in self.named_parameters():
             weight = safe_get_full_fp32_param(parameter)
-            moments = [safe_get_full_optimizer_state(parameter, key) for key in MOMENTS]
-            yield ParameterState(name, weight.cpu(), *(moment.cpu() for moment in moments))
+            moments = {
+                key: safe_get_full_optimizer_state(parameter, key).cpu() for key in self._moments()
+            }
+            yield ParameterState(name, weight.cpu(), moments)
 
     @torch.no_grad()
     def restore(self, states: Iterator[ParameterState], updates: int) -> None:
@@ -314,8 +313,8 @@ class ShardedEngine(Engine, DeepSpeedStrategy):
 
         parameter.data.copy_(saved.weight)
         safe_set_full_fp32_param(parameter, saved.weight)
-        for key in MOMENTS:
-            safe_set_full_optimizer_state(parameter, getattr(saved, key), key)
+        for key, moment in saved.moments.items():
+            safe_set_full_optimizer_state(parameter, moment, key)
 
     def _restore_slice(self, parameter: nn.Parameter, saved: ParameterState) -> None:
         from deepspeed.utils import (
@@ -334,8 +333,8 @@ class ShardedEngine(Engine, DeepSpeedStrategy):
 
         weight = slice_of(saved.weight)
         safe_set_local_fp32_param(parameter, weight)
-        for key in MOMENTS:
-            safe_set_local_optimizer_state(parameter, slice_of(getattr(saved, key)), key)
+        for key, moment in saved.moments.items():
+            safe_set_local_optimizer_state(parameter, slice_of(moment), key)
         parameter.ds_tensor.data.copy_(weight)  # type: ignore[attr-defined]
         if parameter.data.numel() == saved.weight.numel():  # small ones stay gathered
             parameter.data.copy_(saved.weight)
@@ -360,14 +359,3 @@ def make_engine(strategy: str, accelerator: str, clip: float, timeout: timedelta
     if strategy == "ddp":
         return ReplicatedEngine(gradient_as_bucket_view=True, **common)  # no second copy of them
     return ShardedEngine(int(strategy[-1]), clip, overlap=accelerator == "cuda", **common)
-
-
-def decay_groups(module: LightningModule, weight_decay: float) -> list[dict[str, Any]]:
-    """Parameters for the optimizer: matrices decay, biases and norms (vectors) do not."""
-    matrices = [p for p in module.parameters() if p.requires_grad and p.ndim > 1]
-    vectors = [p for p in module.parameters() if p.requires_grad and p.ndim <= 1]
-    groups = [
-        {"params": matrices, "weight_decay": weight_decay},
-        {"params": vectors, "weight_decay": 0.0},
-    ]
-    return [group for group in groups if group["params"]]

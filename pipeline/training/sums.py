@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, fields
 
 @dataclass(frozen=True)
 class Sums:
-    """Over some rows: masked-LM and pair losses, right answers, and how many were asked."""
+    """Over some rows: losses of BERT's or of ELMo's objectives, and how many were asked."""
 
     mlm_sum: float = 0.0
     mlm_correct: float = 0.0
@@ -18,6 +18,9 @@ class Sums:
     predictions: float = 0.0
     pairs: float = 0.0
     tokens: float = 0.0
+    forward_sum: float = 0.0
+    backward_sum: float = 0.0
+    words: float = 0.0  # to be predicted, in each direction
 
     def __add__(self, other: "Sums") -> "Sums":
         mine, others = asdict(self), asdict(other)
@@ -29,12 +32,23 @@ class Sums:
 
     @property
     def loss(self) -> float:
-        """The training loss: both objectives' means, those that were asked."""
+        """The training loss: the sum of BERT's means, those that were asked; the mean of ELMo's."""
+        if self.words:
+            return (self.forward_sum + self.backward_sum) / (2 * self.words)
         mlm = self.mlm_sum / self.predictions if self.predictions else 0.0
         return mlm + (self.pair_sum / self.pairs if self.pairs else 0.0)
 
     def means(self) -> dict[str, float | None]:
         """Losses and accuracies; None where nothing was asked."""
+
+        if self.words:
+            return {
+                "loss": self.loss,
+                "forward_loss": self.forward_sum / self.words,
+                "backward_loss": self.backward_sum / self.words,
+                "forward_perplexity": perplexity(self.forward_sum / self.words),
+                "backward_perplexity": perplexity(self.backward_sum / self.words),
+            }
 
         def mean(total: float, count: float) -> float | None:
             return total / count if count else None
@@ -49,7 +63,12 @@ class Sums:
 
     @property
     def perplexity(self) -> float | None:
-        """Of the masked pieces."""
-        if not self.predictions:
-            return None
-        return math.exp(min(self.mlm_sum / self.predictions, 700.0))
+        """Of the masked pieces, or of the words of both directions."""
+        if self.words:
+            return perplexity(self.loss)
+        return perplexity(self.mlm_sum / self.predictions) if self.predictions else None
+
+
+def perplexity(loss: float) -> float:
+    """How many equally likely answers a loss in nats is worth."""
+    return math.exp(min(loss, 700.0))

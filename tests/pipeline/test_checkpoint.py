@@ -35,7 +35,7 @@ class Engine(SingleEngine):
     def state(self):  # type: ignore[no-untyped-def]
         for name in ("a.weight", "b.bias"):
             tensor = torch.full((3, 2), self.value)
-            yield ParameterState(name, tensor, tensor * 2, tensor * 3)
+            yield ParameterState(name, tensor, {"exp_avg": tensor * 2, "exp_avg_sq": tensor * 3})
 
 
 def state_at(step: int) -> TrainingState:
@@ -66,8 +66,8 @@ def test_a_checkpoint_gives_back_what_it_was_given(saved: Path) -> None:
     shapes = {"a.weight": torch.Size((3, 2)), "b.bias": torch.Size((3, 2))}
     for parameter in read_parameters(newest, shapes):
         assert parameter.weight.unique().tolist() == [2.0]
-        assert parameter.exp_avg.unique().tolist() == [4.0]
-        assert parameter.exp_avg_sq.unique().tolist() == [6.0]
+        assert parameter.moments["exp_avg"].unique().tolist() == [4.0]
+        assert parameter.moments["exp_avg_sq"].unique().tolist() == [6.0]
     assert set(load_file(newest / "weights.safetensors")) == set(shapes)
 
 

@@ -1,0 +1,110 @@
+"""ELMo's vocabulary: the words to be predicted, in bilm-tf's form, and the spelling of the rest.
+
+The vocabulary is `<S>`, `</S>`, `<UNK>`, then words by falling count. Only its words are predicted,
+but a model that reads characters can read any word, so rarer ones have ids too, past the
+vocabulary's end. Writes, beside what `huggingface.write_folder` does,
+    vocabulary.txt  the predicted words, one a line; a word's id is the number of its line, from 0
+    counts.npy      how often each of them occurs in the training text
+Try it: sesame tokenizer corpus.paths=texts/ tokenizer=words tokenizer.vocab_size=5000
+"""
+
+from pathlib import Path
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from data_prep.config import TokenizerConfig
+from data_prep.errors import SesameError
+from data_prep.files import atomic_write, write_atomically
+from data_prep.tokenizers.huggingface import pieces_of, write_folder
+from data_prep.tokenizers.merging import WordCounts
+from data_prep.tokenizers.words import SPECIAL_WORDS, SPECIALS, from_words
+
+VOCABULARY, COUNTS = "vocabulary.txt", "counts.npy"
+END_OF_TERMS = "!!!MAXTERMID"  # the last line of vocabularies that bilm-tf's authors published
+
+
+def write_words(counts: WordCounts, out: Path, config: TokenizerConfig) -> None:
+    """Write the vocabulary of `tokenizer.vocab_size` words, and the spelling of the others."""
+    # A text may hold words that look like ours; they are read as the special ones, never counted.
+    found = [
+        (word, count)
+        for word, count in zip(counts.words, counts.counts, strict=True)
+        if word not in SPECIAL_WORDS
+    ]
+    predicted = config.vocab_size - len(SPECIAL_WORDS)
+    largest = len(found) + len(SPECIAL_WORDS)
+    if config.vocab_size > largest:
+        raise SesameError(
+            f"tokenizer.vocab_size={config.vocab_size}: this corpus supports at most {largest} "
+            f"{config.kind}; set tokenizer.vocab_size={largest} or less, or add text"
+        )
+    words = [word for word, _ in found]
+    occurrences = [count for _, count in found[:predicted]]
+    specials = [0, 0, counts.total - sum(occurrences)]
+    library = from_words(
+        words, config.lowercase, config.strip_accents, config.kind == "spaced_words"
+    )
+    write_folder(out, library, SPECIALS, None)
+    vocabulary = [*SPECIAL_WORDS, *words[:predicted]]
+    write_atomically(out / VOCABULARY, "\n".join([*vocabulary, ""]))
+    write_counts(out, [*specials, *occurrences])
+
+
+def write_counts(out: Path, counts: list[int]) -> None:
+    """How often each word of the vocabulary occurs, in its order."""
+    with atomic_write(out / COUNTS) as stream:
+        np.save(stream, np.array(counts, np.int64))
+
+
+def read_vocabulary(file: Path) -> list[str]:
+    """The predicted words of a vocabulary file, ours or bilm-tf's."""
+    try:
+        lines = file.read_bytes().decode().removesuffix("\n").split("\n")
+    except UnicodeDecodeError as error:
+        raise SesameError(f"{file}: not UTF-8 at byte {error.start}") from error
+    words = [line.removesuffix("\r") for line in lines]
+    if words[-1] == END_OF_TERMS:
+        words.pop()
+    for line, (word, wanted) in enumerate(zip(words, SPECIAL_WORDS, strict=False), 1):
+        if word != wanted:
+            raise SesameError(
+                f"{file}, line {line}: must be {wanted}; a vocabulary begins with "
+                f"{', '.join(SPECIAL_WORDS)} and goes on with words by falling count"
+            )
+    first_seen: dict[str, int] = {}
+    for line, word in enumerate(words, 1):
+        if not word or word.split() != [word]:
+            raise SesameError(f"{file}, line {line}: must be one word, without white space")
+        if word in first_seen:
+            raise SesameError(f"{file}, line {line}: the word of line {first_seen[word]} again")
+        first_seen[word] = line
+    if len(words) <= len(SPECIAL_WORDS):
+        raise SesameError(f"{file}: has no words after the {len(SPECIAL_WORDS)} special ones")
+    return words
+
+
+def read_counts(file: Path) -> list[int]:
+    """The counts of a vocabulary's words, which must fall."""
+    counts = np.load(file, allow_pickle=False)
+    rises = np.flatnonzero(np.diff(counts[len(SPECIAL_WORDS) :]) > 0)
+    if rises.size:
+        line = int(rises[0]) + len(SPECIAL_WORDS) + 2
+        raise SesameError(
+            f"{file}: the word of line {line} in {VOCABULARY} is more frequent than the one before "
+            "it; sampling relies on falling counts, so sort the vocabulary"
+        )
+    return [int(count) for count in counts]
+
+
+def take_vocabulary(files: list[Path], library: Tokenizer, out: Path) -> None:
+    """Write the vocabulary that a given tokenizer predicts: what its files say, or all it knows."""
+    known = pieces_of(library)
+    stated = [file for file in files if file.name == VOCABULARY]
+    words = read_vocabulary(stated[0]) if stated else known
+    if known[: len(words)] != words:
+        raise SesameError(f"{files[-1]}: its first words are not those of {VOCABULARY}")
+    write_atomically(out / VOCABULARY, "\n".join([*words, ""]))
+    for file in files:
+        if file.name == COUNTS:
+            write_counts(out, read_counts(file))

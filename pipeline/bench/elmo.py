@@ -1,0 +1,108 @@
+"""`sesame bench elmo`: a whole training step at the published sizes beside the bare LSTMs.
+
+Ours: characters, both directions, the softmax sampled from 100,000 words, gradients and Adagrad.
+The peer: forward and backward pass of four `nn.LSTM(512, 4096, proj_size=512)`, two a direction,
+over the same windows, and nothing else. Words repeat as in text (log-uniform), and both directions
+read the same ones. Without clipping, and with the published one, which `nn.LSTM` does not have.
+"""
+
+import warnings
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import torch
+
+from data_prep.tokenizers.characters import character_ids
+from pipeline.bench.figures import Figure, alternate, compared, seconds
+from pipeline.config import Config
+from pipeline.data.streams import WordBatch
+from pipeline.models.config import ElmoConfig
+from pipeline.models.elmo import ElmoForPretraining, draw_negatives
+
+VOCAB, STREAMS, ROUNDS = 100_000, 16, 2
+LETTERS = 6  # of a word in the mean, besides its first
+PUBLISHED = ElmoConfig()
+UNCLIPPED = replace(PUBLISHED, cell_clip=0.0, projection_clip=0.0)
+
+
+def measure(config: Config) -> list[Figure]:
+    """Words a second, where a word counts once for both directions."""
+    warnings.filterwarnings("ignore", "LSTM with projections")  # that oneDNN has none of these
+    torch.manual_seed(0)
+    batch = _batch(np.random.default_rng(0))
+    peer = partial(_peer, _bare_lstms(UNCLIPPED))
+    peer()  # the first pass allocates
+    figures = []
+    for name, sizes in (("without clipping", UNCLIPPED), ("clipped as published", PUBLISHED)):
+        model = ElmoForPretraining(sizes, VOCAB)
+        optimizer = torch.optim.Adagrad(
+            model.parameters(), lr=0.2, initial_accumulator_value=1.0, fused=True
+        )
+        step = partial(_step, model, optimizer, batch)
+        step()
+        rounds = alternate(step, peer, ROUNDS)
+        title = f"elmo_original, {name}: whole step, against bare nn.LSTM"
+        figures.append(compared(title, STREAMS * sizes.window, "words/s", rounds))
+    evaluated = STREAMS * PUBLISHED.window / seconds(partial(_evaluate, model, batch))
+    read = len(batch.characters_UC)
+    return [
+        *figures,
+        Figure("exact perplexity over 100,000 words", evaluated, "words/s"),
+        Figure(f"words spelt of {2 * STREAMS * PUBLISHED.window:,} read", read, "words"),
+    ]
+
+
+def _batch(rng: np.random.Generator) -> WordBatch:
+    """Windows of words by falling frequency, spelt at random."""
+    drawn_ST = np.exp(rng.random((STREAMS, PUBLISHED.window)) * np.log(VOCAB)).astype(np.int64)
+    words_U, index = np.unique(drawn_ST, return_inverse=True)
+    sizes_U = 1 + rng.poisson(LETTERS, len(words_U))
+    spelt = ["".join(chr(97 + letter) for letter in rng.integers(0, 26, size)) for size in sizes_U]
+    forward_ST, words_ST = (
+        torch.from_numpy(index.reshape(drawn_ST.shape)),
+        torch.from_numpy(drawn_ST),
+    )
+    return WordBatch(
+        characters_UC=torch.from_numpy(character_ids(spelt).astype(np.int32)),
+        forward_index_ST=forward_ST,
+        backward_index_ST=forward_ST.flip(1),
+        forward_targets_ST=words_ST.roll(-1, 1),
+        backward_targets_ST=words_ST.flip(1).roll(-1, 1),
+        streams=slice(0, STREAMS),
+    )
+
+
+def _step(model: ElmoForPretraining, optimizer: torch.optim.Optimizer, batch: WordBatch) -> None:
+    negatives = draw_negatives(model.elmo.config, VOCAB, 0, torch.device("cpu"))
+    losses, _ = model(batch, None, negatives)
+    loss = (losses.forward_sum + losses.backward_sum) / (2 * batch.forward_targets_ST.numel())
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+
+
+def _bare_lstms(sizes: ElmoConfig) -> list[list[torch.nn.LSTM]]:
+    return [
+        [
+            torch.nn.LSTM(sizes.projection, sizes.cell, proj_size=sizes.projection)
+            for _ in range(sizes.layers)
+        ]
+        for _ in range(2)
+    ]
+
+
+def _peer(directions: list[list[torch.nn.LSTM]]) -> None:
+    window_TSP = torch.randn(PUBLISHED.window, STREAMS, PUBLISHED.projection)
+    for layers in directions:
+        x_TSP = window_TSP
+        for layer in layers:
+            x_TSP = layer(x_TSP)[0]
+        x_TSP.sum().backward()  # type: ignore[no-untyped-call]
+        for layer in layers:
+            layer.zero_grad(set_to_none=True)
+
+
+@torch.no_grad()
+def _evaluate(model: ElmoForPretraining, batch: WordBatch) -> None:
+    model.eval()(batch, None, None)

@@ -1,0 +1,59 @@
+"""`sesame embed`: a file of sentences to the contextual vectors of their words."""
+
+import math
+from pathlib import Path
+
+from data_prep.errors import UsageError
+from data_prep.progress import console
+from pipeline.cli import Arguments, take_own
+from pipeline.commands.encoder import prepare_encoder
+from pipeline.compose import compose_config
+from pipeline.config import RANDOM
+from pipeline.stages.encoder_inputs import open_encoder
+
+OUTPUTS = (".safetensors", ".npy")
+OWN = {"input": "", "output": "vectors.safetensors", "layers": "all", "weights": "", "gamma": ""}
+LAYERS = ("all", "top", "mix")
+
+
+def embed(arguments: Arguments) -> None:
+    """Write the vectors, and say where and how many."""
+    if arguments.words:
+        raise UsageError(f"{arguments.words[0]}: not an override; overrides look like key=value")
+    own, overrides = take_own(arguments.overrides, OWN)
+    source, out = Path(own["input"]), Path(own["output"])
+    if not own["input"] or not source.is_file():
+        raise UsageError(f"input={own['input']}: give a file with one sentence a line")
+    if out.suffix not in OUTPUTS:
+        raise UsageError(f"output={out}: must end in {' or '.join(OUTPUTS)}")
+    if not out.parent.is_dir():
+        raise UsageError(f"output={out}: there is no folder {out.parent}")
+    if own["layers"] not in LAYERS:
+        raise UsageError(f"layers={own['layers']}: must be one of {', '.join(LAYERS)}")
+    if own["layers"] != "mix" and (own["weights"] or own["gamma"]):
+        raise UsageError(f"layers={own['layers']}: weights and gamma need layers=mix")
+    weights = _numbers("weights", own["weights"])
+    (gamma,) = _numbers("gamma", own["gamma"] or "1")
+    config = compose_config(overrides)
+    if RANDOM in config.encoders:
+        raise UsageError("encoder=random: vectors of an untrained encoder tell nothing; name a run")
+    inputs = prepare_encoder(arguments.command, config, overrides)
+
+    from pipeline.embedding import Layers, embed_file
+    from pipeline.tasks.finetuning import choose_device
+
+    encoder = open_encoder(config, inputs, config.finetune.seed).to(choose_device("auto"))
+    words = embed_file(encoder, source, out, Layers(own["layers"], weights, gamma))
+    console.print(f"{words:,} words, {encoder.states} layers of {encoder.hidden}: {own['layers']}")
+    print(out)
+
+
+def _numbers(key: str, text: str) -> tuple[float, ...]:
+    """Numbers between commas."""
+    try:
+        numbers = tuple(float(part) for part in text.strip("[]").split(",") if part.strip())
+    except ValueError:
+        numbers = (math.nan,)
+    if not all(map(math.isfinite, numbers)) or (key == "gamma" and len(numbers) != 1):
+        raise UsageError(f"{key}={text}: must be numbers, such as 0.2,0.3,0.5 for three weights")
+    return numbers

@@ -1,0 +1,155 @@
+"""ELMo as an encoder: units are words, framed by `<S>` and `</S>`, each sentence read by itself.
+
+No state is carried, so a sentence has the same vectors whatever stands before it or beside it.
+Sentences of unequal lengths are padded on the side that is read last, which no real word sees.
+A hidden state has both directions side by side; the lowest is the word's own vector, twice.
+
+N units of a batch, S sentences, T words of the longest, U distinct words
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import tokenizers
+import torch
+from torch import Tensor
+
+from data_prep.tokenizers import Tokenizer
+from data_prep.tokenizers.characters import BEGIN_SENTENCE, END_SENTENCE, character_ids
+from data_prep.tokenizers.words import split_words
+from pipeline.encoders.interface import (
+    EncodedInputs,
+    Encoder,
+    InputBatch,
+    Ints,
+    Words,
+    kept_lengths,
+    offsets_of,
+)
+from pipeline.models.allennlp import load_allennlp
+from pipeline.models.config import ElmoConfig
+from pipeline.models.elmo import Elmo
+
+BEGIN, END = 0, 1  # numbers in the lexicon
+
+
+class ElmoEncoder(Encoder):
+    """An ELMo, and the words it has met: tokens are their numbers."""
+
+    def __init__(self, elmo: Elmo, library: tokenizers.Tokenizer | None) -> None:
+        super().__init__()
+        self.elmo = elmo
+        self.hidden = 2 * elmo.config.projection
+        self.states = elmo.config.layers + 1
+        self._library = library
+        self._numbers = {BEGIN_SENTENCE: BEGIN, END_SENTENCE: END}
+        self._characters = character_ids(list(self._numbers), elmo.config.max_characters)
+
+    def encode_texts(self, inputs: Sequence[tuple[str, ...]], max_length: int) -> EncodedInputs:
+        """`<S>` a `</S>`, for pairs followed by `<S>` b `</S>`."""
+        split = [[split_words(text, self._library) for text in texts] for texts in inputs]
+        return self._encode(split, max_length)
+
+    def encode_words(self, inputs: Sequence[Words], max_length: int) -> EncodedInputs:
+        """`<S>` words `</S>`."""
+        return self._encode([[self._normalise(words)] for words in inputs], max_length)
+
+    def encode_word_pairs(
+        self, inputs: Sequence[tuple[Words, Words]], max_length: int
+    ) -> EncodedInputs:
+        """`<S>` a `</S>` `<S>` b `</S>`."""
+        return self._encode(
+            [[self._normalise(part) for part in pair] for pair in inputs], max_length
+        )
+
+    def frame(self, sentences: int) -> int:
+        """`<S>` and `</S>` around each."""
+        return 2 * sentences
+
+    def _normalise(self, words: Words) -> list[str]:
+        normaliser = self._library.normalizer if self._library else None
+        return [normaliser.normalize_str(word) if normaliser else word for word in words]
+
+    def _encode(self, inputs: list[list[list[str]]], max_length: int) -> EncodedInputs:
+        tokens: list[int] = []
+        starts: list[int] = []
+        second, lengths, counts, cut = [], [], [], 0
+        for sentences in inputs:
+            first = len(tokens)
+            sizes = [len(words) for words in sentences]
+            kept = kept_lengths(sizes, max_length - 2 * len(sentences))
+            cut += kept != sizes
+            for words, size in zip(sentences, kept, strict=True):
+                starts += range(len(tokens) - first + 1, len(tokens) - first + 1 + size)
+                tokens += [BEGIN, *map(self._number, words[:size]), END]
+            second.append(kept[0] + 2)
+            lengths.append(len(tokens) - first)
+            counts.append(sum(kept))
+        self._spell()
+        return EncodedInputs(
+            np.array(tokens, np.int32),
+            offsets_of(lengths),
+            np.array(second, np.int64),
+            np.array(starts, np.int64),
+            offsets_of(counts),
+            cut,
+        )
+
+    def _number(self, word: str) -> int:
+        return self._numbers.setdefault(word, len(self._numbers))
+
+    def _spell(self) -> None:
+        """Give the words met since the last call their characters."""
+        new = list(self._numbers)[len(self._characters) :]
+        spelt = character_ids(new, self.elmo.config.max_characters)
+        self._characters = np.concatenate([self._characters, spelt])
+
+    def forward(self, batch: InputBatch) -> list[Tensor]:
+        """Hidden states x_ND of the words themselves and of every layer."""
+        device = batch.tokens_N.device
+        words_U, inverse_N = np.unique(batch.tokens_N.numpy(force=True), return_inverse=True)
+        index_N = torch.from_numpy(inverse_N)
+        characters_UC = torch.from_numpy(self._characters[words_U].astype(np.int32))
+        lengths = _sentences(batch)
+        starts, width = np.cumsum(lengths) - lengths, int(lengths.max())
+        steps_TS = np.arange(width)[:, None]
+        last_S = starts + lengths - 1
+        places_2TS = np.stack(
+            [np.minimum(starts + steps_TS, last_S), np.maximum(last_S - steps_TS, starts)]
+        )
+        index_2TS = index_N[torch.from_numpy(places_2TS)].to(device)
+        x_UP, outputs, _ = self.elmo(characters_UC.to(device), index_2TS)
+        sentence_N = np.repeat(np.arange(len(lengths)), lengths)
+        step_N = np.arange(len(index_N)) - starts[sentence_N]
+        mirrored_N = (lengths - 1)[sentence_N] - step_N
+        picks = [torch.from_numpy(s * len(lengths) + sentence_N) for s in (step_N, mirrored_N)]
+        x_NP = x_UP[index_N.to(device)]
+        states = [torch.cat([x_NP, x_NP], 1)]
+        for layers in zip(*outputs, strict=True):
+            both = [y.flatten(0, 1)[p.to(device)] for y, p in zip(layers, picks, strict=True)]
+            states.append(torch.cat(both, 1))
+        return states
+
+
+def _sentences(batch: InputBatch) -> Ints:
+    """Units of each sentence: an input has one, or the two of a pair."""
+    segments = batch.segments_N.numpy(force=True)
+    is_first = batch.positions_N.numpy(force=True) == 0
+    is_first[1:] |= segments[1:] != segments[:-1]
+    return np.diff(np.flatnonzero(np.append(is_first, True)))
+
+
+def load_elmo_encoder(folder: Path) -> ElmoEncoder:
+    """The encoder of a folder with AllenNLP's pair; a tokenizer there says what words are."""
+    return ElmoEncoder(load_allennlp(folder), _library(folder))
+
+
+def random_elmo_encoder(model: ElmoConfig, tokenizer: Path) -> ElmoEncoder:
+    """An untrained encoder, reading the words that a tokenizer finds."""
+    return ElmoEncoder(Elmo(model), _library(tokenizer))
+
+
+def _library(folder: Path) -> tokenizers.Tokenizer | None:
+    stated = (folder / "tokenizer.json").exists()
+    return Tokenizer.load(folder).library if stated else None

@@ -1,0 +1,224 @@
+"""ELMo's encoder to and from the pair that bilm-tf and AllenNLP share: options and HDF5 weights.
+
+Reads options.json and weights.hdf5 of a folder, also under the longer names that published pairs
+have (elmo_2x4096_..._options.json); writes the short ones. What is TensorFlow's in these files:
+    matrices      stand [inputs, outputs], the other way round than torch's
+    LSTMs         keep one matrix W_0 for [input; recurrent], gates in the order i, g, f, o, and a
+                  forget gate's bias without the 1 that its cell adds
+    highways      W_carry gates the transformed part: g relu(T x) + (1 - g) x, as ours
+    char_embed    has no row for AllenNLP's mask 0
+The softmax over words is in no such pair.
+Try it: sesame embed encoder=<folder> input=sentences.txt
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from data_prep.errors import SesameError, UsageError
+from data_prep.fields import check
+from data_prep.files import atomic_write, write_atomically
+from data_prep.tokenizers.characters import ALPHABET
+from pipeline.models.config import ElmoConfig
+from pipeline.models.elmo import DIRECTIONS, Elmo
+
+OPTIONS, WEIGHTS = "options.json", "weights.hdf5"
+Array = NDArray[np.float32]
+
+
+def find_pair(folder: Path) -> tuple[Path, Path] | None:
+    """The options and weights of a folder, where it has them."""
+    found = [sorted(folder.glob(f"*{name}")) for name in (OPTIONS, WEIGHTS)]
+    for name, files in zip((OPTIONS, WEIGHTS), found, strict=True):
+        if len(files) > 1:
+            raise UsageError(f"{folder}: has {len(files)} files that end in {name}; keep one pair")
+    return (found[0][0], found[1][0]) if all(found) else None
+
+
+def write_allennlp(folder: Path, elmo: Elmo) -> None:
+    """Write options.json and weights.hdf5."""
+    with atomic_write(folder / WEIGHTS) as stream, h5py.File(stream.name, "w") as file:
+        for name, array in _members(elmo):
+            file.create_dataset(name, data=array)
+    write_atomically(folder / OPTIONS, json.dumps(_options(elmo.config), indent=1) + "\n")
+
+
+def load_allennlp(folder: Path) -> Elmo:
+    """The encoder of a folder."""
+    pair = find_pair(folder)
+    if pair is None:
+        raise UsageError(f"{folder}: has no pair of {OPTIONS} and {WEIGHTS}")
+    elmo = Elmo(_read_options(pair[0]))
+    try:
+        with h5py.File(pair[1], "r") as file:
+            state = dict(_read_members(_Reader(pair[1], file), elmo.config))
+    except OSError as error:
+        raise SesameError(f"{pair[1]}: damaged or not an HDF5 file; fetch it again") from error
+    elmo.load_state_dict({name: torch.tensor(array) for name, array in state.items()})
+    return elmo
+
+
+def _options(config: ElmoConfig) -> dict[str, Any]:
+    return {
+        "bidirectional": True,
+        "char_cnn": {
+            "activation": config.activation,
+            "embedding": {"dim": config.character_dim},
+            "filters": config.filters,
+            "max_characters_per_token": config.max_characters,
+            "n_characters": ALPHABET,
+            "n_highway": config.highways,
+        },
+        "dropout": config.dropout,
+        "lstm": {
+            # Without a limit null, which both programs take for none; 0 would clip in bilm-tf.
+            "cell_clip": config.cell_clip or None,
+            "dim": config.cell,
+            "n_layers": config.layers,
+            "proj_clip": config.projection_clip or None,
+            "projection_dim": config.projection,
+            "use_skip_connections": True,
+        },
+        "n_negative_samples_batch": config.samples,
+        "unroll_steps": config.window,
+    }
+
+
+def _read_options(path: Path) -> ElmoConfig:
+    defaults = ElmoConfig()
+    try:
+        stated = json.loads(path.read_text())
+        lstm, characters = stated["lstm"], stated["char_cnn"]
+        config = ElmoConfig(
+            layers=lstm["n_layers"],
+            cell=lstm["dim"],
+            projection=lstm["projection_dim"],
+            cell_clip=float(lstm.get("cell_clip") or 0),
+            projection_clip=float(lstm.get("proj_clip") or 0),
+            dropout=stated.get("dropout", defaults.dropout),
+            character_dim=characters["embedding"]["dim"],
+            max_characters=characters["max_characters_per_token"],
+            filters=[list(each) for each in characters["filters"]],
+            highways=characters["n_highway"],
+            activation=characters["activation"],
+            window=stated.get("unroll_steps", defaults.window),
+            samples=stated.get("n_negative_samples_batch", defaults.samples),
+        )
+        symbols = characters["n_characters"]
+        residual = bool(lstm.get("use_skip_connections")) or config.layers == 1
+        check(config, "model.")
+        config.check()
+    except OSError as error:
+        raise SesameError(f"{path}: cannot be read") from error
+    except KeyError as error:
+        raise SesameError(f"{path}: has no {error}, so these are no options of an ELMo") from error
+    except (ValueError, TypeError, AttributeError) as error:
+        raise SesameError(f"{path}: not the JSON of an ELMo's options") from error
+    except UsageError as error:
+        raise SesameError(f"{path}: {error}") from error
+    if symbols not in (ALPHABET - 1, ALPHABET):
+        raise SesameError(f"{path}: n_characters is {symbols}; only {ALPHABET} can be read")
+    if not residual:
+        raise SesameError(f"{path}: layers without use_skip_connections cannot be read")
+    return config
+
+
+def _members(elmo: Elmo) -> Iterator[tuple[str, Array]]:
+    """Every member of the weights' file."""
+    state = {name: part.numpy(force=True) for name, part in elmo.float().state_dict().items()}
+    config, projection = elmo.config, "characters.projection"
+    yield "char_embed", state["characters.embedding.weight"][1:]
+    for number in range(len(config.filters)):
+        name = f"characters.convolutions.{number}"
+        yield f"CNN/W_cnn_{number}", state[f"{name}.weight"].transpose(2, 1, 0)[None]
+        yield f"CNN/b_cnn_{number}", state[f"{name}.bias"]
+    for ours, weight, bias in _highways(config):
+        yield weight, state[f"{ours}.weight"].T
+        yield bias, state[f"{ours}.bias"]
+    yield "CNN_proj/W_proj", state[f"{projection}.weight"].T
+    yield "CNN_proj/b_proj", state[f"{projection}.bias"]
+    for ours, cell in _layers(config):
+        joint = np.concatenate([state[f"{ours}.input"], state[f"{ours}.recurrent"]], 1)
+        added = _swapped(state[f"{ours}.bias"])
+        added[2 * config.cell : 3 * config.cell] -= 1
+        yield f"{cell}/W_0", _swapped(joint).T
+        yield f"{cell}/B", added
+        yield f"{cell}/W_P_0", state[f"{ours}.projection"].T
+
+
+def _read_members(read: "_Reader", config: ElmoConfig) -> Iterator[tuple[str, Array]]:
+    """Every tensor of `Elmo`, from the members that make it."""
+    width = sum(count for _, count in config.filters)
+    characters, projected, cells = config.character_dim, config.projection, config.cell
+    embedding = read("char_embed", ALPHABET - 1, characters)
+    yield "characters.embedding.weight", np.pad(embedding, ((1, 0), (0, 0)))
+    for number, (size, count) in enumerate(config.filters):
+        name = f"characters.convolutions.{number}"
+        kernel = read(f"CNN/W_cnn_{number}", 1, size, characters, count)
+        yield f"{name}.weight", kernel[0].transpose(2, 1, 0)
+        yield f"{name}.bias", read(f"CNN/b_cnn_{number}", count)
+    for ours, weight, bias in _highways(config):
+        yield f"{ours}.weight", read(weight, width, width).T
+        yield f"{ours}.bias", read(bias, width)
+    yield "characters.projection.weight", read("CNN_proj/W_proj", width, projected).T
+    yield "characters.projection.bias", read("CNN_proj/b_proj", projected)
+    for ours, cell in _layers(config):
+        joint = _swapped(read(f"{cell}/W_0", 2 * projected, 4 * cells).T)
+        yield f"{ours}.input", joint[:, :projected]
+        yield f"{ours}.recurrent", joint[:, projected:]
+        added = _swapped(read(f"{cell}/B", 4 * cells))
+        added[cells : 2 * cells] += 1
+        yield f"{ours}.bias", added
+        yield f"{ours}.projection", read(f"{cell}/W_P_0", cells, projected).T
+
+
+def _highways(config: ElmoConfig) -> Iterator[tuple[str, str, str]]:
+    """Our linear layers, and the members that are their weight and bias."""
+    for number in range(config.highways):
+        for ours, theirs in (("transform", "transform"), ("gate", "carry")):
+            group = f"CNN_high_{number}"
+            yield (
+                f"characters.highways.{number}.{ours}",
+                f"{group}/W_{theirs}",
+                f"{group}/b_{theirs}",
+            )
+
+
+def _layers(config: ElmoConfig) -> Iterator[tuple[str, str]]:
+    """Our LSTM layers, and the groups they are in."""
+    for direction in range(DIRECTIONS):
+        for layer in range(config.layers):
+            group = f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
+            yield f"directions.{direction}.layers.{layer}", group
+
+
+def _swapped(gates: Array) -> Array:
+    """Gates i, f, g, o as i, g, f, o, or back."""
+    i, second, third, o = np.split(gates, 4)
+    return np.concatenate([i, third, second, o])
+
+
+@dataclass(frozen=True)
+class _Reader:
+    path: Path
+    file: h5py.File
+
+    def __call__(self, name: str, *shape: int) -> Array:
+        """A member, which must be there in this shape."""
+        member = self.file.get(name)
+        if not isinstance(member, h5py.Dataset):
+            raise SesameError(f"{self.path}: has no {name}, so it is no whole ELMo")
+        if member.shape != shape or member.dtype.kind != "f":
+            raise SesameError(
+                f"{self.path}: {name} is {member.dtype} {list(member.shape)}, but the options ask "
+                f"for floats {list(shape)}"
+            )
+        array: Array = member[...].astype(np.float32)
+        return array

@@ -1,0 +1,101 @@
+"""The softmax over words that both directions share: sampled for training, exact to evaluate.
+
+Sampling draws K distinct words by exponential clocks: word w, of log-uniform probability p_w, rings
+after an exponential time of rate p_w, and the first K to ring are drawn. Given the time t at which
+the next one rings, each word was among them with probability q_w = 1 - exp(-p_w t), independently:
+the expected count that corrects its logit (Jean et al. 2015; TensorFlow's unique sampler computes
+the same from its number of tries). One vectorised draw, no rejections, no loop.
+
+M predictions, V vocabulary, K sampled words, P width, R and W as many of M and V as fit a chunk
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pipeline.models.losses import masked_loss, sampled_loss
+
+ROWS, WORDS = 1024, 8192  # predictions and words whose logits are held at once when evaluating
+
+
+@dataclass(frozen=True)
+class Negatives:
+    """Words drawn for one step, the same on every rank."""
+
+    words_K: Tensor  # distinct
+    time: Tensor  # a word w was drawn with probability 1 - exp(-p_w time)
+
+    @classmethod
+    def draw(cls, count: int, vocab_size: int, seed: int, device: torch.device) -> "Negatives":
+        """`count` distinct words of a vocabulary sorted by falling frequency."""
+        assert 0 < count < vocab_size, "the whole vocabulary needs no sample"
+        generator = torch.Generator(device).manual_seed(seed)
+        words_V = torch.arange(vocab_size, device=device)
+        clocks_V = torch.empty(vocab_size, dtype=torch.float64, device=device)
+        clocks_V.exponential_(generator=generator)
+        clocks_V /= log_uniform(words_V, vocab_size)
+        times, words = clocks_V.topk(count + 1, largest=False)
+        return cls(words[:-1], times[-1])
+
+    def log_counts(self, words: Tensor, vocab_size: int) -> Tensor:
+        """Log of how often each word is expected among the drawn ones."""
+        return torch.log(-torch.expm1(-log_uniform(words, vocab_size) * self.time)).float()
+
+
+def log_uniform(words: Tensor, vocab_size: int) -> Tensor:
+    """Probability of word w: log((w + 2) / (w + 1)) / log(V + 1), close to Zipf's law."""
+    return torch.log1p(1 / (words.double() + 1)) / math.log(vocab_size + 1)
+
+
+class WordSoftmax(nn.Module):
+    """Summed cross-entropy of each direction's next words."""
+
+    def __init__(self, vocab_size: int, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(vocab_size, width).normal_(std=width**-0.5))
+        self.bias = nn.Parameter(torch.zeros(vocab_size))
+
+    def forward(
+        self, xs: list[Tensor], targets: list[Tensor], negatives: Negatives | None
+    ) -> list[Tensor]:
+        """For outputs x_MP and targets_M of every direction: against the sample, or all words."""
+        if negatives is not None:
+            return self._sampled(xs, targets, negatives)
+        if torch.is_grad_enabled():
+            return [
+                masked_loss(x_MP, self.weight, self.bias, targets_M)[0]
+                for x_MP, targets_M in zip(xs, targets, strict=True)
+            ]
+        return [self._exact(x_MP, targets_M) for x_MP, targets_M in zip(xs, targets, strict=True)]
+
+    def _sampled(
+        self, xs: list[Tensor], targets: list[Tensor], negatives: Negatives
+    ) -> list[Tensor]:
+        words_K = negatives.words_K
+        # One gather for all: its gradient is a pass over the whole matrix.
+        words = torch.cat([words_K, *targets])
+        sizes = [len(words_K), *map(len, targets)]
+        weight_KP, *weights = F.embedding(words, self.weight).split_with_sizes(sizes)
+        corrected = self.bias[words] - negatives.log_counts(words, len(self.weight))
+        bias_K, *biases = corrected.split_with_sizes(sizes)
+        return [
+            sampled_loss(x_MP, weight_KP, bias_K, weight_MP, bias_M, words_K == targets_M[:, None])
+            for x_MP, targets_M, weight_MP, bias_M in zip(xs, targets, weights, biases, strict=True)
+        ]
+
+    def _exact(self, x_MP: Tensor, targets_M: Tensor) -> Tensor:
+        """Chunk by chunk of predictions and of words: bounded memory whatever the vocabulary."""
+        total = x_MP.new_zeros((), dtype=torch.float64)
+        for start in range(0, len(x_MP), ROWS):
+            x_RP, targets_R = x_MP[start : start + ROWS], targets_M[start : start + ROWS]
+            log_sum_R = torch.full(targets_R.shape, -math.inf, device=x_MP.device)
+            for first in range(0, len(self.weight), WORDS):
+                words = slice(first, first + WORDS)
+                logits_RW = F.linear(x_RP, self.weight[words], self.bias[words]).float()
+                log_sum_R = torch.logaddexp(log_sum_R, logits_RW.logsumexp(1))
+            picked_R = (x_RP * self.weight[targets_R]).sum(1) + self.bias[targets_R]
+            total += (log_sum_R - picked_R).sum(dtype=torch.float64)
+        return total.float()

@@ -1,0 +1,88 @@
+"""The network of a job, what it is trained for, and the weights it starts from."""
+
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+
+from safetensors.torch import load_file
+from torch import nn
+
+from data_prep.errors import UsageError
+from pipeline.models.allennlp import load_allennlp
+from pipeline.models.bert import BertForPretraining
+from pipeline.models.config import BertConfig, ElmoConfig, ModelConfig
+from pipeline.models.elmo import ElmoForPretraining
+from pipeline.models.huggingface import load_for_pretraining
+from pipeline.training.job import Job
+from pipeline.training.objective import MaskedPieces, NextWords, Objective
+
+SOFTMAX = "softmax.safetensors"  # beside an AllenNLP pair, which has no place for it
+# When going on from a model.
+FREE_TO_CHANGE = ("dropout", "attention_dropout", "init_std", "window", "samples")
+
+
+def make_network(job: Job) -> tuple[nn.Module, Objective]:
+    """The network with fresh weights, and its objective."""
+    trainer = job.trainer
+    if isinstance(job.model, ElmoConfig):
+        streams = trainer.global_batch_size // trainer.world_size
+        return (
+            ElmoForPretraining(job.model, job.vocab_size),
+            NextWords(job.model, job.vocab_size, streams, trainer.seed),
+        )
+    assert isinstance(job.model, BertConfig)
+    bert = BertForPretraining(job.model, job.vocab_size, trainer.activation_checkpointing)
+    return bert, MaskedPieces()
+
+
+def start_from(network: nn.Module, job: Job, say: Callable[[str], None]) -> None:
+    """Give the network the weights of `init.source`: a Hugging Face BERT or an AllenNLP folder."""
+    assert job.source is not None
+    folder = Path(job.source)
+    if isinstance(network, ElmoForPretraining):
+        fresh = _start_elmo(network, folder, job)
+    else:
+        assert isinstance(network, BertForPretraining)
+        fresh = _start_bert(network, folder, job)
+    if fresh:
+        say(f"{', '.join(fresh)} not in init.source: starting fresh")
+
+
+def _start_bert(network: BertForPretraining, folder: Path, job: Job) -> list[str]:
+    """Take over a BERT; returns the parts that it does not have."""
+    source, fresh = load_for_pretraining(folder)
+    _check_vocabulary(source.bert.vocab_size, folder, job)
+    _check_shape(source.bert.config, job.model)
+    network.load_state_dict(source.state_dict())
+    return fresh
+
+
+def _start_elmo(network: ElmoForPretraining, folder: Path, job: Job) -> list[str]:
+    """Take over an ELMo; returns the parts that it does not have."""
+    source = load_allennlp(folder)
+    _check_shape(source.config, job.model)
+    network.elmo.load_state_dict(source.state_dict())
+    if not (folder / SOFTMAX).is_file():
+        return ["the softmax over words"]
+    softmax = load_file(folder / SOFTMAX)
+    _check_vocabulary(len(softmax["bias"]), folder, job)
+    network.softmax.load_state_dict(softmax)
+    return []
+
+
+def _check_vocabulary(theirs: int, folder: Path, job: Job) -> None:
+    if theirs != job.vocab_size:
+        raise UsageError(
+            f"init.source: {folder} has a vocabulary of {theirs:,} pieces, the tokenizer one of "
+            f"{job.vocab_size:,}; leave tokenizer.source unset to use the model's"
+        )
+
+
+def _check_shape(source: ModelConfig, model: ModelConfig) -> None:
+    for item in fields(model):
+        theirs, ours = getattr(source, item.name), getattr(model, item.name)
+        if item.name not in FREE_TO_CHANGE and theirs != ours:
+            raise UsageError(
+                f"model.{item.name}={ours}: the model of init.source has {theirs}; "
+                f"set model.{item.name}={theirs}"
+            )
