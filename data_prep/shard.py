@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data_prep.abbreviations import load_abbreviations
+from data_prep.cache import PieceCache
 from data_prep.cleaning import clean_document
 from data_prep.config import CorpusConfig
 from data_prep.documents import cut_whole, read_documents
@@ -30,6 +31,7 @@ from data_prep.filters import reason_to_drop
 from data_prep.join import Plan, join_pieces, load_plan, place_sections
 from data_prep.minhash import signature
 from data_prep.pieces import Piece, make_pieces, worker_count
+from data_prep.progress import console
 from data_prep.segments import (
     BREAK,
     Segment,
@@ -46,21 +48,31 @@ from data_prep.tally import Tally
 log = logging.getLogger(__name__)
 
 
-def make_shards(config: CorpusConfig, out: Path, piece_bytes: int = PIECE_BYTES) -> dict[str, Any]:
+def make_shards(
+    config: CorpusConfig,
+    out: Path,
+    piece_bytes: int = PIECE_BYTES,
+    cache: PieceCache | None = None,
+) -> dict[str, Any]:
     """Make the shards below `out`; returns what was counted, for the manifest."""
     workers = worker_count(config.workers)
     shutil.rmtree(out / ".removed", ignore_errors=True)
     root = out / ".pieces"
     files = discover(config.paths, config.sources)
     whole = cut_whole(config)
-    pieces = [
-        Piece(f"clean-{number:05d}", parts)
-        for number, parts in enumerate(plan_pieces(files, whole, piece_bytes))
-    ]
+    planned = plan_pieces(files, whole, piece_bytes)
     for file in files:
         if file.path.stat().st_size > 4 * piece_bytes and whole(file):
             log.warning("%s cannot be cut, so one worker reads it all", file.name)
-    clean = functools.partial(clean_piece, config=config)
+    keys = [cache.key(parts, config) if cache else None for parts in planned]
+    known = sum(key is not None and cache is not None and cache.has(key) for key in keys)
+    if known:
+        console.print(f"shard: {known} of {len(keys)} pieces were cleaned before")
+    pieces = [
+        Piece(f"clean-{number:05d}", task)
+        for number, task in enumerate(zip(planned, keys, strict=True))
+    ]
+    clean = functools.partial(clean_or_take, config=config, cache=cache)
     cleaned = make_pieces(pieces, clean, root, workers, "clean")
 
     join = functools.partial(join_pieces, config=config, pieces=cleaned)
@@ -75,9 +87,26 @@ def make_shards(config: CorpusConfig, out: Path, piece_bytes: int = PIECE_BYTES)
         for path in sorted(folder.iterdir()):
             os.replace(path, out / path.name)
     write_atomically(out / "statistics.json", json.dumps(plan.statistics, indent=1) + "\n")
+    if cache is not None:
+        for folder, key in zip(cleaned, keys, strict=True):
+            cache.keep(str(key), folder)
+        cache.trim()
     os.replace(root, out / ".removed")  # in one step, so that no half-removed piece looks complete
     shutil.rmtree(out / ".removed")
-    return {"files": len(files), **plan.counts}
+    empty = sum(file.path.stat().st_size == 0 for file in files)
+    return {"files": len(files), "empty_files": empty, **plan.counts}
+
+
+def clean_or_take(
+    task: tuple[list[Part], str | None],
+    folder: Path,
+    config: CorpusConfig,
+    cache: PieceCache | None,
+) -> None:
+    """Make a clean piece, or take the one that an earlier run made of the same bytes."""
+    parts, key = task
+    if cache is None or key is None or not cache.take(key, folder):
+        clean_piece(parts, folder, config)
 
 
 def clean_piece(parts: list[Part], folder: Path, config: CorpusConfig) -> None:
