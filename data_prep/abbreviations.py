@@ -119,7 +119,8 @@ def read_abbreviations(path: Path) -> Abbreviations:
             f"corpus.abbreviations_file={path}: cannot be read ({type(error).__name__}); "
             "give a UTF-8 file with one abbreviation a line"
         ) from error
-    inside, before_numbers = set(), set()
+    inside: set[str] = set()
+    before_numbers: set[str] = set()
     for line in lines:
         word, _, note = line.strip().partition(" ")
         if not word or word.startswith("#"):

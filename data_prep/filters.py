@@ -1,4 +1,4 @@
-"""Filters: which clean documents are no running text. Each has a threshold and a name to count by."""
+"""Filters: which clean documents are no running text, each by a threshold and a name of its own."""
 
 import re
 from itertools import pairwise

@@ -70,7 +70,7 @@ class Splitter:
         return [sentence for line in paragraph.split("\n") for sentence in self.sentences(line)]
 
     def _ends_sentence(self, line: str, start: int, mark: int, after: int) -> bool:
-        """Whether the mark at `mark` ends the sentence begun at `start`; `after` is what follows."""
+        """Whether the mark at `mark` ends the sentence from `start`; `after` is what follows."""
         follows = line[after]
         if follows in OPENING:
             follows = line[after : after + 4].lstrip(OPENING)[:1] or follows

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data_prep.abbreviations import load_abbreviations
+from data_prep.cache import PieceCache
 from data_prep.cleaning import clean_document
 from data_prep.config import CorpusConfig
 from data_prep.documents import cut_whole, read_documents
@@ -30,6 +31,7 @@ from data_prep.filters import reason_to_drop
 from data_prep.join import Plan, join_pieces, load_plan, place_sections
 from data_prep.minhash import signature
 from data_prep.pieces import Piece, Share, make_pieces, worker_count
+from data_prep.progress import console
 from data_prep.segments import (
     BREAK,
     Segment,
@@ -47,7 +49,11 @@ log = logging.getLogger(__name__)
 
 
 def make_shards(
-    config: CorpusConfig, out: Path, piece_bytes: int = PIECE_BYTES, share: Share | None = None
+    config: CorpusConfig,
+    out: Path,
+    piece_bytes: int = PIECE_BYTES,
+    cache: PieceCache | None = None,
+    share: Share | None = None,
 ) -> dict[str, Any]:
     """Make the shards below `out`; returns what was counted, for the manifest.
 
@@ -58,14 +64,19 @@ def make_shards(
     root = out / ".pieces"
     files = discover(config.paths, config.sources)
     whole = cut_whole(config)
-    pieces = [
-        Piece(f"clean-{number:05d}", parts)
-        for number, parts in enumerate(plan_pieces(files, whole, piece_bytes))
-    ]
+    planned = plan_pieces(files, whole, piece_bytes)
     for file in files:
         if file.path.stat().st_size > 4 * piece_bytes and whole(file):
             log.warning("%s cannot be cut, so one worker reads it all", file.name)
-    clean = functools.partial(clean_piece, config=config)
+    keys = [cache.key(parts, config) if cache else None for parts in planned]
+    known = sum(key is not None and cache is not None and cache.has(key) for key in keys)
+    if known:
+        console.print(f"shard: {known} of {len(keys)} pieces were cleaned before")
+    pieces = [
+        Piece(f"clean-{number:05d}", task)
+        for number, task in enumerate(zip(planned, keys, strict=True))
+    ]
+    clean = functools.partial(clean_or_take, config=config, cache=cache)
     if share is not None:
         make_pieces(share.of(pieces), clean, root, workers, "clean")
         return {}
@@ -83,9 +94,26 @@ def make_shards(
         for path in sorted(folder.iterdir()):
             os.replace(path, out / path.name)
     write_atomically(out / "statistics.json", json.dumps(plan.statistics, indent=1) + "\n")
+    if cache is not None:
+        for folder, key in zip(cleaned, keys, strict=True):
+            cache.keep(str(key), folder)
+        cache.trim()
     os.replace(root, out / ".removed")  # in one step, so that no half-removed piece looks complete
     shutil.rmtree(out / ".removed")
-    return {"files": len(files), **plan.counts}
+    empty = sum(file.path.stat().st_size == 0 for file in files)
+    return {"files": len(files), "empty_files": empty, **plan.counts}
+
+
+def clean_or_take(
+    task: tuple[list[Part], str | None],
+    folder: Path,
+    config: CorpusConfig,
+    cache: PieceCache | None,
+) -> None:
+    """Make a clean piece, or take the one that an earlier run made of the same bytes."""
+    parts, key = task
+    if cache is None or key is None or not cache.take(key, folder):
+        clean_piece(parts, folder, config)
 
 
 def clean_piece(parts: list[Part], folder: Path, config: CorpusConfig) -> None:

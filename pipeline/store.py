@@ -22,6 +22,7 @@ from data_prep.files import sha256, sync_directory, write_atomically
 
 MANIFEST, RUN, REQUEST, LEASE = "manifest.json", "run.json", ".request.json", ".lease.json"
 FINGERPRINT_LENGTH = 16
+CLEAN_CACHE = Path(".cache") / "clean"  # below the store: pieces of corpora, see data_prep.cache
 
 
 def canonical(value: Any) -> str:

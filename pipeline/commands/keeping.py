@@ -14,7 +14,7 @@ from pipeline.graph import STAGES
 from pipeline.lease import read_holder
 from pipeline.plan import how_far
 from pipeline.runs import Entry, Runs
-from pipeline.store import LEASE, Output, Store
+from pipeline.store import CLEAN_CACHE, LEASE, Output, Store
 from pipeline.summary import summarise
 
 
@@ -76,6 +76,8 @@ def disk_usage(arguments: Arguments) -> None:
         for reference, (size, count) in sizes.items():
             needed = ", ".join(users[reference]) or "[dim]none[/]"
             table.add_row(f"  {reference}", f"{size:,}", f"{count:,}", needed)
+    size, count = _weigh(store.root / CLEAN_CACHE)
+    table.add_row("[bold]cleaned text[/]", f"{size:,}", f"{count:,}", "[dim]for grown corpora[/]")
     show(table)
 
 
@@ -85,7 +87,7 @@ def _weigh(folder: Path) -> tuple[int, int]:
 
 
 def clean(arguments: Arguments) -> None:
-    """Remove the outputs no run needs; only says which without --yes."""
+    """Remove the outputs no run needs, and cleaned text; only says which without --yes."""
     store = _store(arguments)
     runs = Runs(store)
     really = "--yes" in arguments.options
@@ -99,15 +101,18 @@ def clean(arguments: Arguments) -> None:
         for output in store.outputs(stage)
         if output.reference not in kept and read_holder(output.path / LEASE) is None
     ]
-    for output in unneeded:
-        size, count = _weigh(output.path)
+    folders = [output.path for output in unneeded]
+    if (store.root / CLEAN_CACHE).is_dir():
+        folders.append(store.root / CLEAN_CACHE)
+    for folder in folders:
+        size, count = _weigh(folder)
         verb = "removed" if really else "would remove"
-        print(f"{verb} {output.path} ({size:,} bytes, {count} files)")
+        print(f"{verb} {folder} ({size:,} bytes, {count} files)")
         if really:
-            shutil.rmtree(output.path)
+            shutil.rmtree(folder)
     if forget is not None and really:
         runs.forget(forget)
-    if not unneeded:
+    if not folders:
         print("nothing to remove: every output belongs to a run")
     elif not really:
         print("nothing was removed; sesame clean --yes does it")

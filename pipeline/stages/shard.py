@@ -6,10 +6,13 @@ Reads the files that `corpus.paths` names; writes train and held-out tars, see d
 from pathlib import Path
 from typing import Any
 
+from data_prep.cache import PieceCache
 from data_prep.shard import make_shards
 from data_prep.sources import discover
 from pipeline.config import Config
+from pipeline.content import Checksums
 from pipeline.stages.work import Request, Work
+from pipeline.store import CLEAN_CACHE
 
 FORMAT = 2
 SECTIONS: tuple[str, ...] = ("corpus",)
@@ -35,5 +38,14 @@ def files(config: Config) -> list[tuple[str, Path]]:
 
 
 def run(work: Work) -> dict[str, Any]:
-    """Make the shards."""
-    return make_shards(work.config.corpus, work.out, share=work.share)
+    """Make the shards; what is cleaned is kept in the store for a corpus that grows."""
+    config = work.config
+    store = Path(config.paths.store)
+    cache = None
+    if config.corpus.cache_size:
+        described = Checksums(store).describe(files(config))
+        checksums = {name: str(values["checksum"]) for name, values in described.items()}
+        cache = PieceCache(
+            store / CLEAN_CACHE, checksums, version=FORMAT, most_bytes=config.corpus.cache_size
+        )
+    return make_shards(config.corpus, work.out, cache=cache, share=work.share)

@@ -47,10 +47,7 @@ def test_the_quick_test_never_spares_a_repetitive_text(words: list[str], most: f
 
 def test_ordinary_text_is_not_repetitive_in_any_script() -> None:
     draw = random.Random(1)
-    english = [
-        draw.choice(["the", "a", "of", "old", "river", "stones", "sang", "to", "in", "spring"])
-        for _ in range(900)
-    ]
+    english = draw.choices(["the", "a", "of", "old", "river", "stones", "sang", "to", "in"], k=900)
     assert not is_repetitive(" ".join(english), 0.5)
     chinese = "".join(draw.choices("的一是不了人我在有他这中大来上国", k=3000))
     assert first_words(chinese, 5000) == list(chinese)

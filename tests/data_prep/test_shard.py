@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,12 +22,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_prep import shard as stage
+from data_prep.cache import PieceCache
 from data_prep.config import CorpusConfig
 from data_prep.errors import SesameError, UsageError
+from data_prep.files import sha256
 from data_prep.join import heldout_sections
 from data_prep.segments import cut_sections
 from data_prep.shard import make_shards
 from data_prep.shards import Section, parts, read_sections
+from data_prep.sources import Part, discover
 from pipeline.config import Config
 from pipeline.stages import shard as shard_stage
 from pipeline.stages.work import Work
@@ -265,6 +269,54 @@ def test_strict_also_stops_at_damage_found_by_an_earlier_run(corpus: Path, tmp_p
     kill(corpus, tmp_path, 20)  # joined
     with pytest.raises(SesameError, match=r"a\.jsonl, byte \d+: malformed_json"):
         shard(tmp_path, corpus, shard_size=100_000, strict=True)
+
+
+def cache_of(root: Path, corpus: Path, most_bytes: int = 1 << 30) -> PieceCache:
+    checksums = {file.name: sha256(file.path) for file in discover(str(corpus))}
+    return PieceCache(root, checksums, version=1, most_bytes=most_bytes)
+
+
+def test_a_grown_corpus_cleans_only_what_is_new(
+    corpus: Path,
+    reference: tuple[Path, dict[str, Any]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cleaned: list[list[Part]] = []
+    original = stage.clean_piece
+
+    def remember(parts: list[Part], folder: Path, config: CorpusConfig) -> None:
+        cleaned.append(parts)
+        original(parts, folder, config)
+
+    monkeypatch.setattr(stage, "clean_piece", remember)
+
+    def run(name: str, **values: Any) -> int:
+        cleaned.clear()
+        (tmp_path / name).mkdir()
+        cache = cache_of(tmp_path / "cache", grown, values.pop("most_bytes", 1 << 30))
+        config = config_for(grown, shard_size=100_000, **values)
+        make_shards(config, tmp_path / name, PIECE_BYTES, cache)
+        return len(cleaned)
+
+    grown = tmp_path / "corpus"
+    shutil.copytree(corpus, grown)
+    pieces = run("first")
+    assert pieces > 10 and digests(tmp_path / "first") == digests(reference[0])
+    assert run("again") == 0 and digests(tmp_path / "again") == digests(reference[0])
+    assert run("other", temperature=1.0, deduplicate=False) == 0
+    assert run("stricter", min_characters=30) == pieces
+    rng = random.Random(12)
+    write_documents(grown / "d.jsonl", [document(rng) for _ in range(5)])
+    assert run("grown") <= 2
+    make_shards(config_for(grown, shard_size=100_000), tmp_path / "first", PIECE_BYTES)
+    assert digests(tmp_path / "grown") == digests(tmp_path / "first")
+    (grown / "a.jsonl").write_text((grown / "a.jsonl").read_text().replace("river", "brook"))
+    assert 0 < run("changed") < pieces
+    assert run("bounded", most_bytes=60_000) == 0
+    left = sum(path.stat().st_size for path in (tmp_path / "cache").rglob("*") if path.is_file())
+    assert 0 < left <= 60_000
+    assert 0 < run("after") < pieces
 
 
 def test_smaller_fractions_lie_inside_larger(tmp_path: Path, corpus: Path) -> None:
@@ -579,12 +631,13 @@ def test_segments_roll_without_a_trace(
 
 def test_the_stage_runs_from_its_config(tmp_path: Path) -> None:
     config = Config()
+    config.paths.store = str(tmp_path / "store")
     path = write_documents(tmp_path / "x.jsonl", [f"Document number {n} here." for n in range(20)])
     config.corpus.paths = str(path)
     assert shard_stage.files(config) == [("x.jsonl", path)]
     assert shard_stage.inputs(config) == {}
-    out = tmp_path / "out"
-    out.mkdir()
+    out = tmp_path / "store" / "shard" / "out"
+    out.mkdir(parents=True)
     counts = shard_stage.run(Work(config, {}, out, "fingerprint"))
     assert counts["documents"]["kept"] == 20
     assert counts["sections"] == {"train": 18, "heldout": 2}
