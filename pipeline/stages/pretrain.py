@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Any
 from data_prep.files import write_atomically
 from pipeline.config import Config
 from pipeline.data.cursor import BatchSchedule
+from pipeline.models.config import BertConfig
 from pipeline.stages.work import Request, Work
-from pipeline.store import REQUEST
+from pipeline.store import REQUEST, Store
 from pipeline.training.config import InitConfig, PhaseConfig
 from pipeline.training.schedule import check_budget
+from pipeline.training.source import check_source
 
 if TYPE_CHECKING:
     from pipeline.training.exits import Dropped
@@ -55,6 +57,8 @@ def inputs(config: Config) -> dict[str, Request]:
     }
     requests = {"tokenizer": Request("tokenizer", config), **examples}
     if config.init.source is not None:  # a run here is exported, so that both come in one form
+        assert isinstance(config.model, BertConfig)
+        check_source(config.init.source, config.model, Store(Path(config.paths.store)))
         own = replace(config, encoder=config.init.source, init=InitConfig())
         requests["init"] = Request("export", own)
     return requests
@@ -110,7 +114,6 @@ def make_job(work: Work, checkpoint: Path | None, skip: "Dropped | None" = None)
     """What the ranks are told: where to go on from, and what to skip."""
     from data_prep.masking import MaskRule
     from data_prep.tokenizers import Tokenizer
-    from pipeline.models.config import BertConfig
     from pipeline.training.job import Job
 
     config, examples = work.config, work.config.examples

@@ -1,7 +1,7 @@
 """Puts a rank's run together from its job: network, data, engine, callbacks."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -33,12 +33,12 @@ from pipeline.training.journal import Journal
 from pipeline.training.module import Pretraining
 from pipeline.training.saving import Saver, read_parameters
 from pipeline.training.schedule import Phase, phase_at, plan_phases
+from pipeline.training.source import check_architecture
 from pipeline.training.speed import Cost, Meter, Timed, peak_flops
 from pipeline.training.strategy import Engine, make_engine
 from pipeline.training.sums import Sums
 from pipeline.training.tracking import Tracker
 
-FREE_TO_CHANGE = ("dropout", "attention_dropout", "init_std")  # when going on from a model
 EVALUATION_ROWS = 64  # in a forward pass, where trainer.micro_batch_size does not say
 
 
@@ -241,13 +241,7 @@ def start_from(network: BertForPretraining, job: Job, say: Callable[[str], None]
             f"init.source: {job.source} has a vocabulary of {source.bert.vocab_size:,} pieces, the "
             f"tokenizer one of {job.vocab_size:,}; leave tokenizer.source unset to use the model's"
         )
-    for item in fields(job.model):
-        theirs, ours = getattr(source.bert.config, item.name), getattr(job.model, item.name)
-        if item.name not in FREE_TO_CHANGE and theirs != ours:
-            raise UsageError(
-                f"model.{item.name}={ours}: the model of init.source has {theirs}; "
-                f"set model.{item.name}={theirs}"
-            )
+    check_architecture(job.model, source.bert.config)
     network.load_state_dict(source.state_dict())
     if fresh:
         say(f"{', '.join(fresh)} not in init.source: starting fresh")
