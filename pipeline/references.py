@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from omegaconf import MISSING
-
 from data_prep.errors import UsageError
 from pipeline.runs import Runs
 from pipeline.store import Output, Store
@@ -31,8 +29,6 @@ class Stored:
 
 def resolve(key: str, text: str, stage: str, store: Store) -> Folder | Stored:
     """What `key=text` refers to: a folder, or an output of `stage` in the store."""
-    if text == MISSING:
-        raise UsageError(f"{key}: this recipe needs one; give a run's name, fingerprint or folder")
     if Path(text).exists():
         return Folder(Path(text))
     name, _, checkpoint = text.partition("@")

@@ -24,8 +24,7 @@ from pipeline.models.config import BertConfig
 from pipeline.models.dropout import Dropout
 from pipeline.models.losses import masked_loss
 from pipeline.models.positions import Rotation, rotate, rotation, sinusoids
-
-SEGMENTS = 2
+from pipeline.models.stated import SEGMENTS
 
 
 class Losses(NamedTuple):

@@ -3,7 +3,6 @@
 Every tensor of ours is one of theirs, except that query, key and value lie in one matrix here.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
@@ -15,8 +14,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from data_prep.errors import SesameError, UsageError
-from pipeline.models.bert import SEGMENTS, Bert, BertForPretraining
+from pipeline.models.bert import Bert, BertForPretraining
 from pipeline.models.config import BertConfig
+from pipeline.models.stated import SEGMENTS, read_stated
 
 State = dict[str, Tensor]
 
@@ -161,38 +161,13 @@ def _fill(model: torch.nn.Module, read: _Folder, prefix: str) -> list[str]:
 
 
 def _read(folder: Path) -> _Folder:
-    path = folder / "config.json"
-    try:
-        stated = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: cannot be read; give a Hugging Face BERT folder") from error
-    needed = {
-        "model_type": "bert",
-        "hidden_act": "gelu",
-        "type_vocab_size": SEGMENTS,
-        "position_embedding_type": "absolute",
-        "is_decoder": False,
-    }
-    for key, value in needed.items():
-        if stated.get(key, value) != value:
-            raise UsageError(f"{path}: {key} is {stated[key]}; only {value} can be read")
-    keys = {
-        "layers": "num_hidden_layers",
-        "hidden": "hidden_size",
-        "heads": "num_attention_heads",
-        "intermediate": "intermediate_size",
-        "max_positions": "max_position_embeddings",
-        "dropout": "hidden_dropout_prob",
-        "attention_dropout": "attention_probs_dropout_prob",
-        "norm_eps": "layer_norm_eps",
-        "init_std": "initializer_range",
-        "tied": "tie_word_embeddings",
-    }
-    given = {ours: stated[theirs] for ours, theirs in keys.items() if theirs in stated}
+    stated = read_stated(folder)
     weights_path, weights = _read_weights(folder)
     words = weights.get("bert.embeddings.word_embeddings.weight")
-    vocab_size = stated.get("vocab_size", 0 if words is None else len(words))
-    return _Folder(BertConfig(**given), vocab_size, weights, weights_path)
+    vocab_size = stated.vocab_size
+    if vocab_size is None:
+        vocab_size = 0 if words is None else len(words)
+    return _Folder(stated.config, vocab_size, weights, weights_path)
 
 
 def _read_weights(folder: Path) -> tuple[Path, State]:

@@ -21,9 +21,10 @@ from data_prep.files import write_atomically
 from pipeline.config import Config
 from pipeline.data.cursor import BatchSchedule
 from pipeline.stages.work import Request, Work
-from pipeline.store import REQUEST
+from pipeline.store import REQUEST, Store
 from pipeline.training.config import InitConfig, PhaseConfig
 from pipeline.training.schedule import check_budget
+from pipeline.training.source import check_source
 
 if TYPE_CHECKING:
     from pipeline.training.exits import Dropped
@@ -58,6 +59,7 @@ def inputs(config: Config) -> dict[str, Request]:
     }
     requests = {"tokenizer": Request("tokenizer", config), **examples}
     if config.init.source is not None:  # a run here is exported, so that both come in one form
+        check_source(config.init.source, config.model, Store(Path(config.paths.store)))
         own = replace(config, encoder=config.init.source, init=InitConfig())
         requests["init"] = Request("export", own)
     return requests

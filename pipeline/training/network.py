@@ -1,7 +1,6 @@
 """The network of a job, what it is trained for, and the weights it starts from."""
 
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 
 from safetensors.torch import load_file
@@ -10,15 +9,14 @@ from torch import nn
 from data_prep.errors import UsageError
 from pipeline.models.allennlp import load_allennlp
 from pipeline.models.bert import BertForPretraining
-from pipeline.models.config import BertConfig, ElmoConfig, ModelConfig
+from pipeline.models.config import BertConfig, ElmoConfig
 from pipeline.models.elmo import ElmoForPretraining
 from pipeline.models.huggingface import load_for_pretraining
 from pipeline.training.job import Job
 from pipeline.training.objective import MaskedPieces, NextWords, Objective
+from pipeline.training.source import check_architecture
 
 SOFTMAX = "softmax.safetensors"  # beside an AllenNLP pair, which has no place for it
-# When going on from a model.
-FREE_TO_CHANGE = ("dropout", "attention_dropout", "init_std", "window", "samples")
 
 
 def make_network(job: Job) -> tuple[nn.Module, Objective]:
@@ -52,7 +50,7 @@ def _start_bert(network: BertForPretraining, folder: Path, job: Job) -> list[str
     """Take over a BERT; returns the parts that it does not have."""
     source, fresh = load_for_pretraining(folder)
     _check_vocabulary(source.bert.vocab_size, folder, job)
-    _check_shape(source.bert.config, job.model)
+    check_architecture(job.model, source.bert.config)
     network.load_state_dict(source.state_dict())
     return fresh
 
@@ -60,7 +58,7 @@ def _start_bert(network: BertForPretraining, folder: Path, job: Job) -> list[str
 def _start_elmo(network: ElmoForPretraining, folder: Path, job: Job) -> list[str]:
     """Take over an ELMo; returns the parts that it does not have."""
     source = load_allennlp(folder)
-    _check_shape(source.config, job.model)
+    check_architecture(job.model, source.config)
     network.elmo.load_state_dict(source.state_dict())
     if not (folder / SOFTMAX).is_file():
         return ["the softmax over words"]
@@ -76,13 +74,3 @@ def _check_vocabulary(theirs: int, folder: Path, job: Job) -> None:
             f"init.source: {folder} has a vocabulary of {theirs:,} pieces, the tokenizer one of "
             f"{job.vocab_size:,}; leave tokenizer.source unset to use the model's"
         )
-
-
-def _check_shape(source: ModelConfig, model: ModelConfig) -> None:
-    for item in fields(model):
-        theirs, ours = getattr(source, item.name), getattr(model, item.name)
-        if item.name not in FREE_TO_CHANGE and theirs != ours:
-            raise UsageError(
-                f"model.{item.name}={ours}: the model of init.source has {theirs}; "
-                f"set model.{item.name}={theirs}"
-            )

@@ -9,10 +9,12 @@ from data_prep.errors import UsageError
 from pipeline.compose import CONF, compose_config, group_options
 from pipeline.models.config import KINDS
 
+NEEDS = {"bert_continue": ["init.source=somewhere"]}
+
 
 @pytest.mark.parametrize("experiment", group_options("experiment"))
 def test_every_recipe_composes(experiment: str) -> None:
-    config = compose_config([f"experiment={experiment}"])
+    config = compose_config([f"experiment={experiment}", *NEEDS.get(experiment, [])])
     assert config.name == experiment
     assert type(config.model) is KINDS[config.model.kind]
     assert config.stages
@@ -46,6 +48,7 @@ def test_every_group_option_composes(choice: str) -> None:
         ("trainer.max_tokens=5", "two budgets contradict each other"),
         ("trainer.strategy=single", "cannot use 2 ranks"),
         ("examples.max_seq_length=1024", "more than model.max_positions=512"),
+        ("experiment=bert_continue", "init.source: this recipe needs a value; add init.source="),
         ("model.heads=3", "must divide model.hidden=128"),
         ("pretrain.phases=[{max_seq_length: 128, share: 0.5}]", "shares add up to 0.5"),
     ],
@@ -54,7 +57,8 @@ def test_a_mistake_is_answered_with_key_and_remedy(override: str, says: str) -> 
     with pytest.raises(UsageError) as raised:
         compose_config([override])
     assert says in str(raised.value)
-    assert override.split("=")[0].lstrip("+").split(".")[-1] in str(raised.value)
+    key = override.partition("=")[0]
+    assert key == "experiment" or key.lstrip("+").split(".")[-1] in str(raised.value)
 
 
 def test_one_seed_is_the_default_of_both_and_each_can_differ() -> None:

@@ -1,0 +1,87 @@
+"""Going on from a model: the corpus has grown, and training goes on from what was learnt before."""
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from data_prep.chunks import ChunkStore
+from pipeline.data.loader import HeldOut
+from pipeline.models.huggingface import load_for_pretraining
+from pipeline.training.module import count
+from pipeline.training.sums import Sums
+from tests.conftest import Sesame
+
+STEPS = 300
+SPECIALS = 5  # the first pieces of a vocabulary, never asked for
+# Half as many documents again, and rows of one length, on which a young model learns soon.
+GROWN = (
+    "experiment=smoke", "name=grown", "init.source=smoke", "corpus.fraction=0.03",
+    "pretrain.phases=[]", "examples.max_seq_length=32", "trainer.strategy=single",
+    "trainer.devices=1", "trainer.global_batch_size=32", f"trainer.max_steps={STEPS}",
+    f"trainer.eval_every={STEPS}", f"trainer.checkpoint_every={STEPS}", "trainer.eval_rows=1000",
+    "trainer.log_every=50", "trainer.threads=1", "optim.lr=2e-3", "tracking=none",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def grown(smoke: Sesame, tmp_path_factory: pytest.TempPathFactory) -> Sesame:
+    """A user whose corpus has grown since the smoke run, and who went on from its model."""
+    user = Sesame(tmp_path_factory.mktemp("grown"))
+    shutil.copytree(smoke.store, user.store)
+    user.succeed("pretrain", *GROWN)
+    return user
+
+
+def output(user: Sesame, stage: str) -> Path:
+    return user.folder / user.succeed("path", stage, *GROWN).stdout.strip()
+
+
+def held_out_loss(user: Sesame, step: int) -> float:
+    lines = map(json.loads, (output(user, "pretrain") / "metrics.jsonl").read_text().splitlines())
+    (found,) = (line for line in lines if line["step"] == step and "heldout_loss" in line)
+    loss: float = found["heldout_mlm_loss"]
+    return loss
+
+
+def test_the_vocabulary_comes_with_the_model_and_the_text_is_new(
+    smoke: Sesame, grown: Sesame
+) -> None:
+    (before,) = smoke.store.glob("tokenizer/*")
+    assert output(grown, "tokenizer").name == before.name
+    assert len(list(grown.store.glob("tokenizer/*"))) == 1
+    (shards,) = smoke.store.glob("shard/*")
+    assert output(grown, "shard").name != shards.name
+
+
+def test_the_first_held_out_loss_is_the_source_models_own(smoke: Sesame, grown: Sesame) -> None:
+    (export,) = smoke.store.glob("export/*")
+    model, fresh = load_for_pretraining(export)
+    assert fresh == []
+    sums = Sums()
+    with torch.no_grad():
+        rows = ChunkStore(output(grown, "examples"), "heldout")
+        for batch in HeldOut(rows, rows=1000, micro_batch_size=64):
+            sums += count(batch) + Sums(*(part.item() for part in model.eval()(batch)))
+    assert held_out_loss(grown, 0) == pytest.approx(sums.means()["mlm_loss"], rel=1e-5)
+
+
+def test_learning_is_real(grown: Sesame) -> None:
+    """After a few hundred steps held-out pieces are guessed better than from their frequencies."""
+    examples = output(grown, "examples")
+    train, held_out = ChunkStore(examples, "train"), ChunkStore(examples, "heldout")
+    seen = np.ones(train.vocab_size)  # one more of each, so that none is impossible
+    for number in range(train.chunks):
+        tokens = train.read(number).tokens
+        seen += np.bincount(tokens[tokens >= SPECIALS], minlength=train.vocab_size)
+    nats = -np.log(seen / seen.sum())
+    asked = np.concatenate(
+        [batch.labels_M.numpy() for batch in HeldOut(held_out, rows=1000, micro_batch_size=64)]
+    )
+    unigram = float(nats[asked].mean())
+    assert 3 < unigram < math.log(train.vocab_size)
+    assert held_out_loss(grown, STEPS) < unigram - 0.1
