@@ -1,0 +1,44 @@
+import pytest
+
+from data_prep.errors import UsageError
+from pipeline.training.config import TrainerConfig
+from pipeline.training.launch import is_for_srun
+from pipeline.training.rank import interface_to
+
+
+def in_job(monkeypatch: pytest.MonkeyPatch, nodes: int, tasks: int) -> None:
+    monkeypatch.setenv("SLURM_JOB_NUM_NODES", str(nodes))
+    monkeypatch.setenv("SLURM_NTASKS_PER_NODE", str(tasks))
+    monkeypatch.delenv("SLURM_STEP_ID", raising=False)
+
+
+def ranks(num_nodes: int, devices: int) -> TrainerConfig:
+    return TrainerConfig(strategy="ddp", num_nodes=num_nodes, devices=devices)
+
+
+def test_srun_starts_ranks_where_the_job_has_a_task_for_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    in_job(monkeypatch, 2, 4)
+    assert is_for_srun(ranks(2, 4))
+    assert not is_for_srun(ranks(1, 4))  # a part of the job, on its first node
+
+
+def test_inside_a_step_ranks_are_started_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_job(monkeypatch, 1, 1)
+    assert is_for_srun(ranks(1, 1))
+    monkeypatch.setenv("SLURM_STEP_ID", "0")  # as submitit's jobs are
+    assert not is_for_srun(ranks(1, 1))
+
+
+def test_several_nodes_without_such_a_job_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_JOB_NUM_NODES", raising=False)
+    with pytest.raises(UsageError, match=r"this is no job.*sesame submit"):
+        is_for_srun(ranks(2, 4))
+    in_job(monkeypatch, 2, 1)
+    with pytest.raises(UsageError, match="this job has 2 nodes and 1 tasks a node"):
+        is_for_srun(ranks(2, 4))
+
+
+def test_the_interface_to_a_node_is_found_by_its_address() -> None:
+    assert interface_to("127.0.0.1").startswith("lo")
