@@ -146,7 +146,8 @@ def _run_suite(work: Work) -> dict[str, Any]:
 def closing(out: Path) -> Table:
     """The scores for a terminal; the one that counts stands first."""
     found = json.loads((out / "scores.json").read_text())
-    table = Table(title=f"{found['task']}: {found['encoder']}", title_justify="left")
+    title = f"{found['task']}: {found['encoder']}"
+    table = Table(title=title, title_justify="left", show_header=False)
     first = found["metric"]
     for name, value in sorted(found["scores"].items(), key=lambda item: item[0] != first):
         table.add_row(name, f"{100 * value:.1f}")
