@@ -137,7 +137,10 @@ def closing_table(nodes: list[Node]) -> Table | None:
         return None
     scores = summarise([path / "scores.json" for path in done])
     beside = gains(scores)
-    headings = ["task", "metric", "encoder", "seeds", "mean", "deviation", "over random weights"]
+    headings = [
+        "task", "metric", "encoder", "seeds", "mean", "deviation", "median",
+        "over random weights",
+    ]  # fmt: skip
     if any(score.variant for score in scores):
         headings.insert(3, "settings")
     table = Table(title="Scores on the test sets", title_justify="left")
@@ -150,6 +153,7 @@ def closing_table(nodes: list[Node]) -> Table | None:
             score.task, score.metric, score.encoder, *settings, str(len(score.values)),
             f"{100 * score.mean:.1f}",
             f"± {100 * score.deviation:.1f}" if len(score.values) > 1 else "",
+            f"{100 * score.median:.1f}",
             _verdict(beside.get(score)),
         )  # fmt: skip
     return table

@@ -253,5 +253,7 @@ def _report(config: Config, overrides: list[str]) -> tuple[Graph, Node]:
             output = store.output(entry.stage, entry.fingerprint)
             if entry.stage != "report" and output.is_done:
                 role = "/".join(part for part in (name, entry.stage, entry.label) if part)
+                if role in reported:  # such as fine-tunings of two tasks, one after the other
+                    role = f"{role}/{entry.fingerprint[:8]}"
                 reported[role] = as_input(Input(output.reference, output.path))
     return graph, graph.add_report(config, reported)

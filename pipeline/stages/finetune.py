@@ -5,6 +5,7 @@ vectors, several of them, a tokenizer alone (`random`) or nothing (`tfidf`). Wri
     scores.json        the score by the task's metric, all other scores, and what they rest on
     predictions.jsonl  inputs, gold, prediction and confidence of every test example
     predictions.json   answers by question, for SQuAD's own scripts (spans)
+    null_odds.json     how much likelier no answer is, by question (SQuAD 2.0)
     model.safetensors  what was trained, of the best epoch (finetune.keep_model=true)
     answers/           predictions of files without labels, as a leaderboard takes them
 A suite of tasks reads the outputs of its members and writes
@@ -65,7 +66,7 @@ def run(work: Work) -> dict[str, Any]:
     from safetensors.torch import save
 
     from pipeline.tasks.finetuning import finetune
-    from pipeline.tasks.submission import span_details, write_answers, write_spans
+    from pipeline.tasks.submission import span_details, write_answers, write_null_odds, write_spans
     from pipeline.tasks.tfidf import fit_tfidf
 
     task, config = work.config.task, work.config.finetune
@@ -92,6 +93,8 @@ def run(work: Work) -> dict[str, Any]:
             stream.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
     if task.kind == "span":
         write_spans(work.out / "predictions.json", splits.test, outcome.predictions)
+    if task.unanswerable:
+        write_null_odds(work.out / "null_odds.json", splits.test, outcome.predictions)
     for name, examples in splits.unlabelled.items():
         write_answers(work.out / ANSWERS, name, task.kind, examples, outcome.unlabelled[name])
     scores = {
@@ -143,7 +146,8 @@ def _run_suite(work: Work) -> dict[str, Any]:
 def closing(out: Path) -> Table:
     """The scores for a terminal; the one that counts stands first."""
     found = json.loads((out / "scores.json").read_text())
-    table = Table(title=f"{found['task']}: {found['encoder']}", title_justify="left")
+    title = f"{found['task']}: {found['encoder']}"
+    table = Table(title=title, title_justify="left", show_header=False)
     first = found["metric"]
     for name, value in sorted(found["scores"].items(), key=lambda item: item[0] != first):
         table.add_row(name, f"{100 * value:.1f}")

@@ -129,6 +129,10 @@ class TaskConfig:
                 f"task.test_documents and task.test={self.test}: two test sets contradict each "
                 "other; set one of them"
             )
+        if self.unanswerable and self.kind != "span":
+            raise UsageError(
+                f"task.unanswerable=true: only task.kind=span has questions, not {self.kind}"
+            )
         if self.also.keys() & self.unlabelled.keys():
             raise UsageError("task.also and task.unlabelled: a name may stand in one of them only")
         official = METRICS[self.kind]

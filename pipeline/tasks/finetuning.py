@@ -152,7 +152,7 @@ def _fit(
         for epoch in range(1, config.epochs + 1):
             rng = np.random.default_rng([config.seed, epoch])
             for rows in training_order(train.inputs.lengths, config.batch_size, rng):
-                loss = _train_step(model, train, rows, optimizer, config.clip)
+                loss = train_step(model, train, rows, optimizer, config.clip)
                 if not math.isfinite(loss):
                     raise SesameError(
                         f"the loss is {loss} at step {steps} of {total}; "
@@ -174,9 +174,10 @@ def _fit(
     return Fit(best_answers, scores, best_epoch, steps)
 
 
-def _train_step(
+def train_step(
     model: Model, data: TaskData, rows: NDArray[np.int64], optimizer: AdamW, clip: float
 ) -> float:
+    """One optimizer step on the chosen inputs; the loss before it."""
     model.train()
     batch, gold_U = data.batch(rows)
     loss = model.head.loss(model(batch.to(model.device)), gold_U.to(model.device), batch)

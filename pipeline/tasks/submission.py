@@ -29,6 +29,16 @@ def write_spans(path: Path, examples: Sequence[Example], guesses: Sequence[Predi
     write_atomically(path, json.dumps(answers, ensure_ascii=False))
 
 
+def write_null_odds(path: Path, examples: Sequence[Example], guesses: Sequence[Prediction]) -> None:
+    """What SQuAD 2.0's script takes as --na-prob-file, to find its own best threshold."""
+    odds = {
+        example.id: guess.margin
+        for example, guess in zip(examples, guesses, strict=True)
+        if isinstance(guess, SpanPrediction)
+    }
+    write_atomically(path, json.dumps(odds))
+
+
 def span_details(guess: Prediction) -> dict[str, object]:
     """What predictions.jsonl says of a span beyond its answer."""
     if not isinstance(guess, SpanPrediction):

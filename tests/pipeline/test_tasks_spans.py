@@ -18,7 +18,7 @@ from pipeline.tasks.finetuning import finetune
 from pipeline.tasks.span_answers import SpanAnswers, SpanPrediction, best_spans
 from pipeline.tasks.span_windows import SpanData, encode_spans
 from pipeline.tasks.splits import Splits
-from pipeline.tasks.submission import write_spans
+from pipeline.tasks.submission import write_null_odds, write_spans
 
 LETTERS = "abcdefghij"
 VOCABULARY = [*Specials().names(), *LETTERS, *(f"##{c}" for c in LETTERS), ".", ",", "?", "(", ")"]
@@ -172,3 +172,8 @@ def test_spans_can_be_learnt(encoder: Encoder, unanswerable: bool, tmp_path: Pat
     written = json.loads((tmp_path / "predictions.json").read_text())
     right = [written[e.id] == (e.gold[0] if e.gold else "") for e in parts[2]]
     assert np.mean(right) == pytest.approx(outcome.scores["exact_match"])
+    write_null_odds(tmp_path / "null_odds.json", parts[2], outcome.predictions)
+    odds = json.loads((tmp_path / "null_odds.json").read_text())
+    if unanswerable:  # some threshold parts the answered questions from the others
+        answered = [odds[name] for name, answer in written.items() if answer]
+        assert max(answered) < min(odds[name] for name, answer in written.items() if not answer)

@@ -120,6 +120,7 @@ def test_missing_files_and_settings_are_usage_errors(tmp_path: Path) -> None:
         (TaskConfig(test="t.tsv", test_documents=["1"]), r"task\.test=t\.tsv"),
         (TaskConfig(also={"x": "a.tsv"}, unlabelled={"x": "b.tsv"}), r"task\.also and task\.unl"),
         (TaskConfig(kind="span", metric="f1"), r"task\.reader=table: .*squad"),
+        (TaskConfig(unanswerable=True), r"task\.unanswerable=true: only task\.kind=span"),
     ],
 )
 def test_contradictions_are_refused(task: TaskConfig, fault: str) -> None:

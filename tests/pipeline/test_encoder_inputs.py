@@ -1,0 +1,82 @@
+"""What `encoder=` may be: each form asks for the right outputs and gets its own fingerprint."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data_prep.errors import UsageError
+from data_prep.vectors.table import VectorTable
+from pipeline.compose import compose_config
+from pipeline.config import Config
+from pipeline.encoders import Concatenation, StaticEncoder
+from pipeline.graph import Graph, Node
+from pipeline.stages.encoder_inputs import (
+    encoder_keys,
+    encoder_label,
+    encoder_requests,
+    open_encoder,
+)
+from pipeline.store import Store
+
+
+@pytest.mark.parametrize(
+    ("encoder", "stages", "label"),
+    [
+        (None, {"encoder": "export"}, "pretrained"),
+        ("random", {"tokenizer": "tokenizer"}, "random"),
+        ("vectors", {"encoder": "vectors"}, "vectors"),
+        ("tfidf", {}, "tfidf"),
+        ("a/glove.txt", {"encoder": "export"}, "glove.txt"),
+        (
+            ["g.txt", "random"],
+            {"encoder_1": "export", "tokenizer_2": "tokenizer"},
+            "g.txt + random",
+        ),
+    ],
+)
+def test_each_form_asks_for_its_outputs(
+    encoder: object, stages: dict[str, str], label: str
+) -> None:
+    config = Config(encoder=encoder)
+    requests = encoder_requests(config)
+    assert {role: request.stage for role, request in requests.items()} == stages
+    assert encoder_label(config) == label
+    assert ("model" in encoder_keys(config)) == ("random" in label)
+
+
+def test_a_file_of_vectors_becomes_a_table_in_the_store(tmp_path: Path) -> None:
+    (tmp_path / "glove.txt").write_text("a 1 2\nb 3 4\n")
+    config = Config(encoder=str(tmp_path / "glove.txt"))
+    graph = Graph(Store(tmp_path / "store"))
+    (request,) = encoder_requests(config).values()
+    node = graph.request(request)
+    assert isinstance(node, Node)
+    assert (node.stage, node.inputs, list(node.request["files_read"])) == (
+        "vectors", {}, ["glove.txt"],
+    )  # fmt: skip
+    wider = replace(config, vectors=replace(config.vectors, width=7))  # of no use to given vectors
+    (again,) = encoder_requests(wider).values()
+    assert graph.request(again) is node
+    (tmp_path / "glove.txt").write_text("a 1 2\nb 3 5\n")
+    other = Graph(Store(tmp_path / "store")).request(request)
+    assert isinstance(other, Node)
+    assert other.output.fingerprint != node.output.fingerprint
+
+
+def test_several_encoders_are_opened_as_one(tmp_path: Path) -> None:
+    VectorTable(["a"], np.ones((1, 3), np.float32)).write(tmp_path)
+    one = open_encoder(Config(encoder="x"), {"encoder": tmp_path}, 0)
+    assert isinstance(one, StaticEncoder)
+    inputs = {"encoder_1": tmp_path, "encoder_2": tmp_path}
+    both = open_encoder(Config(encoder=["x", "y"]), inputs, 0)
+    assert isinstance(both, Concatenation)
+    assert both.hidden == 6
+
+
+def test_lists_of_encoders_come_from_the_command_line() -> None:
+    assert compose_config(["encoder=[glove.txt,mine@best]"]).encoders == ["glove.txt", "mine@best"]
+    assert compose_config(["encoder=mine"]).encoders == ["mine"]
+    with pytest.raises(UsageError, match=r"finetune\.crf=true: task\.kind=classify"):
+        compose_config(["finetune.crf=true"])
