@@ -17,7 +17,7 @@ from pipeline.config import Config
 from pipeline.stages.work import Request, Work
 from pipeline.tasks.splits import task_files
 
-FORMAT = 1
+FORMAT = 2
 SECTIONS = ("task", "finetune")
 RANDOM = "random"  # the encoder that was never trained
 
@@ -79,6 +79,7 @@ def run(work: Work) -> dict[str, Any]:
         "dev_scores": outcome.dev_scores,
         "repaired_tags": splits.repaired_tags,
         "cut_inputs": outcome.cut,
+        "mix": outcome.mix,
     }
     write_atomically(work.out / "scores.json", json.dumps(scores, indent=1))
     return scores

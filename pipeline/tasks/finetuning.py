@@ -36,6 +36,7 @@ class Outcome:
     best_epoch: int  # the one that was kept, counted from 1
     steps: int
     cut: int  # inputs that were longer than finetune.max_seq_length
+    mix: dict[str, Any] | None  # the learned weights of layers, where they were mixed
 
 
 class Model(nn.Module):
@@ -94,6 +95,7 @@ def finetune(encoder: Encoder, splits: Splits, task: TaskConfig, config: Finetun
         best_epoch=best_epoch,
         steps=steps,
         cut=sum(part.inputs.cut for part in (train, dev, test)),
+        mix=head.layers.learned(),
     )
 
 

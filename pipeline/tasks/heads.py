@@ -5,6 +5,8 @@ A task that tags sees each word's first unit; others see all units, pooled to on
 N units of a batch, W words, U answers (words when tagging, else inputs), D width, C classes
 """
 
+from typing import Any
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -49,6 +51,12 @@ class LayerChoice(nn.Module):
         if self.choice == "sum_all":
             return torch.stack(states[1:]).sum(0)
         return self.gamma * torch.einsum("s,snd->nd", self.weights.softmax(0), torch.stack(states))
+
+    def learned(self) -> dict[str, Any] | None:
+        """The mix as numbers, which `sesame embed layers=mix` takes; None of other choices."""
+        if self.choice != "mix":
+            return None
+        return {"weights": self.weights.softmax(0).tolist(), "gamma": self.gamma.item()}
 
 
 class BiLSTM(nn.Module):
