@@ -111,6 +111,10 @@ class Graph:
                 continue
             found = resolve(key, text, stage, self.store)
             if isinstance(found, Folder):
+                from data_prep.tokenizers.sources import has_vocabulary
+
+                if key == "init.source" and not has_vocabulary(found.path):
+                    continue  # such as a published ELMo, which reads characters
                 own = replace(config.tokenizer, source=str(found.path.resolve()))
                 return self.add("tokenizer", replace(config, tokenizer=own))
             if stage == "pretrain":

@@ -100,9 +100,13 @@ def _show_rows(
 
 
 def _with_masks(row: Chunk, number: int, rules: Rules) -> Chunk:
-    """A row with its stored masks, or with those a first epoch may draw."""
+    """A row with its stored masks, or with those a first epoch may draw; words have none."""
     if row.target is not None:
         return row
+    if rules.tokenizer.kind == "words":
+        none = np.zeros(0, np.uint16)
+        offsets = np.zeros(row.examples + 1, np.int32)
+        return replace(row, target=none, target_examples=offsets, input=none)
     names = example_keys(rules.config.seed, np.zeros(1, int), np.array([number]), row.row_examples)
     masks = choose_masks(
         row.tokens, row.example_tokens, names, rules.vocabulary, mask_rule(rules.config)

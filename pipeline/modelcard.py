@@ -39,6 +39,9 @@ model = AutoModelForMaskedLM.from_pretrained("path/to/this/folder")
 `AutoModel` gives the encoder alone, `AutoModelForPreTraining` both heads. It is meant to be
 fine-tuned for classification, tagging and search in the language and domain of its corpus. It
 repeats what its corpus says, errors and prejudices included, and was not made to generate text.
+"""
+
+RECORD = """\
 
 ## Data
 
@@ -111,15 +114,8 @@ def _numbers(counts: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, in
 
 def model_card(config: BertConfig, vocab_size: int, kind: str, facts: Facts) -> str:
     """README.md of the exported folder."""
-    training = [f"- optimizer steps: {facts.step:,}", f"- pieces seen: {facts.tokens:,}"]
-    training += [f"- {_title(key)}: {value:.4g}" for key, value in facts.held_out.items()]
-    data = [
-        f"- {output.partition('/')[0]}, {_title(key)}: {value:,}"
-        for output, counts in facts.data.items()
-        for key, value in counts.items()
-    ]
     pairs = facts.recipe.get("examples", {}).get("pairs")
-    return CARD.format(
+    about = CARD.format(
         layers=config.layers,
         hidden=config.hidden,
         heads=config.heads,
@@ -127,6 +123,20 @@ def model_card(config: BertConfig, vocab_size: int, kind: str, facts: Facts) -> 
         vocab_size=vocab_size,
         max_positions=config.max_positions,
         pairs={"nsp": " and next sentences", "sop": " and sentence order"}.get(pairs, ""),
+    )
+    return about + record(facts)
+
+
+def record(facts: Facts) -> str:
+    """The part of a card that is the same for all models: data, training, recipe, licence."""
+    training = [f"- optimizer steps: {facts.step:,}", f"- pieces seen: {facts.tokens:,}"]
+    training += [f"- {_title(key)}: {value:.4g}" for key, value in facts.held_out.items()]
+    data = [
+        f"- {output.partition('/')[0]}, {_title(key)}: {value:,}"
+        for output, counts in facts.data.items()
+        for key, value in counts.items()
+    ]
+    return RECORD.format(
         data="\n".join(data) or "Not recorded.",
         training="\n".join(training),
         recipe=json.dumps(facts.recipe, indent=1, sort_keys=True),

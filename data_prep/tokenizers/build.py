@@ -25,7 +25,12 @@ from data_prep.tokenizers.merging import WordCounts
 from data_prep.tokenizers.sources import read_source, source_files
 from data_prep.tokenizers.tokenizer import Tokenizer
 from data_prep.tokenizers.train import train_sentencepiece, train_wordpiece
-from data_prep.tokenizers.vocabulary import take_vocabulary, write_words
+from data_prep.tokenizers.vocabulary import (
+    VOCABULARY,
+    read_vocabulary,
+    take_vocabulary,
+    write_words,
+)
 
 
 def build_tokenizer(shards: Path | None, out: Path, config: TokenizerConfig) -> dict[str, Any]:
@@ -73,5 +78,7 @@ def _train(counts: WordCounts, out: Path, config: TokenizerConfig) -> None:
 def _write_statistics(out: Path, counted: dict[str, Any]) -> dict[str, Any]:
     tokenizer = Tokenizer.load(out)
     statistics = {"kind": tokenizer.kind, "vocab_size": tokenizer.size, **counted}
+    if tokenizer.kind == "words":
+        statistics["predicted"] = len(read_vocabulary(out / VOCABULARY))
     write_atomically(out / "statistics.json", json.dumps(statistics, indent=2) + "\n")
     return statistics

@@ -24,6 +24,7 @@ from data_prep.tokenizers.vocabulary import COUNTS, VOCABULARY, read_vocabulary
 from data_prep.tokenizers.words import SPECIAL_WORDS, SPECIALS, from_words
 
 MODEL = "spiece.model"  # kept where it lies beside a tokenizer.json made from it
+VOCABULARIES = ("tokenizer.json", "vocab.txt", VOCABULARY)
 BESIDE = ("special_tokens_map.json", "tokenizer_config.json", MODEL, VOCABULARY, COUNTS)
 SETTINGS = ("special_tokens_map.json", "tokenizer_config.json")  # the later one decides
 ALIASES = {
@@ -44,13 +45,17 @@ class Source:
     sentencepiece_model: bytes | None = None
 
 
+def has_vocabulary(folder: Path) -> bool:
+    """Whether a folder of a model brings a tokenizer or a vocabulary."""
+    return any((folder / name).is_file() for name in VOCABULARIES) or any(folder.glob("*.model"))
+
+
 def source_files(path: Path) -> list[Path]:
     """The files of a tokenizer that are read, the one with the vocabulary last."""
     if path.is_file() and path.suffix in (".json", ".txt", ".model"):
         return [path]
     if path.is_dir():
-        names = ("tokenizer.json", "vocab.txt", VOCABULARY)
-        vocabularies = [*(path / name for name in names), *sorted(path.glob("*.model"))]
+        vocabularies = [*(path / name for name in VOCABULARIES), *sorted(path.glob("*.model"))]
         for vocabulary in vocabularies:
             if vocabulary.is_file():
                 beside = [path / name for name in BESIDE if vocabulary.name != name]

@@ -226,6 +226,8 @@ def _starts_word(pieces: list[str], stated: dict[str, Any]) -> NDArray[np.bool_]
     if stated["model"]["type"] == "WordPiece":
         prefix = stated["model"]["continuing_subword_prefix"]
         return np.array([not piece.startswith(prefix) for piece in pieces])
+    if stated["model"]["type"] == "WordLevel":
+        return np.ones(len(pieces), np.bool_)
     mark = "Ġ" if '"ByteLevel"' in json.dumps(stated["pre_tokenizer"]) else SPACE_MARK
     return np.array([piece.startswith(mark) or piece in special for piece in pieces])
 

@@ -42,6 +42,10 @@ CURVES = (
           "heldout_pair_loss"),
     Curve("pair_accuracy", "Sentence-pair accuracy", "Share of pairs told right.",
           "heldout_pair_accuracy", ".0%"),
+    Curve("forward_loss", "Next-word loss, forward", "Nats a word; sampled in training, exact on "
+          "held-out text.", "heldout_forward_loss"),
+    Curve("backward_loss", "Next-word loss, backward", "Nats a word; sampled in training, exact on "
+          "held-out text.", "heldout_backward_loss"),
     Curve("lr", "Learning rate", "As the schedule set it.", zero=True),
     Curve("gradient_norm", "Gradient norm", "Before clipping.", zero=True),
     Curve("tokens_per_second", "Speed", "Tokens a second over all ranks.", y_format="~s",
@@ -145,7 +149,9 @@ def _facts(
     if tokens:
         facts.append(Fact("tokens seen", short(tokens[-1][1])))
     for key, name in (("mlm_loss", "masked-word loss"), ("mlm_accuracy", "masked-word accuracy"),
-                      ("pair_accuracy", "pair accuracy")):  # fmt: skip
+                      ("pair_accuracy", "pair accuracy"),
+                      ("forward_perplexity", "forward perplexity"),
+                      ("backward_perplexity", "backward perplexity")):  # fmt: skip
         facts += _last(metrics, key, name)
     speed = [(line["tokens_per_second"], line.get("seconds", 1.0)) for line in timing
              if line.get("tokens_per_second") is not None]  # fmt: skip

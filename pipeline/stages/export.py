@@ -1,7 +1,8 @@
-"""A checkpoint of a pretraining to a folder that transformers loads.
+"""A checkpoint of a pretraining to a folder that others load.
 
-Reads the pretraining and its tokenizer. Writes a Hugging Face folder: config.json,
-model.safetensors, the tokenizer's files, README.md. Try: sesame export encoder=demo@best
+Reads the pretraining and its tokenizer. Writes a Hugging Face folder (BERT: config.json,
+model.safetensors) or AllenNLP's pair (ELMo: options.json, weights.hdf5, vocabulary.txt), the
+tokenizer's files and README.md. Try: sesame export encoder=demo@best
 """
 
 import json
@@ -22,22 +23,23 @@ def inputs(config: Config) -> dict[str, Request]:
 
 
 def run(work: Work) -> dict[str, Any]:
-    """Write the folder and prove that transformers computes with it what we do."""
+    """Write the folder and prove that a reader of it computes what we do."""
     from pipeline.export import export_checkpoint
+    from pipeline.export_elmo import export_elmo
     from pipeline.modelcard import gather_facts
-    from pipeline.models.config import BertConfig
+    from pipeline.models.config import KINDS, BertConfig, ElmoConfig
 
     pretrain = work.inputs["pretrain"]
     checkpoint = choose_checkpoint(pretrain, work.config.export.checkpoint)
     stated = json.loads((pretrain / "config.json").read_text())
-    return export_checkpoint(
-        checkpoint,
-        BertConfig(**stated["model"]),
-        stated["vocab_size"],
-        work.inputs["tokenizer"],
-        work.out,
-        gather_facts(pretrain, checkpoint),
-    )
+    model = KINDS[stated["model"]["kind"]](**stated["model"])
+    others = (
+        stated["vocab_size"], work.inputs["tokenizer"], work.out, gather_facts(pretrain, checkpoint)
+    )  # fmt: skip
+    if isinstance(model, ElmoConfig):
+        return export_elmo(checkpoint, model, *others)
+    assert isinstance(model, BertConfig)
+    return export_checkpoint(checkpoint, model, *others)
 
 
 def choose_checkpoint(pretrain: Path, which: str) -> Path:

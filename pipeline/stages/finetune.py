@@ -113,6 +113,7 @@ def run(work: Work) -> dict[str, Any]:
         "dev_scores": outcome.dev_scores,
         "repairs": splits.repairs,
         "cut_inputs": outcome.cut,
+        "mix": outcome.mix,
     }
     if task.kind == "classify":
         gold = [str(example.gold) for example in splits.test]

@@ -41,6 +41,7 @@ class Outcome:
     steps: int
     cut: int  # inputs that were longer than finetune.max_seq_length
     weights: dict[str, Tensor] = field(default_factory=dict)  # what was trained, if it is kept
+    mix: dict[str, Any] | None = None  # the learned weights of layers, where they were mixed
 
 
 class Model(nn.Module):
@@ -105,6 +106,7 @@ def finetune(encoder: Encoder, splits: Splits, task: TaskConfig, config: Finetun
         steps=fit.steps,
         cut=sum(part.inputs.cut for part in (train, dev, test)),
         weights=model.trained_state() if config.keep_model else {},
+        mix=head.layers.learned(),
     )
 
 

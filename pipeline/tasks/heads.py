@@ -12,6 +12,8 @@ Gold answers lie in the order of the head's, so U, the head's rows, is E, W or N
 N units of a batch, W words, E inputs, D width, C classes
 """
 
+from typing import Any
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -58,6 +60,12 @@ class LayerChoice(nn.Module):
         if self.choice == "sum_all":
             return torch.stack(states[1:]).sum(0)
         return self.gamma * torch.einsum("s,snd->nd", self.weights.softmax(0), torch.stack(states))
+
+    def learned(self) -> dict[str, Any] | None:
+        """The mix as numbers, which `sesame embed layers=mix` takes; None of other choices."""
+        if self.choice != "mix":
+            return None
+        return {"weights": self.weights.softmax(0).tolist(), "gamma": self.gamma.item()}
 
 
 class Context(nn.Module):

@@ -1,36 +1,45 @@
 """Optimizers whose state every engine can divide, save and take over: AdamW and Adagrad."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from pytorch_lightning import LightningModule
+from torch import Tensor
 
 from pipeline.training.config import OptimConfig
 
 
-class Adagrad(torch.optim.Adagrad):
-    """Adagrad that makes its state when a parameter is first updated.
+class Adagrad(torch.optim.Optimizer):
+    """Duchi et al. 2011: each weight's rate falls with the root of its squared gradients' sum.
 
-    torch's own makes it when it is constructed, for the parameters it is given; DeepSpeed then puts
-    partitions in their place.
+    Not torch's own, which makes its state when it is constructed; DeepSpeed, which replaces the
+    parameters then, knows that and makes it anew, with one group and the default settings. Decay is
+    decoupled from the gradient, as in AdamW.
     """
 
-    def __init__(self, params: Any, initial_accumulator: float, **settings: Any) -> None:
-        super().__init__(params, **settings)
-        self._initial = initial_accumulator
-        self.state.clear()
+    def __init__(
+        self, params: Any, *, initial_accumulator: float, eps: float, lr: float = 0.0
+    ) -> None:
+        super().__init__(params, {"lr": lr, "eps": eps, "weight_decay": 0.0})
+        self._initial_accumulator = initial_accumulator
 
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Update every parameter that has a gradient."""
         for group in self.param_groups:
             for parameter in group["params"]:
-                if parameter.grad is not None and parameter not in self.state:
-                    self.state[parameter] = {
-                        "step": torch.tensor(0.0),
-                        "sum": torch.full_like(parameter, self._initial),
-                    }
-        loss: float | None = super().step(closure)
-        return loss
+                if parameter.grad is not None:
+                    self._update(parameter, parameter.grad, group)
+
+    def _update(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
+        state = self.state[parameter]
+        if not state:
+            state["step"] = torch.tensor(0.0)
+            state["sum"] = torch.full_like(parameter, self._initial_accumulator)
+        state["step"] += 1
+        parameter.mul_(1 - group["lr"] * group["weight_decay"])
+        state["sum"].addcmul_(gradient, gradient)
+        parameter.addcdiv_(gradient, state["sum"].sqrt().add_(group["eps"]), value=-group["lr"])
 
 
 # What an optimizer remembers of a parameter beside the number of updates.
@@ -45,7 +54,7 @@ def make_optimizer(module: LightningModule, config: OptimConfig) -> torch.optim.
     groups = decay_groups(module, config.weight_decay)
     # A rate of zero, because engines create their state with one step.
     if config.kind == "adagrad":
-        return Adagrad(groups, config.initial_accumulator, lr=0.0, eps=config.eps)
+        return Adagrad(groups, initial_accumulator=config.initial_accumulator, eps=config.eps)
     betas = (config.beta1, config.beta2)
     return torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=config.eps, fused=True)
 

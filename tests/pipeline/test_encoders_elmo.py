@@ -1,5 +1,6 @@
 """ELMo as an encoder: framing, cuts, and vectors that depend on nothing but the sentence."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,10 @@ from data_prep.tokenizers.words import SPECIALS, from_words
 from pipeline.encoders import random_encoder
 from pipeline.encoders.elmo import ElmoEncoder
 from pipeline.models.config import ElmoConfig
+from pipeline.tasks.config import FinetuneConfig, TaskConfig
+from pipeline.tasks.examples import Example
+from pipeline.tasks.finetuning import finetune
+from pipeline.tasks.splits import Splits
 
 MODEL = ElmoConfig(cell=24, projection=8, character_dim=5, filters=[[1, 4], [2, 6]])
 
@@ -88,3 +93,31 @@ def test_random_weights_follow_the_seed(tmp_path: Path) -> None:
     first, again, other = (random_encoder(MODEL, tmp_path, seed) for seed in (1, 1, 2))
     weights = [torch.cat([p.flatten() for p in e.parameters()]) for e in (first, again, other)]
     assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])
+
+
+def tagged(rng: np.random.Generator) -> Example:
+    """Cats are tagged."""
+    chosen = tuple(str(word) for word in rng.choice(["the", "cat", "sat", "on"], 6))
+    return Example(chosen, tuple("B-X" if word == "cat" else "O" for word in chosen), "", 0)
+
+
+@pytest.mark.parametrize(("mode", "least"), [("frozen", 0.5), ("full", 0.9)])
+def test_tasks_learn_on_top_of_it_frozen_with_a_mix_and_whole(
+    tmp_path: Path, mode: str, least: float
+) -> None:
+    rng = np.random.default_rng(0)
+    splits = Splits(*([tagged(rng) for _ in range(n)] for n in (64, 16, 32)), ["O", "B-X"], 0)
+    task = TaskConfig(name="toy", kind="tag", reader="conll", metric="entity_f1")
+    config = FinetuneConfig(
+        lr=3e-2, epochs=10, batch_size=16, mode=mode, layers="mix", dropout=0.0, accelerator="cpu"
+    )
+    encoder = random_encoder(replace(MODEL, dropout=0.0), tmp_path, seed=0)
+    for weights in encoder.parameters():
+        weights.data *= 4  # vectors that a few steps can tell apart
+    before = {name: value.clone() for name, value in encoder.state_dict().items()}
+    outcome = finetune(encoder, splits, task, config)
+    same = [torch.equal(value, before[name]) for name, value in encoder.state_dict().items()]
+    assert all(same) if mode == "frozen" else not any(same)
+    assert outcome.scores["entity_f1"] > least  # by chance 0.25
+    assert outcome.mix is not None
+    assert sum(outcome.mix["weights"]) == pytest.approx(1)
