@@ -36,7 +36,8 @@ def measure_usage(work: Callable[[], object]) -> Usage:
             process.join(SAMPLE_SECONDS)
     finally:
         process.kill()
-    return Usage(*receiving.recv(), peak / 1e6)
+    seconds, core_seconds = receiving.recv()
+    return Usage(seconds, core_seconds, peak / 1e6)
 
 
 def _timed(work: Callable[[], object], sending: Connection) -> None:
