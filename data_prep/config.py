@@ -2,6 +2,7 @@
 
 import unicodedata
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from omegaconf import II
@@ -28,7 +29,7 @@ class CorpusConfig:
         {}, "source to the expected number of copies of its documents; others have 1"
     )
     temperature: float = result(
-        1.0, "share of a source ∝ (its words)^this: 0.7 is multilingual BERT's, 0 makes all equal",
+        1.0, "share of a source ∝ (its bytes)^this: 0.7 is multilingual BERT's, 0 makes all equal",
         at_least=0.0, at_most=1.0,
     )  # fmt: skip
     documents: str = result(
@@ -104,6 +105,10 @@ class CorpusConfig:
                 "corpus.sources: corpus.paths is given too; name all files in corpus.sources, "
                 "and set 'corpus.paths=[]' where a recipe names some"
             )
+        for key in ("exclude_file", "abbreviations_file"):
+            path = getattr(self, key)
+            if path is not None and not Path(path).expanduser().is_file():
+                raise UsageError(f"corpus.{key}={path}: there is no such file")
         for name, weight in self.weights.items():
             if name not in self.sources:
                 known = ", ".join(self.sources) or "none"

@@ -96,13 +96,13 @@ def join_pieces(_: None, folder: Path, config: CorpusConfig, pieces: list[Path])
     placement = Placement(bounds, documents, paragraphs, sections, first_number, heldout_limit=0)
     placement = replace(placement, heldout_limit=choose_heldout(placement))
     names = sorted(config.sources)
-    words = dict(zip(names, count_source_words(placement, len(names)), strict=True))
-    weights = source_weights(words, config.weights, config.temperature)
+    sizes = dict(zip(names, count_source_bytes(placement, len(names)), strict=True))
+    weights = source_weights(sizes, config.weights, config.temperature)
     shards, counts, statistics = deal_sections(placement, config.shard_size)
     counts = {"documents": _document_counts(tally), "paragraphs": paragraph_counts, **counts}
     if names:
         counts["sources"] = {
-            name: {"words": words[name], "weight": weights[name]} for name in names
+            name: {"bytes": sizes[name], "weight": weights[name]} for name in names
         }
     plan = {
         "bounds": asdict(bounds),
@@ -244,13 +244,13 @@ def choose_heldout(placement: Placement) -> int:
     return limit if below <= max(wanted, HELDOUT_MOST * sections) else limit - 1
 
 
-def count_source_words(placement: Placement, sources: int) -> list[int]:
-    """How many words of training text each source has."""
-    words = np.zeros(sources, np.int64)
+def count_source_bytes(placement: Placement, sources: int) -> list[int]:
+    """How many bytes of training text each source has."""
+    sizes = np.zeros(sources, np.int64)
     for placed in place_all(placement) if sources else ():
         chosen = placed.table[placed.kept & ~placed.heldout]
-        words += np.bincount(chosen["source"], chosen["words"], sources).astype(np.int64)
-    return words.tolist()
+        sizes += np.bincount(chosen["source"], chosen["text_bytes"], sources).astype(np.int64)
+    return sizes.tolist()
 
 
 def deal_sections(

@@ -136,15 +136,17 @@ def plan_pieces(
 ) -> list[list[Part]]:
     """Cut files into parts and group small ones, in order; `whole` files are never cut.
 
-    The result follows from names and sizes alone, never from the number of workers. A piece also
-    ends where a file's name says so, so that a new file among many small ones changes the pieces
-    around it and no others.
+    The result follows from names and sizes alone, never from the number of workers. A file of a
+    quarter piece or more shares with no other, and a piece of small ones also ends where a file's
+    name says so: a new file changes the pieces around it and no others.
     """
     pieces: list[list[Part]] = []
     filled = piece_bytes
     for file in files:
         size = file.path.stat().st_size
         step = max(size, 1) if size <= piece_bytes or whole(file) else piece_bytes
+        if 4 * size >= piece_bytes:
+            filled = piece_bytes
         for start in range(0, size, step):
             part = Part(file, start, min(start + step, size))
             if filled + (part.end - part.start) > piece_bytes:
@@ -152,6 +154,7 @@ def plan_pieces(
                 filled = 0
             pieces[-1].append(part)
             filled += part.end - part.start
-        if 2 * filled >= piece_bytes and blake2b(file.name.encode()).digest()[0] < 256 // 8:
+        ends = 2 * filled >= piece_bytes and blake2b(file.name.encode()).digest()[0] < 256 // 8
+        if ends or 4 * size >= piece_bytes:
             filled = piece_bytes
     return pieces

@@ -112,9 +112,9 @@ def clean(arguments: Arguments) -> None:
             shutil.rmtree(folder)
     if forget is not None and really:
         runs.forget(forget)
-    if not folders:
-        print("nothing to remove: every output belongs to a run")
-    elif not really:
+    if not unneeded:
+        print("every output belongs to a run")
+    if folders and not really:
         print("nothing was removed; sesame clean --yes does it")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from pipeline.config import Config
 from pipeline.stages.work import Request, Work
 
-FORMAT = 1
+FORMAT = 2
 SECTIONS = ("tokenizer",)
 
 

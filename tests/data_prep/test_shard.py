@@ -373,7 +373,7 @@ def test_sources_weigh_what_they_are_told(tmp_path: Path) -> None:
         write_documents(tmp_path / f"{name}.jsonl", [document(rng) for _ in range(count)])
     named = {name: str(tmp_path / f"{name}.jsonl") for name in ("small", "large")}
     counts = shard(tmp_path / "out", [], sources=named, weights={"large": 0.5}, temperature=0.7)
-    sizes = {name: found["words"] for name, found in counts["sources"].items()}
+    sizes = {name: found["bytes"] for name, found in counts["sources"].items()}
     weights = {name: found["weight"] for name, found in counts["sources"].items()}
     ratio = sizes["small"] / sizes["large"]
     assert weights["small"] / (2 * weights["large"]) == pytest.approx(ratio**-0.3, rel=1e-4)
