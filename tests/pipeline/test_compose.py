@@ -49,7 +49,7 @@ def test_every_group_option_composes(choice: str) -> None:
         ("examples.max_seq_length=1024", "more than model.max_positions=512"),
         (
             "experiment=bert_continue",
-            "init.source: this recipe goes on from a model; add init.source=",
+            "this recipe goes on from a model; add init.source=",
         ),
         ("model.heads=3", "must divide model.hidden=128"),
         ("pretrain.phases=[{max_seq_length: 128, share: 0.5}]", "shares add up to 0.5"),
