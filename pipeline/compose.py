@@ -80,8 +80,6 @@ def compose_raw(overrides: list[str]) -> DictConfig:
 
 def typed(raw: DictConfig) -> Config:
     """The typed form of a composed configuration, checked."""
-    for key in sorted(OmegaConf.missing_keys(raw)):
-        raise UsageError(f"{key}: this recipe needs a value; add {key}=<value>")
     try:
         config = OmegaConf.to_object(raw)
     except OmegaConfBaseException as error:

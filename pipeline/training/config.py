@@ -19,6 +19,14 @@ class InitConfig:
     source: str | None = execution(
         None, "a run, name@step, fingerprint or Hugging Face BERT folder; random weights if not set"
     )
+    needed: bool = execution(False, "a recipe that only makes sense from a model says so here")
+
+    def check(self) -> None:
+        """A recipe that goes on must be told from what."""
+        if self.needed and self.source is None:
+            raise UsageError(
+                "init.source: this recipe goes on from a model; add init.source=<run or folder>"
+            )
 
 
 @dataclass

@@ -48,7 +48,10 @@ def test_every_group_option_composes(choice: str) -> None:
         ("trainer.max_tokens=5", "two budgets contradict each other"),
         ("trainer.strategy=single", "cannot use 2 ranks"),
         ("examples.max_seq_length=1024", "more than model.max_positions=512"),
-        ("experiment=bert_continue", "init.source: this recipe needs a value; add init.source="),
+        (
+            "experiment=bert_continue",
+            "this recipe goes on from a model; add init.source=",
+        ),
         ("model.heads=3", "must divide model.hidden=128"),
         ("pretrain.phases=[{max_seq_length: 128, share: 0.5}]", "shares add up to 0.5"),
     ],
