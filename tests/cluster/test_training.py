@@ -140,7 +140,6 @@ def test_a_lost_node_costs_the_steps_since_the_last_checkpoint(
         cluster.call("scontrol", "update", f"JobId={job}", "ReqNodeList=")
         assert trainer.wait(job) == {job: "COMPLETED"}, trainer.logs()
         assert restarts(trainer, job) == 1
-        assert "taking over from" in trainer.logs()
         assert (run_dir(trainer) / "metrics.jsonl").read_bytes() == undisturbed
     finally:
         cluster.start_node("alpha")
