@@ -14,7 +14,8 @@ STEPS = 150
 # A rank on each of two nodes, with DeepSpeed; a line of metrics a step.
 TRAINING = (
     "experiment=smoke", f"trainer.max_steps={STEPS}", "trainer.checkpoint_every=60",
-    "trainer.eval_every=75", "trainer.threads=1", "trainer.num_nodes=2", "trainer.devices=1", "trainer.strategy=zero2",
+    "trainer.eval_every=75", "trainer.threads=1", "trainer.num_nodes=2", "trainer.devices=1",
+    "trainer.strategy=zero2",
 )  # fmt: skip
 ONLY = ("--from", "pretrain", "--until", "pretrain")
 
