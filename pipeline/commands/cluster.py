@@ -12,15 +12,17 @@ from data_prep.progress import console
 from pipeline.cli import Arguments
 from pipeline.cluster import slurm
 from pipeline.cluster.frozen import (
+    Submission,
     find_submission,
     new_submission,
     refuse_changed_files,
     thaw_node,
 )
-from pipeline.cluster.site import read_site
+from pipeline.cluster.site import Site, read_site
 from pipeline.cluster.status import as_table as status_table
 from pipeline.cluster.status import look
 from pipeline.cluster.submit import (
+    Planned,
     being_made,
     check_site,
     check_store,
@@ -47,32 +49,43 @@ def submit(arguments: Arguments) -> None:
         raise UsageError(f"{arguments.words[0]}: not an override; overrides look like key=value")
     slurm.require()
     site = read_site()
-    config = compose_config(_first_point(arguments))
+    swept = "-m" in arguments.options
+    points = sweep_points(arguments.overrides) if swept else [arguments.overrides]
+    config = compose_config(points[0])
     store = Store(Path(config.paths.store).resolve())
-    graphs = [experiment(point) for point in _points(arguments)]
-    nodes = {reference: node for graph in graphs for reference, node in graph.nodes.items()}
-    chosen = between(
-        list(nodes.values()), arguments.options.get("--from"), arguments.options.get("--until")
-    )
-    console.print(as_table(plan(list(nodes.values()), store)))
+    graphs = [experiment(point) for point in points]
+    nodes = list({name: node for graph in graphs for name, node in graph.nodes.items()}.values())
+    chosen = between(nodes, arguments.options.get("--from"), arguments.options.get("--until"))
+    console.print(as_table(plan(nodes, store)))
     check_site(chosen, site)
     check_store(store.root, site, slurm.hosts())
-    queued = being_made(store)
-    planned = plan_jobs(chosen, site, queued)
-    for node in chosen:
-        if node.output.reference in queued and not node.output.is_done:
-            print(f"{_title(node)}: job {queued[node.output.reference]} makes it already")
+    planned = _plan(chosen, site, store)
+    submission = new_submission(store, config.name)
     if not planned:
         print("nothing to submit")
-        return
-    submission = new_submission(store, config.name)
-    if "--dry-run" in arguments.options:
-        for job in planned:
-            waits = ", ".join([*job.after, *job.after_jobs]) or "nothing"
-            print(f"# {job.name}, waits for {waits}\n{script_of(job, submission, site)}")
-        return
-    for graph in graphs:
-        graph.checksums.save()
+    elif "--dry-run" in arguments.options:
+        for one in planned:
+            waits = ", ".join([*one.after, *one.after_jobs]) or "nothing"
+            print(f"# {one.name}, waits for {waits}\n{script_of(one, submission, site)}")
+    else:
+        for graph in graphs:
+            graph.checksums.save()
+        _send(planned, submission, site)
+        entries = [Entry(node.stage, node.output.fingerprint, node.label) for node in chosen]
+        Runs(store).record(config.name, entries, replace=not swept)
+
+
+def _plan(nodes: list[Node], site: Site, store: Store) -> list[Planned]:
+    """The jobs to submit; says which outputs jobs in the queue make already."""
+    queued = being_made(store)
+    for node in nodes:
+        if node.output.reference in queued and not node.output.is_done:
+            print(f"{_title(node)}: job {queued[node.output.reference]} makes it already")
+    return plan_jobs(nodes, site, queued)
+
+
+def _send(planned: list[Planned], submission: Submission, site: Site) -> None:
+    """Freeze everything, then queue all jobs or none."""
     submission.create()
     try:
         submission.freeze_code()
@@ -81,21 +94,9 @@ def submit(arguments: Arguments) -> None:
     except BaseException:
         shutil.rmtree(submission.path)
         raise
-    entries = [Entry(node.stage, node.output.fingerprint, node.label) for node in chosen]
-    Runs(store).record(config.name, entries, replace="-m" not in arguments.options)
     for made in jobs:
         print(f"{made.id}  {made.name}  {made.label}".rstrip())
     print(f"submission {submission.id}; sesame status shows how it goes")
-
-
-def _points(arguments: Arguments) -> list[list[str]]:
-    if "-m" not in arguments.options:
-        return [arguments.overrides]
-    return sweep_points(arguments.overrides)
-
-
-def _first_point(arguments: Arguments) -> list[str]:
-    return _points(arguments)[0]
 
 
 def _title(node: Node) -> str:

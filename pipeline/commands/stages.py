@@ -120,6 +120,7 @@ def _sweep(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]]) 
         write_point(folder / str(number), Point(number, settings, output, value))
         return math.nan if value is None else value
 
+    folder.mkdir(parents=True)  # Optuna keeps its studies beside it
     _with_hydra(["--multirun", *told], job)
     console.print(summarise_sweep(folder, command))
     points = read_points(folder)

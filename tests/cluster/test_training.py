@@ -14,7 +14,8 @@ STEPS = 150
 # A rank on each of two nodes, with DeepSpeed; a line of metrics a step.
 TRAINING = (
     "experiment=smoke", f"trainer.max_steps={STEPS}", "trainer.checkpoint_every=60",
-    "trainer.eval_every=75", "trainer.num_nodes=2", "trainer.devices=1", "trainer.strategy=zero2",
+    "trainer.eval_every=75", "trainer.threads=1", "trainer.num_nodes=2", "trainer.devices=1",
+    "trainer.strategy=zero2",
 )  # fmt: skip
 ONLY = ("--from", "pretrain", "--until", "pretrain")
 
@@ -140,7 +141,6 @@ def test_a_lost_node_costs_the_steps_since_the_last_checkpoint(
         cluster.call("scontrol", "update", f"JobId={job}", "ReqNodeList=")
         assert trainer.wait(job) == {job: "COMPLETED"}, trainer.logs()
         assert restarts(trainer, job) == 1
-        assert "taking over from" in trainer.logs()
         assert (run_dir(trainer) / "metrics.jsonl").read_bytes() == undisturbed
     finally:
         cluster.start_node("alpha")
