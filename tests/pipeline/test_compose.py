@@ -7,14 +7,14 @@ import pytest
 
 from data_prep.errors import UsageError
 from pipeline.compose import CONF, compose_config, group_options
-from pipeline.models.config import BertConfig
+from pipeline.models.config import KINDS, BertConfig
 
 
 @pytest.mark.parametrize("experiment", group_options("experiment"))
 def test_every_recipe_composes(experiment: str) -> None:
     config = compose_config([f"experiment={experiment}"])
     assert config.name == experiment
-    assert isinstance(config.model, BertConfig)
+    assert isinstance(config.model, KINDS[config.model.kind])
     assert config.stages
 
 
@@ -27,7 +27,9 @@ def test_every_recipe_composes(experiment: str) -> None:
     ],
 )
 def test_every_group_option_composes(choice: str) -> None:
-    compose_config([choice])
+    # The default recipe sets keys of its own kind of model.
+    recipe = ["experiment=elmo_tiny"] if choice.startswith("model=elmo") else []
+    compose_config([*recipe, choice])
 
 
 @pytest.mark.parametrize(
@@ -36,6 +38,7 @@ def test_every_group_option_composes(choice: str) -> None:
         ("trainer.global_batchsize=3", "did you mean trainer.global_batch_size?"),
         ("lr=1e-3", "did you mean optim.lr?"),
         ("+foo=1", "there is no key foo"),
+        ("model=elmo_tiny", "Key 'attention_dropout' not in 'ElmoConfig'"),
         ("model=bert_tinny", "did you mean bert_tiny?"),
         ("trainer.devices=two", "trainer.devices: Value 'two'"),
         ("trainer.strategy=zero4", "trainer.strategy=zero4: must be one of single, ddp"),
