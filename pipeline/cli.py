@@ -232,7 +232,7 @@ def show_error(command: str, error: SesameError) -> int:
 
 def _show_help() -> None:
     print("usage: sesame <command> [options] [Hydra overrides]\n")
-    print("Pretrain BERT from raw text to scored, loadable models. Commands:\n")
+    print("Pretrain BERT and ELMo from raw text to scored, loadable models. Commands:\n")
     for name, command in COMMANDS.items():
         print(f"  {name:<10} {command.help}")
     print("\nTry: sesame run experiment=demo; sesame pretrain --help lists that stage's keys.")

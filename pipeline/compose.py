@@ -171,6 +171,10 @@ def _explain(error: Exception) -> str:
         cause = cause.__cause__
     key = getattr(cause, "full_key", None)
     text = _first_line(cause)
+    inner = error.__context__
+    if cause is error and isinstance(inner, OmegaConfBaseException):
+        place = text.partition(":")[0]  # "In 'experiment/demo'", the file that sets the key
+        return f"{inner.full_key}: {_first_line(inner)} ({place}); choose an experiment that fits"
     return f"{key}: {text}" if key and key not in text else text
 
 

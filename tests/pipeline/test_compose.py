@@ -39,6 +39,7 @@ def test_every_group_option_composes(choice: str) -> None:
         ("trainer.global_batchsize=3", "did you mean trainer.global_batch_size?"),
         ("lr=1e-3", "did you mean optim.lr?"),
         ("+foo=1", "there is no key foo"),
+        ("model=elmo_tiny", "Key 'attention_dropout' not in 'ElmoConfig'"),
         ("model=bert_tinny", "did you mean bert_tiny?"),
         ("trainer.devices=two", "trainer.devices: Value 'two'"),
         ("trainer.strategy=zero4", "trainer.strategy=zero4: must be one of single, ddp"),
