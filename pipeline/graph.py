@@ -204,6 +204,9 @@ def _add_instance(graph: Graph, stage: str, name: str, config: Config, point: li
         graph.export(config)
     elif stage == "tokenizer":
         graph.tokenizer(config)
+    elif stage == "examples":  # those that pretraining reads, a set a length
+        for request in stage_module("pretrain").example_sets(config):
+            graph.add(stage, request.config, ", ".join(point))
     elif stage == "report":
         graph.add_report(config, graph.reported())
     else:

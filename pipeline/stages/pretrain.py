@@ -41,22 +41,24 @@ def phases(config: Config) -> list[PhaseConfig]:
     ]
 
 
+def example_sets(config: Config) -> list[Request]:
+    """The examples of every phase's length."""
+    return [
+        Request(
+            "examples",
+            replace(config, examples=replace(config.examples, max_seq_length=phase.max_seq_length)),
+        )
+        for phase in phases(config)
+    ]
+
+
 def inputs(config: Config) -> dict[str, Request]:
-    """The vocabulary, examples of every phase's length, and the model to start from."""
+    """The vocabulary, the examples of every phase, and the model to start from."""
     trainer = config.trainer
     check_kind(config)
     check_budget(trainer, len(phases(config)))
     BatchSchedule(trainer.global_batch_size, trainer.ramp_steps).check(trainer.world_size)
-    examples = {
-        f"examples.{number}": Request(
-            "examples",
-            replace(
-                config,
-                examples=replace(config.examples, max_seq_length=phase.max_seq_length),
-            ),
-        )
-        for number, phase in enumerate(phases(config))
-    }
+    examples = {f"examples.{number}": each for number, each in enumerate(example_sets(config))}
     requests = {"tokenizer": Request("tokenizer", config), **examples}
     if config.init.source is not None:  # a run here is exported, so that both come in one form
         check_source(config.init.source, config.model, Store(Path(config.paths.store)))
