@@ -87,6 +87,8 @@ def make_shards(
     plan = load_plan(joined, config.strict)
     for file_name, place, reason in plan.tally.notes:
         log.warning("%s, %s: %s", file_name, place, reason)
+    if plan.counts["sections"]["heldout"] == 0:
+        log.warning("nothing is held out: too little text, or copies or groups of over a tenth")
 
     shards = [Piece(f"write-{shard.name}", shard.name) for shard in plan.shards]
     write = functools.partial(write_piece, joined=joined, pieces=cleaned)

@@ -384,10 +384,10 @@ def test_sources_weigh_what_they_are_told(tmp_path: Path) -> None:
     assert all(section.weight == 1.0 for section in sections(tmp_path / "out", "heldout"))
 
 
-def test_a_group_is_held_out_as_a_whole(tmp_path: Path) -> None:
+def test_a_group_is_held_out_as_a_whole(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     rng = random.Random(11)
     path = tmp_path / "x.jsonl"
-    records = [{"text": document(rng), "patient": n % 60} for n in range(600)]
+    records = [{"text": document(rng), "patient": n % 60, "same": 1} for n in range(600)]
     del records[0]["patient"]
     path.write_text("\n".join(map(json.dumps, records)))
     shard(tmp_path / "out", path, group_field="patient")
@@ -395,6 +395,9 @@ def test_a_group_is_held_out_as_a_whole(tmp_path: Path) -> None:
     train = {section.group for section in sections(tmp_path / "out")}
     assert len(held) >= 4 and not held & (train - {None})
     assert None in train | held, "a document without a group is one by itself"
+    with caplog.at_level(logging.WARNING):
+        shard(tmp_path / "one", path, group_field="same", where={"same": "1"})
+    assert "nothing is held out" in caplog.text
 
 
 @pytest.mark.parametrize(
