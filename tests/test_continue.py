@@ -12,7 +12,7 @@ import torch
 from data_prep.chunks import ChunkStore
 from pipeline.data.loader import HeldOut
 from pipeline.models.huggingface import load_for_pretraining
-from pipeline.training.module import count
+from pipeline.training.objective import MaskedPieces
 from pipeline.training.sums import Sums
 from tests.conftest import Sesame
 
@@ -67,7 +67,8 @@ def test_the_first_held_out_loss_is_the_source_models_own(smoke: Sesame, grown: 
     with torch.no_grad():
         rows = ChunkStore(output(grown, "examples"), "heldout")
         for batch in HeldOut(rows, rows=1000, micro_batch_size=64):
-            sums += count(batch) + Sums(*(part.item() for part in model.eval()(batch)))
+            losses = model.eval()(batch)
+            sums += MaskedPieces().count(batch) + Sums(*(part.item() for part in losses))
     assert held_out_loss(grown, 0) == pytest.approx(sums.means()["mlm_loss"], rel=1e-5)
 
 
