@@ -13,7 +13,7 @@ demo: install
 	$(BIN)/sesame run experiment=demo
 
 test: install lint
-	WANDB_MODE=offline $(BIN)/python -m pytest -m "not browser and not cluster and not soak"
+	WANDB_MODE=offline $(BIN)/python -m pytest -n 2 -m "not browser and not cluster and not soak"
 
 lint: install
 	$(BIN)/ruff check .

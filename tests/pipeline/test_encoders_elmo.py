@@ -106,7 +106,7 @@ def test_tasks_learn_on_top_of_it_frozen_with_a_mix_and_whole(
     tmp_path: Path, mode: str, least: float
 ) -> None:
     rng = np.random.default_rng(0)
-    splits = Splits(*([tagged(rng) for _ in range(n)] for n in (64, 16, 32)), ["O", "B-X"], 0)
+    splits = Splits(*([tagged(rng) for _ in range(n)] for n in (64, 16, 32)), ["O", "B-X"])
     task = TaskConfig(name="toy", kind="tag", reader="conll", metric="entity_f1")
     config = FinetuneConfig(
         lr=3e-2, epochs=10, batch_size=16, mode=mode, layers="mix", dropout=0.0, accelerator="cpu"
