@@ -80,7 +80,7 @@ def _read_binary(path: Path) -> tuple[list[str], Floats]:
             words = list(found.index_to_key)
             return words, np.stack([found[word] for word in words])
         found = KeyedVectors.load_word2vec_format(str(path), binary=True, unicode_errors="replace")
-    except (ValueError, EOFError, IndexError, NotImplementedError) as error:
+    except (ValueError, EOFError, IndexError, RuntimeError) as error:
         raise SesameError(
             f"{path}: damaged, or neither word2vec's nor fastText's binary form; fetch it again"
         ) from error
