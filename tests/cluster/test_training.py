@@ -10,7 +10,7 @@ from tests.cluster.conftest import User
 
 pytestmark = pytest.mark.cluster
 
-STEPS = 150
+STEPS = 300
 # A rank on each of two nodes, with DeepSpeed; a line of metrics a step.
 TRAINING = (
     "experiment=smoke", f"trainer.max_steps={STEPS}", "trainer.checkpoint_every=60",
@@ -88,7 +88,8 @@ def test_a_job_near_its_time_limit_requeues_itself_once(trainer: User, undisturb
         trainer.cluster.call("scontrol", "update", f"JobId={job}", f"TimeLimit={minutes}")
 
     trainer.site(time="600", signal=3600)
-    job = trainer.submit(*TRAINING, *ONLY)["01-pretrain"]
+    # SLURM looks at limits twice a minute; a checkpoint a step makes training last longer.
+    job = trainer.submit(*TRAINING, "trainer.checkpoint_every=1", *ONLY)["01-pretrain"]
     wait_for_steps(trainer, 30)
     limit(30)  # so less than an hour is left, and SLURM sends the signal
     deadline = time.monotonic() + 120
