@@ -107,7 +107,7 @@ def test_nothing_lies_over_something_else(measured: dict[str, Any], width: int) 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_every_figure_shows_legible_text(measured: dict[str, Any], width: int) -> None:
     figures = measured["light"][str(width)]["figures"]
-    assert len(figures) == 13
+    assert len(figures) == 14
     for figure in figures:
         assert figure["width"] >= 250 and figure["height"] >= 90, figure
         assert figure["text_size"] >= 9, figure
