@@ -137,10 +137,7 @@ def closing_table(nodes: list[Node]) -> Table | None:
         return None
     scores = summarise([path / "scores.json" for path in done])
     beside = gains(scores)
-    headings = [
-        "task", "metric", "encoder", "seeds", "mean", "deviation", "median",
-        "over random weights",
-    ]  # fmt: skip
+    headings = ["task", "metric", "encoder", "seeds", "mean", "median", "over random"]
     if any(score.variant for score in scores):
         headings.insert(3, "settings")
     table = Table(title="Scores on the test sets", title_justify="left")
@@ -151,12 +148,16 @@ def closing_table(nodes: list[Node]) -> Table | None:
         settings = [score.variant] if "settings" in headings else []
         table.add_row(
             score.task, score.metric, score.encoder, *settings, str(len(score.values)),
-            f"{100 * score.mean:.1f}",
-            f"± {100 * score.deviation:.1f}" if len(score.values) > 1 else "",
+            _mean(score),
             f"{100 * score.median:.1f}",
             _verdict(beside.get(score)),
         )  # fmt: skip
     return table
+
+
+def _mean(score: Score) -> str:
+    deviation = f" ± {100 * score.deviation:.1f}" if len(score.values) > 1 else ""
+    return f"{100 * score.mean:.1f}{deviation}"
 
 
 def _verdict(gain: Gain | None) -> str:
