@@ -26,10 +26,8 @@ from pipeline.bench.figures import Figure
 from pipeline.bench.usage import Usage, measure_usage
 from pipeline.config import Config
 
-SMALL, LARGE = (
-    24_000_000,
-    240_000_000,
-)  # bytes of text: a piece for each of two workers, and tenfold
+# Bytes of text: full pieces of every stage for each of two workers, and tenfold.
+SMALL, LARGE = 48_000_000, 480_000_000
 READ_ONCE = 24_000_000  # bytes of the user's own text that are repeated
 VOCABULARY = TokenizerConfig("unigram", 8000)
 
@@ -42,12 +40,12 @@ def measure(config: Config) -> list[Figure]:
         texts = list(_texts(config.corpus))
         for path, size in ((small, SMALL), (large, LARGE)):
             _write_json_lines(path, texts, size)
-        one = _shard(small, scratch / "one", workers=1)
+        one = _shard(large, scratch / "one", workers=1)
         few = _shard(small, scratch / "few", workers=2)
         many = _shard(large, scratch / "many", workers=2)
         figures = [
-            _speed("JSONL to shards", small, one),
-            Figure("two workers against one", one.seconds / few.seconds, "times"),
+            _speed("JSONL to shards", large, one),
+            Figure("two workers against one", one.seconds / many.seconds, "times"),
             *_growth("shards", few, many),
         ]
         few, many = (_train(scratch / name, scratch / f"{name}-pieces") for name in ("few", "many"))
