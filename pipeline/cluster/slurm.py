@@ -46,6 +46,13 @@ def require() -> None:
         )
 
 
+def answers() -> bool:
+    """Whether there is a cluster to ask."""
+    if shutil.which("squeue") is None:
+        return False
+    return subprocess.run(["squeue", "--me"], capture_output=True).returncode == 0
+
+
 def call(*command: str) -> str:
     """What a command prints; its complaint, as an error, where it fails."""
     done = subprocess.run(command, capture_output=True, text=True)

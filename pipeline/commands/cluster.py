@@ -47,7 +47,9 @@ def submit(arguments: Arguments) -> None:
     """Send everything the experiment names, of all points of a sweep, to SLURM."""
     if arguments.words:
         raise UsageError(f"{arguments.words[0]}: not an override; overrides look like key=value")
-    slurm.require()
+    dry = "--dry-run" in arguments.options
+    if not dry:
+        slurm.require()
     site = read_site()
     swept = "-m" in arguments.options
     points = sweep_points(arguments.overrides) if swept else [arguments.overrides]
@@ -58,12 +60,16 @@ def submit(arguments: Arguments) -> None:
     chosen = between(nodes, arguments.options.get("--from"), arguments.options.get("--until"))
     console.print(as_table(plan(nodes, store)))
     check_site(chosen, site)
-    check_store(store.root, site, slurm.hosts())
-    planned = _plan(chosen, site, store)
+    known = not dry or slurm.answers()
+    if known:
+        check_store(store.root, site, slurm.hosts())
+    else:
+        console.print("SLURM does not answer here: what it has queued already is not known")
+    planned = _plan(chosen, site, being_made(store) if known else {})
     submission = new_submission(store, config.name)
     if not planned:
         print("nothing to submit")
-    elif "--dry-run" in arguments.options:
+    elif dry:
         for one in planned:
             waits = ", ".join([*one.after, *one.after_jobs]) or "nothing"
             print(f"# {one.name}, waits for {waits}\n{script_of(one, submission, site)}")
@@ -75,9 +81,8 @@ def submit(arguments: Arguments) -> None:
         Runs(store).record(config.name, entries, replace=not swept)
 
 
-def _plan(nodes: list[Node], site: Site, store: Store) -> list[Planned]:
+def _plan(nodes: list[Node], site: Site, queued: dict[str, str]) -> list[Planned]:
     """The jobs to submit; says which outputs jobs in the queue make already."""
-    queued = being_made(store)
     for node in nodes:
         if node.output.reference in queued and not node.output.is_done:
             print(f"{_title(node)}: job {queued[node.output.reference]} makes it already")

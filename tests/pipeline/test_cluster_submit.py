@@ -67,6 +67,14 @@ def test_without_sbatch_the_remedy_is_said(sesame: Sesame) -> None:
     assert list(sesame.folder.iterdir()) == []
 
 
+def test_a_dry_run_needs_no_cluster(sesame: Sesame) -> None:
+    done = sesame("submit", *SMOKE, "--dry-run", PATH=str(Path(sys.executable).parent))
+    assert done.returncode == 0, done.stderr
+    assert "SLURM does not answer here" in done.stderr
+    assert done.stdout.count("#!/usr/bin/env bash") == 3  # pieces and merge of shard, tokenizer
+    assert list(sesame.folder.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
