@@ -7,7 +7,6 @@ feed-forward layer's size, a real run's time outside of its steps, and memory, a
 """
 
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ import torch
 from torch import Tensor
 
 from pipeline.bench.figures import Figure, alternate, compared
+from pipeline.bench.usage import peak_bytes
 from pipeline.config import Config, TrackingConfig
 from pipeline.data.batch import Batch, collate
 from pipeline.models.bert import BertForPretraining
@@ -177,11 +177,11 @@ def _print_memory(side: str, name: str) -> None:
     """What `_memory` starts: a few steps of one side alone."""
     size = next(size for size in SIZES if size.name == name)
     batch = _rows(size)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_bytes()
     step = {"ours": _our_step, "peer": _peer_step}[side](size, batch)
     for _ in range(MEMORY_STEPS):
         step()
-    print(1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before))
+    print(peak_bytes() - before)
 
 
 def _rows(size: Size) -> Batch:
