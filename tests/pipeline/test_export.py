@@ -54,7 +54,8 @@ def make_store(root: Path, model: BertConfig, pairs: str) -> Path:
     (tokenizer / "statistics.json").write_text('{"secret": "canary"}')
     for step in STEPS:
         _write_checkpoint(pretrain / CHECKPOINTS / f"{step:08d}", step, model)
-    lines = [{"step": step, "heldout_loss": loss} for step, loss in STEPS.items()]
+    no_pairs = {"heldout_pair_loss": None} if pairs == "none" else {}
+    lines = [{"step": step, "heldout_loss": loss} | no_pairs for step, loss in STEPS.items()]
     (pretrain / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     described = {"model": asdict(model), "vocab_size": len(VOCABULARY)}
     (pretrain / "config.json").write_text(json.dumps(described))
