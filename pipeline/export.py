@@ -56,7 +56,8 @@ def export_checkpoint(
     stated = architecture.stated(config, vocab_size, words.pad)
     write_atomically(out / "config.json", json.dumps(stated, indent=2) + "\n")
     _copy_tokenizer(tokenizer, out, config)
-    write_atomically(out / "README.md", model_card(config, vocab_size, words.kind, facts))
+    card = model_card(architecture, config, vocab_size, words.kind, facts)
+    write_atomically(out / "README.md", card)
     _prove_tokenizer(words, out)
     _prove_weights(model, architecture, words.pad, out)
     return {

@@ -15,7 +15,7 @@ from pipeline.models.architectures import fitting
 from pipeline.models.config import KINDS, BertConfig, ElmoConfig
 from pipeline.stages.work import Request, Work
 
-FORMAT = 1
+FORMAT = 2
 SECTIONS = ("export",)
 
 
@@ -36,9 +36,8 @@ def run(work: Work) -> dict[str, Any]:
     checkpoint = choose_checkpoint(pretrain, work.config.export.checkpoint)
     stated = json.loads((pretrain / "config.json").read_text())
     model = KINDS[stated["model"]["kind"]](**stated["model"])
-    others = (
-        stated["vocab_size"], work.inputs["tokenizer"], work.out, gather_facts(pretrain, checkpoint)
-    )  # fmt: skip
+    facts = gather_facts(pretrain, checkpoint, work.config.export)
+    others = (stated["vocab_size"], work.inputs["tokenizer"], work.out, facts)
     if isinstance(model, ElmoConfig):
         return export_elmo(checkpoint, model, *others)
     assert isinstance(model, BertConfig)
