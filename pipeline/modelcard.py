@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.config import ExamplesConfig
-from data_prep.sources import FORMAT
+from data_prep.sources import FORMAT, SourceFile
 from pipeline.config import ExportConfig
+from pipeline.graph import STAGES
 from pipeline.models.architectures import Architecture
 from pipeline.models.config import BertConfig
 from pipeline.store import Store
@@ -97,7 +98,7 @@ class Facts:
 def gather_facts(pretrain: Path, checkpoint: Path, export: ExportConfig) -> Facts:
     """Facts from a pretraining's folder and from the manifests of what it was made from."""
     state = read_state(checkpoint)
-    manifests = list(_manifests(pretrain))
+    manifests = sorted(_manifests(pretrain), key=lambda each: STAGES.index(each["stage"]))
     recipe: dict[str, Any] = {}
     for manifest in manifests:
         recipe |= manifest["config"]
@@ -106,7 +107,7 @@ def gather_facts(pretrain: Path, checkpoint: Path, export: ExportConfig) -> Fact
         state.step,
         state.tokens,
         evaluations(pretrain).get(state.step, {}),
-        [line for manifest in reversed(manifests) for line in _data(manifest)],
+        [line for manifest in manifests for line in _data(manifest)],
         recipe,
         export,
     )
@@ -131,9 +132,7 @@ def _data(manifest: dict[str, Any]) -> Iterator[str]:
     counts = manifest["counts"]
     match manifest["stage"]:
         case "shard":
-            kinds: Counter[str] = Counter()
-            for name in manifest["files_read"]:
-                kinds += Counter(match[0].lower() for match in [FORMAT.search(name)] if match)
+            kinds = Counter(_kind(name) for name in manifest["files_read"] if FORMAT.search(name))
             read, kept = counts["documents"]["read"], counts["documents"]["kept"]
             yield f"files: {', '.join(f'{n:,} of {kind}' for kind, n in sorted(kinds.items()))}"
             yield f"documents: {kept:,} kept of {read:,}"
@@ -144,9 +143,15 @@ def _data(manifest: dict[str, Any]) -> Iterator[str]:
             yield f"tokenizer: {counts['kind']}, {counts['vocab_size']:,} entries"
         case "examples":
             train, length = counts["train"], manifest["config"]["examples"]["max_seq_length"]
-            yield f"examples: {train['tokens']:,} in {train['rows']:,} rows of up to {length:,}"
+            tokens, rows = train["tokens"], train["rows"]
+            yield f"examples: {tokens:,} tokens in {rows:,} rows of up to {length:,}"
         case "pretrain" if source := manifest["upstream"].get("init"):
             yield f"goes on from: {source}, which has data and a card of its own"
+
+
+def _kind(name: str) -> str:
+    file = SourceFile(Path(name), name)
+    return f".{file.format}{file.compression}"
 
 
 def evaluations(pretrain: Path) -> dict[int, dict[str, float]]:

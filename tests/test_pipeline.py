@@ -4,8 +4,15 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
+import transformers
+from safetensors.torch import load_file
 
+from data_prep.tokenizers import Tokenizer
+from pipeline.models.bert import BertForPretraining
+from pipeline.models.config import BertConfig
 from tests.conftest import Sesame
 
 ROOT = Path(__file__).parent.parent
@@ -90,6 +97,29 @@ def _train_counts(store: Path) -> list[dict[str, int]]:
         json.loads((output / "statistics.json").read_text())["train"]
         for output in outputs(store, "examples")
     ]
+
+
+@torch.inference_mode()
+def test_the_exported_model_fills_a_mask_in_plain_transformers(smoke: Sesame) -> None:
+    """With the probabilities of the checkpoint that it was made from."""
+    (exported,), (trained,) = (outputs(smoke.store, stage) for stage in ("export", "pretrain"))
+    text = "The capital of [MASK] is Paris."
+    fill = transformers.pipeline("fill-mask", model=str(exported), top_k=5)
+    theirs = {answer["token"]: answer["score"] for answer in fill(text)}
+
+    described = json.loads((trained / "config.json").read_text())
+    model = BertForPretraining(BertConfig(**described["model"]), described["vocab_size"]).eval()
+    model.load_state_dict(load_file(max(trained.glob("checkpoints/*/weights.safetensors"))))
+    words = Tokenizer.load(exported)
+    ids = torch.from_numpy(words.encode([text])[0].astype(np.int64))
+    tokens = torch.cat([torch.tensor([words.cls]), ids, torch.tensor([words.sep])])
+    logits_NV, _ = model.predict(
+        tokens, torch.arange(len(tokens)), torch.zeros_like(tokens), np.array([len(tokens)])
+    )
+    ((place,),) = (tokens == words.mask).nonzero(as_tuple=True)
+    best = logits_NV[place].softmax(0).topk(5)
+    ours = dict(zip(best.indices.tolist(), best.values.tolist(), strict=True))
+    assert theirs == pytest.approx(ours, rel=1e-5)
 
 
 def test_manifests_hold_no_times_hosts_or_places(smoke: Sesame) -> None:

@@ -73,7 +73,12 @@ def make_store(root: Path, model: BertConfig, pairs: str) -> Path:
         "words": {"train": 4_321, "heldout": 99},
         "sentences": {"train": 432, "heldout": 10},
     }
-    names = {"canary/a.jsonl.gz": {}, "canary.b.jsonl.gz": {}, "c.TXT": {}, "corpus.exclude": {}}
+    names = {
+        "canary/a.jsonl.gz": {},
+        "canary.xml-p1p2-canary.bz2": {},
+        "c.TXT": {},
+        "corpus.exclude": {},
+    }
     _write_manifest(root / "shard" / "s0", {"corpus": {"where": "canary"}}, counts, {}, names)
     return root
 
@@ -203,12 +208,12 @@ def test_a_modern_model_is_loaded_as_what_it_is(architecture: Architecture, tmp_
 def test_the_card_tells_numbers_and_no_text(exported: Path) -> None:
     card = (exported / "README.md").read_text()
     for line in (
-        "- files: 2 of .jsonl.gz, 1 of .txt",
+        "- files: 1 of .jsonl.gz, 1 of .txt, 1 of .xml.bz2",
         "- documents: 12,300 kept of 12,345",
         "- training: 4,321 words in 432 sentences",
         "- held out: 99 words in 10 sentences",
         "- tokenizer: wordpiece, 59 entries",
-        "- examples: 6,000 in 300 rows of up to 24",
+        "- examples: 6,000 tokens in 300 rows of up to 24",
         "- loss: 2.75",
         "- optimizer steps: 30",
         "- pieces seen: 30,000",
