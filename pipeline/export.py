@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save
 from data_prep.errors import SesameError
 from data_prep.files import atomic_write, write_atomically
 from data_prep.tokenizers import Tokenizer
-from pipeline.modelcard import Facts, model_card
+from pipeline.modelcard import Facts, model_card, pairs_of
 from pipeline.models.architectures import Architecture, fitting
 from pipeline.models.bert import BertForPretraining
 from pipeline.models.config import BertConfig
@@ -42,7 +42,7 @@ def export_checkpoint(
     checkpoint: Path, config: BertConfig, vocab_size: int, tokenizer: Path, out: Path, facts: Facts
 ) -> dict[str, Any]:
     """Write the folder, prove it, and return counts."""
-    architecture = fitting(config, facts.pairs)
+    architecture = fitting(config, pairs_of(facts.recipe))
     words = Tokenizer.load(tokenizer)
     if words.size != vocab_size:
         raise SesameError(

@@ -88,43 +88,46 @@ class Facts:
     recipe: dict[str, Any] = field(default_factory=dict)  # result keys by section
     export: ExportConfig = field(default_factory=ExportConfig)
 
-    @property
-    def pairs(self) -> str:
-        """How the segments it was trained on were paired."""
-        pairs: str = self.recipe.get("examples", {}).get("pairs", ExamplesConfig.pairs)
-        return pairs
-
 
 def gather_facts(pretrain: Path, checkpoint: Path, export: ExportConfig) -> Facts:
     """Facts from a pretraining's folder and from the manifests of what it was made from."""
     state = read_state(checkpoint)
-    manifests = sorted(_manifests(pretrain), key=lambda each: STAGES.index(each["stage"]))
-    recipe: dict[str, Any] = {}
-    for manifest in manifests:
-        recipe |= manifest["config"]
-    recipe.pop("corpus", None)  # its conditions may name persons and places
     return Facts(
         state.step,
         state.tokens,
         evaluations(pretrain).get(state.step, {}),
-        [line for manifest in manifests for line in _data(manifest)],
-        recipe,
+        [line for manifest in _manifests(pretrain) for line in _data(manifest)],
+        read_recipe(pretrain),
         export,
     )
 
 
-def _manifests(pretrain: Path) -> Iterator[dict[str, Any]]:
-    """Of the pretraining and of all before it, but not of a model it goes on from."""
+def read_recipe(pretrain: Path) -> dict[str, Any]:
+    """The result keys of a pretraining and of all before it, by section."""
+    recipe: dict[str, Any] = {}
+    for manifest in _manifests(pretrain):
+        recipe |= manifest["config"]
+    recipe.pop("corpus", None)  # its conditions may name persons and places
+    return recipe
+
+
+def pairs_of(recipe: dict[str, Any]) -> str:
+    """How the segments that a model was trained on were paired."""
+    pairs: str = recipe.get("examples", {}).get("pairs", ExamplesConfig.pairs)
+    return pairs
+
+
+def _manifests(pretrain: Path) -> list[dict[str, Any]]:
+    """Of the pretraining and of all before it, first to last, but not of a model gone on from."""
     store = Store(pretrain.parents[1])
-    waiting, seen = [f"{pretrain.parent.name}/{pretrain.name}"], set()
+    found: dict[str, dict[str, Any]] = {}
+    waiting = [f"{pretrain.parent.name}/{pretrain.name}"]
     while waiting:
-        output = store.from_reference(waiting.pop(0))
-        if output.reference in seen or not output.is_done:
-            continue
-        seen.add(output.reference)
-        manifest = output.manifest()
-        yield manifest
-        waiting += [item for role, item in manifest["upstream"].items() if role != "init"]
+        output = store.from_reference(waiting.pop())
+        if output.reference not in found and output.is_done:
+            manifest = found[output.reference] = output.manifest()
+            waiting += [item for role, item in manifest["upstream"].items() if role != "init"]
+    return sorted(found.values(), key=lambda manifest: STAGES.index(manifest["stage"]))
 
 
 def _data(manifest: dict[str, Any]) -> Iterator[str]:
@@ -180,7 +183,9 @@ def model_card(
         kind=kind,
         vocab_size=vocab_size,
         max_positions=config.max_positions,
-        pairs={"nsp": " and next sentences", "sop": " and sentence order"}.get(facts.pairs, ""),
+        pairs={"nsp": " and next sentences", "sop": " and sentence order"}.get(
+            pairs_of(facts.recipe), ""
+        ),
         both=", `AutoModelForPreTraining` both heads" if architecture.has_pairs else "",
     )
     hub = {"library_name": "transformers", "pipeline_tag": "fill-mask"}
@@ -211,4 +216,4 @@ def record(facts: Facts, units: str) -> str:
 
 
 def _title(key: str) -> str:
-    return key.removeprefix("heldout_").replace("_", " ")
+    return key.removeprefix("heldout_").replace("mlm", "masked-LM").replace("_", " ")

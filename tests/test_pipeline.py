@@ -99,6 +99,15 @@ def _train_counts(store: Path) -> list[dict[str, int]]:
     ]
 
 
+def test_a_mistyped_checkpoint_leaves_nothing_behind(smoke: Sesame) -> None:
+    before = set(smoke.store.rglob("*"))
+    done = smoke("export", "experiment=smoke", "encoder=smoke@bset")
+    assert done.returncode == 2
+    assert "export.checkpoint=bset: must be last, best or a step" in done.stderr
+    assert "here: 6, 12" in done.stderr
+    assert set(smoke.store.rglob("*")) == before
+
+
 @torch.inference_mode()
 def test_the_exported_model_fills_a_mask_in_plain_transformers(smoke: Sesame) -> None:
     """With the probabilities of the checkpoint that it was made from."""

@@ -319,6 +319,8 @@ def test_a_model_that_nobody_could_load_is_refused_before_anything_is_written(
     options: dict, pairs: str, says: str, tmp_path: Path
 ) -> None:
     store = make_store(tmp_path / "store", replace(MODEL, **options), pairs)
+    with pytest.raises(UsageError, match=re.escape(says)):  # where it is planned
+        export.check_finished(store / "pretrain" / "p0", "last")
     with pytest.raises(UsageError, match=re.escape(says)):
         run_export(store, tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
