@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.errors import UsageError
-from pipeline.models.config import SEGMENTS, WAVES, BertConfig
+from pipeline.models.config import SEGMENTS, WAVES, BertConfig, setting
 
 Names = dict[str, tuple[str, ...]]  # our module -> theirs, whose tensors are ours one below another
 
@@ -56,7 +56,7 @@ class Architecture:
     def amiss(self, config: BertConfig, pairs: str) -> dict[str, str]:
         """The settings that do not fit, each with what it would have to be."""
         wrong = {
-            f"model.{key}={_text(getattr(config, key))}": f"model.{key}={_text(needed)}"
+            setting(key, getattr(config, key)): setting(key, needed)
             for key, needed in self.options.items()
             if getattr(config, key) != needed
         }
@@ -163,17 +163,11 @@ MODERNBERT = Architecture(
         "biases": False,
         "segments": False,
     },
-    keys={
-        "layers": "num_hidden_layers",
-        "hidden": "hidden_size",
-        "heads": "num_attention_heads",
-        "intermediate": "intermediate_size",
-        "max_positions": "max_position_embeddings",
+    keys=BERT.keys
+    | {
         "dropout": "embedding_dropout",
         "attention_dropout": "attention_dropout",
         "norm_eps": "norm_eps",
-        "init_std": "initializer_range",
-        "tied": "tie_word_embeddings",
     },
     fixed={
         "hidden_activation": "gelu",
@@ -272,7 +266,3 @@ def _said_once(stated: dict[str, Any]) -> dict[str, Any]:
         is_global = set(layers) == {"full_attention"}
         once["global_attn_every_n_layers"] = 1 if is_global else "more than 1"
     return once
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -104,3 +104,8 @@ class ElmoConfig(ModelConfig):
 
 
 KINDS: dict[str, type[ModelConfig]] = {"bert": BertConfig, "elmo": ElmoConfig}
+
+
+def setting(name: str, value: object) -> str:
+    """An option of the model as the command line takes it."""
+    return f"model.{name}={str(value).lower() if isinstance(value, bool) else value}"
