@@ -1,0 +1,34 @@
+"""Settings of dashboards."""
+
+import importlib.util
+from dataclasses import dataclass
+
+from data_prep.errors import UsageError
+from data_prep.fields import execution
+
+
+@dataclass
+class TrackingConfig:
+    """Experiment dashboards."""
+
+    loggers: list[str] = execution(
+        ["wandb"], "which dashboards", choices=("wandb", "tensorboard", "csv")
+    )
+    mode: str = execution("offline", "what wandb does", choices=("online", "offline", "disabled"))
+    project: str = execution("sesame", "wandb project")
+    entity: str | None = execution(None, "wandb entity")
+    group: str | None = execution(None, "wandb group")
+    tags: list[str] = execution([], "wandb tags")
+
+    @property
+    def active(self) -> list[str]:
+        """The dashboards that are told anything."""
+        return [name for name in self.loggers if name != "wandb" or self.mode != "disabled"]
+
+    def check(self) -> None:
+        """Refuse a dashboard that is not installed."""
+        if "tensorboard" in self.loggers and importlib.util.find_spec("tensorboard") is None:
+            raise UsageError(
+                "tracking.loggers=[tensorboard]: TensorBoard is not installed; "
+                "pip install 'sesame-encoders[tensorboard]'"
+            )
