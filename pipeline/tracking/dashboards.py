@@ -16,18 +16,11 @@ from pytorch_lightning.loggers import CSVLogger, Logger, TensorBoardLogger, Wand
 from pipeline.tracking.config import TrackingConfig
 from pipeline.tracking.lineage import Artifact, artifacts, inputs_of
 from pipeline.tracking.training import Training
+from pipeline.tracking.wandb_settings import belonging, private_settings
 
 CONNECT_SECONDS = 30.0  # until a server counts as unreachable
 FLUSH_SECONDS = 30.0  # for what a server has not taken when training ends
 AXIS = "trainer/global_step"  # the x-axis that Lightning tells wandb to use
-# Settings of ours that wandb's own variables replace.
-VARIABLES = {
-    "project": "WANDB_PROJECT",
-    "entity": "WANDB_ENTITY",
-    "group": "WANDB_RUN_GROUP",
-    "tags": "WANDB_TAGS",
-    "name": "WANDB_NAME",
-}
 
 
 class WandbRun(WandbLogger):
@@ -65,45 +58,14 @@ def _reference(artifact: Artifact) -> Any:
     return reference
 
 
-def belonging(config: TrackingConfig, name: str) -> dict[str, Any]:
-    """Where a run belongs, as far as wandb's own variables do not say it."""
-    ours = {
-        "project": config.project,
-        "entity": config.entity,
-        "group": config.group,
-        "tags": config.tags,
-        "name": name,
-    }
-    return {key: value for key, value in ours.items() if VARIABLES[key] not in os.environ}
-
-
 def open_wandb(config: TrackingConfig, training: Training, mode: str, folder: Path) -> WandbRun:
     """A run of the training's own id; online it is gone on with, else written anew."""
-    os.environ.setdefault("WANDB_SILENT", "true")  # it talks before it reads its settings
-
-    import wandb
-
-    settings = wandb.Settings(
-        console="off",
-        disable_code=True,
-        disable_git=True,
-        x_disable_meta=True,
-        x_disable_machine_info=True,
-        x_disable_stats=True,
-        x_save_requirements=False,
-        silent=True,
-        program="sesame pretrain",
-        host="",
-        init_timeout=CONNECT_SECONDS,
-        finish_timeout=FLUSH_SECONDS,
-        finish_timeout_raises=True,
-    )
     run = WandbRun(
         save_dir=folder,
         id=training.id,
         mode=mode,
         resume="allow" if mode == "online" else None,
-        settings=settings,
+        settings=private_settings(CONNECT_SECONDS, FLUSH_SECONDS),
         **belonging(config, training.name),
     )
     run._wandb_init.pop("anonymous", None)  # wandb complains of this even where it is unset

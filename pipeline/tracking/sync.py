@@ -21,6 +21,7 @@ from pipeline.summary import summarise
 from pipeline.tracking.config import TrackingConfig
 from pipeline.tracking.lineage import artifacts, results_of
 from pipeline.tracking.training import Training
+from pipeline.tracking.wandb_settings import import_wandb
 
 ANSWER_SECONDS = 15.0
 AGAIN = "nothing is lost; run the same command again"
@@ -37,10 +38,7 @@ def sync(training: Training, config: TrackingConfig) -> str:
 
 def find_server() -> str:
     """The address of wandb's server, once there is a key for it and it answers."""
-    os.environ.setdefault("WANDB_SILENT", "true")
-
-    import wandb
-
+    wandb = import_wandb()
     address = str(wandb.setup().settings.base_url)
     try:
         is_known = wandb.login(prompt=False, verify=False)

@@ -4,7 +4,7 @@ import csv
 import importlib.util
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,16 @@ import wandb
 from data_prep.errors import UsageError
 from data_prep.files import sha256
 from pipeline import cli
+from pipeline.stages.pretrain import make_job
 from pipeline.store import Output, Store
 from pipeline.tracking import dashboards
 from pipeline.tracking.config import TrackingConfig
 from pipeline.tracking.lineage import artifacts, inputs_of, results_of
 from pipeline.tracking.tracker import Tracker
 from pipeline.tracking.training import Training, by_step
+from pipeline.tracking.wandb_settings import belonging
+from pipeline.training.rank import StopRequest, train
+from tests.pipeline.toy_pretraining import Toy, last_step, toy_config
 from tests.pipeline.wandb_server import WandbServer, wandb_server
 
 NOWHERE = "http://127.0.0.1:9"  # the port of `discard`, where nobody listens
@@ -174,7 +178,7 @@ def test_wandbs_own_variables_win(monkeypatch: pytest.MonkeyPatch) -> None:
     config = TrackingConfig(project="ours", group="first", tags=["a"])
     monkeypatch.setenv("WANDB_PROJECT", "theirs")
     monkeypatch.setenv("WANDB_TAGS", "b")
-    told = dashboards.belonging(config, "sample")
+    told = belonging(config, "sample")
     assert told == {"entity": None, "group": "first", "name": "sample"}
 
 
@@ -217,22 +221,26 @@ def test_every_launch_leaves_one_whole_offline_run(sample: Sample, fresh_wandb: 
 
 
 def test_a_server_that_cannot_be_reached_stops_and_slows_nothing(
-    sample: Sample, fresh_wandb: None, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    fresh_wandb: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.delenv("WANDB_MODE", raising=False)
     monkeypatch.setenv("WANDB_BASE_URL", NOWHERE)
     monkeypatch.setenv("WANDB_API_KEY", "a" * 40)
+    monkeypatch.setenv("DS_ACCELERATOR", "cpu")  # which training sets
     monkeypatch.setattr(dashboards, "CONNECT_SECONDS", 1.0)
-    said: list[str] = []
-    tracker = Tracker(TrackingConfig(mode="online"), sample.training, 0, said.append)
-    tracker.log({"step": 1, "loss": 1.0})
-    assert said == []  # training is on its way, the server still waited for
-    tracker.close()
-    (line,) = said
-    assert line.startswith("wandb is off from here on (CommError: ")
-    assert line.endswith(
-        "training goes on, and metrics.jsonl has everything; later: sesame sync sample"
-    )
+    toy = Toy.make(tmp_path)
+    config = replace(toy_config(), name="letters", tracking=TrackingConfig(mode="online"))
+    output = Store(tmp_path / "store").output("pretrain", "ab" * 8)
+    output.begin({"config": {}, "upstream": {}})
+    make_job(replace(toy.work("letters", config), out=output.path), None).write(output.path)
+    assert train(output.path, StopRequest())
+    assert last_step(output.path) == 8
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.count("wandb is off from here on (CommError: ") == 1
+    assert "training goes on, and metrics.jsonl has everything; later: sesame sync letters" in said
 
 
 @pytest.fixture
@@ -268,6 +276,18 @@ def test_sync_uploads_one_run_rebuilt_from_the_journals(
     (summary,) = server.files["wandb-summary.json"].values()
     assert json.loads(summary)["polarity/accuracy"] == 0.75
     assert server.named("RunResumeStatus") == []  # written anew, whatever the server has
+
+
+def test_an_online_run_is_sent_while_it_trains(
+    sample: Sample, server: WandbServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    assert follow(sample, TrackingConfig(mode="online", tags=["toy"]), 4) == []
+    assert server.named("UpsertBucket")[0]["tags"] == ["toy"]
+    assert [row["_step"] for row in server.history()] == [1, 2, 3, 4, 5, 6]
+    assert len(server.named("UseArtifact")) == 3
+    checkpoints = [each["input"]["artifactTypeName"] for each in server.named("CreateArtifact")]
+    assert checkpoints.count("checkpoint") == 2
 
 
 @pytest.mark.parametrize(

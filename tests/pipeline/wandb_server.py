@@ -34,10 +34,13 @@ class WandbServer(ThreadingHTTPServer):
 
     def answer(self, call: str, variables: dict[str, Any]) -> dict[str, Any]:
         self.calls.append((call, variables))
+        if call == "Viewer":
+            return {"viewer": {"id": "u", "entity": "us", "username": "us", "flags": "{}"}}
         if call == "UpsertBucket":
             project = {"id": "p", "name": variables["project"], "entity": {"id": "e", "name": "us"}}
-            bucket = {"id": "b", "name": variables["name"], "displayName": "", "config": "{}"}
-            return {"upsertBucket": {"bucket": bucket | {"project": project}, "inserted": True}}
+            names = {"name": variables["name"], "displayName": variables["displayName"]}
+            bucket = {"id": "b", "config": "{}", "project": project} | names
+            return {"upsertBucket": {"bucket": bucket, "inserted": True}}
         if call == "CreateArtifact":
             made = {"id": variables["input"]["artifactCollectionName"], "state": "COMMITTED"}
             return {"createArtifact": {"artifact": made | {"artifactSequence": {"id": "s"}}}}
@@ -46,7 +49,7 @@ class WandbServer(ThreadingHTTPServer):
         if call == "CreateRunFiles":
             places = [{"name": n, "uploadUrl": f"{self.address}/{n}"} for n in variables["files"]]
             return {"createRunFiles": {"runID": "b", "uploadHeaders": [], "files": places}}
-        return {}
+        return {"project": None}  # such as an artifact's type, which is not known yet
 
     def take(self, files: dict[str, Any]) -> None:
         for name, part in files.items():
@@ -69,7 +72,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         if self.headers.get("Content-Encoding") == "gzip":
             body = gzip.decompress(body)
-        content = json.loads(body)
+        content = json.loads(body or b"{}")  # telemetry comes empty
         if self.path == "/graphql":
             call = content["operationName"]
             self._reply({"data": self.server.answer(call, content.get("variables") or {})})
