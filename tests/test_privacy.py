@@ -98,3 +98,22 @@ def test_text_stays_where_data_is(private: Sesame, read: Callable[[Path], Iterat
     assert found, "the canaries are nowhere, not even in the data"
     allowed = tuple(f"store/{folder}/" for folder in DATA)
     assert {name for name in found if not name.startswith(allowed)} == set()
+
+
+def test_errors_give_the_place_and_never_the_text(sesame: Sesame) -> None:
+    canary = "Canary Quillfeather"
+    notes, task = sesame.folder / "notes.jsonl", sesame.folder / "task"
+    task.mkdir()
+    notes.write_text(f'{{"text": "{canary} sings."}}\n{{"text": "{canary} \n')
+    (task / "train.tsv").write_text(f"sentence\tlabel\n{canary} sings\t1\n{canary}\t1\tagain\n")
+    shutil.copy(task / "train.tsv", task / "dev.tsv")
+    corpus = ("experiment=bert_mini", f"corpus.paths={notes}")
+    made = sesame.succeed("shard", *corpus)
+    failed = sesame("finetune", *corpus, "encoder=tfidf", "task=sst2", f"task.data_dir={task}")
+    assert failed.returncode == 1, failed.stderr
+    assert "notes.jsonl, byte 39: malformed_json" in made.stderr
+    assert "train.tsv:3: 3 columns" in failed.stderr
+    assert canary not in made.stdout + made.stderr + failed.stdout + failed.stderr
+    found = holders(sesame.store, [canary.encode()])
+    assert found
+    assert all(name.startswith(tuple(f"{folder}/" for folder in DATA)) for name in found)

@@ -33,9 +33,9 @@ class Training:
     @classmethod
     def in_folder(cls, name: str, folder: Path) -> "Training":
         """The training whose output a folder of a store is."""
-        resolved = folder.resolve()
-        store = Store(resolved.parents[1])
-        return cls(name, store.output(resolved.parent.name, resolved.name))
+        place = folder.absolute()  # not resolved: a stage's folder may be a link out of the store
+        store = Store(place.parents[1])
+        return cls(name, store.output(place.parent.name, place.name))
 
     @property
     def store(self) -> Store:
