@@ -76,8 +76,8 @@ def embed(
     punctuation stands apart.
     """
     layers = Layers(layers) if isinstance(layers, str) else layers
-    words = [split_words(each)[0] if isinstance(each, str) else each for each in sentences]
-    inputs, offsets = _encode(encoder, words)
+    split = [split_words(each)[0] if isinstance(each, str) else each for each in sentences]
+    inputs, offsets = _encode(encoder, split)
     vectors = np.empty((offsets[-1], *layers.shape(encoder)), np.float32)
     for words, values in _vectors(encoder, inputs, offsets, layers):
         vectors[words] = values

@@ -24,13 +24,14 @@ def fill(arguments: Arguments) -> None:
     config = compose_config(overrides)
     if RANDOM in config.encoders:
         raise UsageError("encoder=random: guesses of an untrained encoder tell nothing; name a run")
-    for each in each_encoder(config):
-        inputs = prepare_encoder(arguments.command, each, overrides)
+    each = each_encoder(config)
+    inputs = [prepare_encoder(arguments.command, one, overrides) for one in each]
 
-        from pipeline.fill import read_filler
+    from pipeline.fill import read_filler
 
-        blanks = read_filler(inputs["encoder"]).fill(text, int(own["top"]))
-        table = Table(title=escape(encoder_label(each)), title_justify="left")
+    for one, paths in zip(each, inputs, strict=True):
+        blanks = read_filler(paths["encoder"]).fill(text, int(own["top"]))
+        table = Table(title=escape(encoder_label(one)), title_justify="left")
         for number in range(1, len(blanks) + 1):
             table.add_column("piece" if len(blanks) == 1 else f"blank {number}")
             table.add_column("", justify="right")
