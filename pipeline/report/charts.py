@@ -47,16 +47,6 @@ class Interval:
     colour: int = 0
 
 
-@dataclass(frozen=True)
-class Dot:
-    """A point of a group, and what is said where a reader points at it."""
-
-    x: float
-    y: float
-    group: str
-    note: str = ""
-
-
 def lines(
     name: str,
     title: str,
@@ -145,6 +135,16 @@ def histogram(
         name,
         title,
     )
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A point of a group, and what is said where a reader points at it."""
+
+    x: float
+    y: float
+    group: str
+    note: str = ""
 
 
 def scatter(name: str, title: str, dots: Sequence[Dot], groups: Sequence[str]) -> str:
