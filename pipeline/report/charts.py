@@ -4,6 +4,7 @@ Colours stand in the SVG as plain attributes of the light theme, so that any pro
 style inside each file turns them to the dark theme's where a screen asks for it.
 """
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -149,7 +150,8 @@ class Dot:
 
 def scatter(name: str, title: str, dots: Sequence[Dot], groups: Sequence[str]) -> str:
     """Points on a plane where only nearness means something; notes show without a script."""
-    drawn = _draw(dot_chart("dots", groups), {"dots": dot_rows(dots)}, name, title, height=280)
+    height = 260 + 16 * math.ceil(len(groups) / 2)  # the legend has two names a line
+    drawn = _draw(dot_chart("dots", groups), {"dots": dot_rows(dots)}, name, title, height)
     waiting = iter(dots)  # symbols stand in the order of the data
 
     def noted(path: re.Match[str]) -> str:

@@ -41,9 +41,11 @@ def units(vectors_ND: NDArray[np.float32]) -> Floats:
 
 
 def distances(units_ND: Floats) -> Floats:
-    """Cosine distances of all pairs, from 0 to 2; never below zero, zero to oneself."""
+    """Cosine distances of all pairs, from 0 to 2; none to oneself, nor from nothing to nothing."""
     apart_NN = np.clip(1 - units_ND @ units_ND.T, 0, 2)
     np.fill_diagonal(apart_NN, 0)
+    empty = ~units_ND.any(1)
+    apart_NN[np.ix_(empty, empty)] = 0
     return apart_NN
 
 

@@ -183,6 +183,14 @@ def test_context_tells_senses_apart_and_static_vectors_do_not(senses: Senses) ->
     assert senses.labels == ["money", "river"]
 
 
+def test_a_word_without_a_vector_has_one_for_all_occurrences(tmp_path: Path) -> None:
+    path = write_sentences(tmp_path / "bank.tsv", 12)
+    unknown = StaticEncoder(VectorTable(["water"], np.ones((1, 3), np.float32)))
+    seen = compare("bank", read_occurrences(path, "bank"), {"unknown": unknown})
+    assert seen.views[0].layers[0].distinct == 1
+    assert "one vector for all occurrences" in verdict(seen, seen.views[0])
+
+
 def test_an_encoder_that_knows_nothing_is_said_to(senses: Senses) -> None:
     noise = np.random.default_rng(1).normal(size=(16, 3, 8)).astype(np.float32)
     young = view("young", noise, senses.views[0].groups)
