@@ -42,7 +42,7 @@ class Filler:
     @torch.inference_mode()
     def fill(self, text: str, top: int = 5) -> list[list[Guess]]:
         """The `top` likeliest pieces for each blank, the likeliest first."""
-        ids = self._encode(text)
+        ids = self.encode(text)
         tokens_N = torch.from_numpy(ids).long()
         positions_N = torch.arange(len(ids))
         logits_NV, _ = self.model.eval().predict(
@@ -55,8 +55,8 @@ class Filler:
             for blank in zip(best.indices.tolist(), best.values.tolist(), strict=True)
         ]
 
-    def _encode(self, text: str) -> NDArray[np.int32]:
-        """[CLS] text [SEP], with a mask between the parts that blanks leave."""
+    def encode(self, text: str) -> NDArray[np.int32]:
+        """The ids of [CLS] text [SEP], blanks being the vocabulary's masks."""
         own = self.tokenizer.piece(self.tokenizer.mask)
         parts = re.split("|".join(re.escape(mask) for mask in {MASK, own}), text)
         if len(parts) == 1:

@@ -1,5 +1,7 @@
 """Meaning made visible: a word's occurrences as encoders see them, layer by layer.
 
+    from pathlib import Path
+
     from pipeline import load_encoder
     from pipeline.senses import compare, read_occurrences
 

@@ -88,7 +88,7 @@ def describe(senses: Senses, source: str, show_text: bool) -> dict[str, Any]:
     return {
         "word": senses.word,
         "source": source,
-        "labels": senses.labels if show_text else len(senses.labels),
+        "labels": group_names(senses, senses.views[0], show_text) if senses.labels else [],
         "occurrences": [
             {"place": each.place, **({"text": each.text} if show_text else {})}
             for each in senses.occurrences

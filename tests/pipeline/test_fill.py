@@ -7,13 +7,19 @@ import pytest
 import torch
 from transformers import AutoTokenizer, BertConfig, BertForPreTraining, BertModel
 
+from data_prep.config import TokenizerConfig
 from data_prep.errors import UsageError
+from data_prep.tokenizers import Tokenizer
+from data_prep.tokenizers.build import build_tokenizer
 from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
 from pipeline.cli import run
-from pipeline.fill import Guess, load_filler
+from pipeline.fill import Filler, Guess, load_filler
 from pipeline.models.allennlp import write_allennlp
+from pipeline.models.bert import BertForPretraining
+from pipeline.models.config import BertConfig as ModelShape
 from pipeline.models.config import ElmoConfig
 from pipeline.models.elmo import Elmo
+from tests.data_prep.tokenizer_texts import KINDS, write_corpus
 
 WORDS = ["the", "film", "was", "good", "bad", "and", "##ly", ".", "[", "]", "sep", "paris"]
 TEXTS = [
@@ -70,6 +76,21 @@ def test_guesses_are_those_of_transformers(bert: Path, text: str) -> None:
         [[g.probability for g in blank] for blank in theirs],
         rtol=1e-4,
     )
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe, bytes"])
+def test_blanks_are_set_apart_as_transformers_does(tmp_path: Path, kind: str) -> None:
+    shards, folder = tmp_path / "shards", tmp_path / "tokenizer"
+    shards.mkdir()
+    folder.mkdir()
+    write_corpus(shards)
+    build_tokenizer(shards, folder, TokenizerConfig(**KINDS[kind], workers=1))
+    tokenizer = Tokenizer.load(folder)
+    shape = ModelShape(layers=1, hidden=8, heads=1, intermediate=8, max_positions=64)
+    filler = Filler(BertForPretraining(shape, tokenizer.size), tokenizer)
+    theirs = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    for text in (*TEXTS, "Å, vad [MASK] det  är [MASK] ", "a [MASK], b"):
+        assert filler.encode(text).tolist() == theirs(text)["input_ids"]
 
 
 def test_all_guesses_together_are_certain(bert: Path) -> None:
