@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from data_prep.errors import UsageError
 from pipeline.senses.occurrences import Occurrence
 from pipeline.senses.projection import project
 from pipeline.senses.separation import (
@@ -75,6 +76,8 @@ def compare(
     word: str, occurrences: Sequence[Occurrence], encoders: Mapping[str, "Encoder"]
 ) -> Senses:
     """Every encoder's view; groups are the labels where all occurrences have one."""
+    if not occurrences:
+        raise UsageError(f"word={word}: there is no occurrence to look at")
     labels = sorted({each.label for each in occurrences if each.label is not None})
     groups = np.array([labels.index(each.label) for each in occurrences if each.label is not None])
     given = groups if len(groups) == len(occurrences) else None

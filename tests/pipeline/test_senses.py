@@ -75,6 +75,8 @@ def test_words_are_found_whatever_case_and_marks(tmp_path: Path) -> None:
     (run_of_words,) = read_occurrences(path, "bank on")
     assert (run_of_words.begin, run_of_words.end) == (1, 3)
     assert read_occurrences(path, "river") == []
+    with pytest.raises(UsageError, match="word=river: there is no occurrence"):
+        compare("river", [], {})
 
 
 def test_long_sentences_are_cut_about_the_word(tmp_path: Path) -> None:
