@@ -6,12 +6,15 @@ has everything, and `sesame sync` sends it to wandb later.
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import chain
 from queue import SimpleQueue
 from typing import Any
 
 from pipeline.tracking.config import TrackingConfig
+from pipeline.tracking.dashboards import close_dashboard, open_dashboard
 from pipeline.tracking.training import Training, by_step
+from pipeline.tracking.wandb_settings import import_wandb
 
 CLOSE_SECONDS = 90.0  # more than a dashboard's own patience; what hangs longer is left behind
 
@@ -23,6 +26,10 @@ class Tracker:
         self, config: TrackingConfig, training: Training, step: int, say: Callable[[str], None]
     ) -> None:
         self._followers = [_Follower(name, config, training, step, say) for name in config.active]
+        if "wandb" in config.active:
+            # Now, not on a thread: loader workers are forked, and an import under way is a lock.
+            with suppress(Exception):  # its follower fails the same way, and says so
+                import_wandb()
         for follower in self._followers:
             follower.start()
 
@@ -73,8 +80,6 @@ class _Follower(threading.Thread):
             )
 
     def _follow(self) -> None:
-        from pipeline.tracking.dashboards import close_dashboard, open_dashboard
-
         logger = open_dashboard(self._dashboard, self._config, self._training)
         new = by_step(iter(self._lines.get, None))
         for step, numbers in chain(self._training.rows(until=self._step), new):
