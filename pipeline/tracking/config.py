@@ -1,6 +1,7 @@
 """Settings of dashboards."""
 
 import importlib.util
+import os
 from dataclasses import dataclass
 
 from data_prep.errors import UsageError
@@ -21,9 +22,14 @@ class TrackingConfig:
     tags: list[str] = execution([], "wandb tags")
 
     @property
+    def wandb_mode(self) -> str:
+        """wandb's own variable wins, but does not turn on what is disabled here."""
+        return self.mode if self.mode == "disabled" else os.environ.get("WANDB_MODE", self.mode)
+
+    @property
     def active(self) -> list[str]:
         """The dashboards that are told anything."""
-        return [name for name in self.loggers if name != "wandb" or self.mode != "disabled"]
+        return [name for name in self.loggers if name != "wandb" or self.wandb_mode != "disabled"]
 
     def check(self) -> None:
         """Refuse a dashboard that is not installed."""

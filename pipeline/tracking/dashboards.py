@@ -5,7 +5,6 @@ interruption is the run and nothing else. Nothing about the machine, the code or
 is captured.
 """
 
-import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -76,8 +75,7 @@ def open_wandb(config: TrackingConfig, training: Training, mode: str, folder: Pa
 
 
 def _wandb(config: TrackingConfig, training: Training) -> Logger:
-    mode = os.environ.get("WANDB_MODE", config.mode)
-    return open_wandb(config, training, mode, training.folder)
+    return open_wandb(config, training, config.wandb_mode, training.folder)
 
 
 def _tensorboard(config: TrackingConfig, training: Training) -> Logger:

@@ -180,6 +180,10 @@ def test_wandbs_own_variables_win(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_TAGS", "b")
     told = belonging(config, "sample")
     assert told == {"entity": None, "group": "first", "name": "sample"}
+    for mode, active in (("online", ["wandb"]), ("disabled", [])):
+        monkeypatch.setenv("WANDB_MODE", mode)
+        assert (config.wandb_mode, config.active) == (mode, active)
+        assert TrackingConfig(mode="disabled").active == []  # which no variable turns on
 
 
 def follow(sample: Sample, config: TrackingConfig, first: int) -> list[str]:
