@@ -16,9 +16,11 @@ from rich.table import Table
 
 from pipeline.graph import Node
 from pipeline.store import MANIFEST
+from pipeline.tasks.config import AVERAGE
 
 RANDOM = "random"  # the label of an encoder that was never trained
 SEED = "finetune.seed"
+LABELS = ("task.train_fraction", "task.train_examples")  # told by the number of labels itself
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class Score:
     run: str = ""  # where runs are compared
     train_examples: int = 0
     test_examples: int = 0
+    split: str = ""  # what the values were measured on
+    others: tuple[tuple[str, float], ...] = ()  # means of the other metrics
 
     @property
     def mean(self) -> float:
@@ -75,41 +79,75 @@ class Gain:
         return abs(self.difference) > self.score.deviation + self.baseline.deviation
 
 
-def summarise(score_files: Sequence[Path], runs: Sequence[str] = ()) -> list[Score]:
-    """Group fine-tunings by task, then encoder and settings, in the order they come.
+def summarise(
+    score_files: Sequence[Path], runs: Sequence[str] = (), untold: Sequence[str] = ()
+) -> list[Score]:
+    """Group fine-tunings by task, then encoder, settings and labels, in the order they come.
 
-    `runs`, where given, has the run of each file: equal encoders of two runs stay apart.
+    `runs`, where given, has the run of each file: equal encoders of two runs stay apart. `untold`
+    are settings that variants leave out.
     """
     scores = [json.loads(path.read_text()) for path in score_files]
-    variants = _variants([score["task"] for score in scores], score_files)
-    groups: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
+    settings = [_settings(path.parent / MANIFEST) for path in score_files]
+    of_runs = list(runs) or [""] * len(scores)
+    alike = [(score["task"], run) for score, run in zip(scores, of_runs, strict=True)]
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
     order = list(dict.fromkeys(score["task"] for score in scores))
-    for score, variant, run in zip(scores, variants, runs or [""] * len(scores), strict=True):
-        groups[score["task"], score["metric"], score["encoder"], variant, run].append(score)
+    for score, variant, run, own in zip(
+        scores, _variants(alike, settings, untold), of_runs, settings, strict=True
+    ):
+        key = (score["task"], score["metric"], score["encoder"], variant, run, _split(own))
+        groups[*key, score["train_examples"]].append(score)
     summarised = [
         Score(
             task, metric, encoder, tuple(score["score"] for score in group), variant, run,
-            group[0]["train_examples"], group[0]["test_examples"],
+            train_examples, group[0]["test_examples"], split, _others(group, metric),
         )
-        for (task, metric, encoder, variant, run), group in groups.items()
+        for (task, metric, encoder, variant, run, split, train_examples), group in groups.items()
     ]  # fmt: skip
     return sorted(summarised, key=lambda score: order.index(score.task))
 
 
 def gains(scores: Sequence[Score]) -> dict[Score, Gain]:
     """Each trained encoder's score beside the random one's of the same task and settings."""
-    baselines = {(s.task, s.metric, s.variant, s.run): s for s in scores if s.is_random}
-    pairs = ((s, baselines.get((s.task, s.metric, s.variant, s.run))) for s in scores)
+
+    def like(s: Score) -> tuple[Any, ...]:
+        return s.task, s.metric, s.variant, s.run, s.train_examples
+
+    baselines = {like(s): s for s in scores if s.is_random}
+    pairs = ((s, baselines.get(like(s))) for s in scores)
     return {s: Gain(s, baseline) for s, baseline in pairs if baseline and not s.is_random}
 
 
-def _variants(tasks: Sequence[str], score_files: Sequence[Path]) -> list[str]:
-    """What tells each fine-tuning from others of its task, seeds apart: "key=value, …"."""
-    settings = [_settings(path.parent / MANIFEST) for path in score_files]
+def _others(group: Sequence[dict[str, Any]], metric: str) -> tuple[tuple[str, float], ...]:
+    """The means of the metrics that all of a group have, besides its own."""
+    common = [name for name in group[0]["scores"] if all(name in each["scores"] for each in group)]
+    return tuple(
+        (name, fmean(each["scores"][name] for each in group)) for name in common if name != metric
+    )
+
+
+def _split(settings: dict[str, Any]) -> str:
+    """What a task is scored on, as `TaskConfig.test` says; nothing of its own for a suite."""
+    if settings.get("task.metric") == AVERAGE:
+        return ""
+    if settings.get("task.test") or settings.get("task.test_documents"):
+        return "test"
+    return "dev" if settings.get("task.dev") else "part of train"
+
+
+def _variants(
+    alike: Sequence[tuple[str, str]], settings: Sequence[dict[str, Any]], untold: Sequence[str]
+) -> list[str]:
+    """What tells each fine-tuning from others of its task and run, seeds apart: "key=value, …"."""
     told = []
-    for task, own in zip(tasks, settings, strict=True):
-        others = [each for name, each in zip(tasks, settings, strict=True) if name == task]
-        keys = [key for key in sorted(own) if any(each.get(key) != own[key] for each in others)]
+    for name, own in zip(alike, settings, strict=True):
+        others = [each for other, each in zip(alike, settings, strict=True) if other == name]
+        keys = [
+            key
+            for key in sorted(own.keys() - {*untold})
+            if any(each.get(key) != own[key] for each in others)
+        ]
         told.append(", ".join(f"{key}={_short(own[key])}" for key in keys))
     return told
 

@@ -46,17 +46,27 @@ class Interval:
     colour: int = 0
 
 
+@dataclass(frozen=True)
+class Band:
+    """Means by x, each with its deviation."""
+
+    name: str
+    points: Sequence[tuple[float, float, float]]  # x, mean, deviation
+    colour: int = 0
+
+
 def lines(
     name: str,
     title: str,
     series: Sequence[Series],
     *,
     x_title: str = "step",
+    whole: bool = True,
     y_format: str = NUMBER,
     zero: bool = False,
     marks: Sequence[float] = (),
 ) -> str:
-    """Lines over a common x; `marks` are vertical rules."""
+    """Lines over a common x, of `whole` numbers or not; `marks` are vertical rules."""
     import altair as alt
 
     def values(points: list[Point], item: Series) -> list[dict[str, Any]]:
@@ -66,7 +76,8 @@ def lines(
     thinned = [(item, thin(item.points)) for item in series]
     data = [row for item, points in thinned for row in values(points, item)]
     last = max(row["x"] for row in data)
-    x_axis = alt.Axis(format="~s" if last >= 10_000 else ",.0f", tickCount=5, tickMinStep=1)
+    x_format = "~s" if last >= 10_000 else ",.0f" if whole else NUMBER
+    x_axis = alt.Axis(format=x_format, tickCount=5, **{"tickMinStep": 1} if whole else {})
     x = alt.X("x:Q", title=x_title, axis=x_axis, scale={"nice": False})
     scale = alt.Scale(zero=zero, nice=True)
     y_axis = alt.Axis(format=y_format, tickCount=5)
@@ -174,6 +185,40 @@ def intervals(name: str, title: str, items: Sequence[Interval]) -> str:
     return _draw(chart, datasets, name, title, height=60 + 46 * len(items))
 
 
+def bands(name: str, title: str, items: Sequence[Band], *, x_title: str) -> str:
+    """Means with their deviations over x, where each doubling of x is equally wide."""
+    import altair as alt
+
+    data = [
+        {
+            "series": item.name, "colour": _colour(item), "x": x, "y": 100 * mean,
+            "low": 100 * (mean - deviation), "high": 100 * (mean + deviation),
+        }
+        for item in items
+        for x, mean, deviation in item.points
+    ]  # fmt: skip
+    ticks = sorted({x for item in items for x, _, _ in item.points})
+    x_axis = alt.Axis(values=ticks, format="~s" if ticks[-1] >= 10_000 else ",.0f")
+    x = alt.X("x:Q", title=x_title, axis=x_axis, scale=alt.Scale(type="log", base=2, nice=False))
+    scale, y_axis = alt.Scale(zero=False, nice=True), alt.Axis(format=NUMBER, tickCount=5)
+    colour = alt.Color("series:N", scale=_palette(items), legend=_legend(alt, items))
+    base = alt.Chart(alt.NamedData("points"))
+    chart = alt.layer(
+        base.mark_area(opacity=0.18).encode(
+            x,
+            alt.Y("low:Q", title=None, axis=y_axis, scale=scale),
+            alt.Y2("high:Q"),
+            alt.Fill("colour:N", scale=None),
+            alt.Detail("series:N"),
+        ),
+        base.mark_line(strokeWidth=1.8, strokeJoin="round").encode(x, alt.Y("y:Q"), colour),
+        base.mark_point(size=40, strokeWidth=0, opacity=1).encode(
+            x, alt.Y("y:Q"), alt.Fill("colour:N", scale=None)
+        ),
+    )
+    return _draw(chart, {"points": data}, name, title)
+
+
 @dataclass(frozen=True)
 class Point:
     x: float
@@ -192,16 +237,16 @@ def thin(points: Sequence[tuple[float, float]]) -> list[Point]:
     return thinned
 
 
-def _colour(item: Series | Interval) -> str:
+def _colour(item: Series | Interval | Band) -> str:
     return SERIES[item.colour % len(SERIES)]
 
 
-def _palette(series: Sequence[Series]) -> dict[str, list[str]]:
+def _palette(series: Sequence[Series] | Sequence[Band]) -> dict[str, list[str]]:
     colours = {item.name: _colour(item) for item in series}
     return {"domain": list(colours), "range": list(colours.values())}
 
 
-def _legend(alt: Any, series: Sequence[Series]) -> Any:
+def _legend(alt: Any, series: Sequence[Series] | Sequence[Band]) -> Any:
     if len({item.name for item in series}) < 2:
         return None
     return alt.Legend(orient="top", title=None, symbolType="stroke", labelLimit=140, columns=2)

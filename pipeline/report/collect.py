@@ -44,6 +44,12 @@ class Made:
         """What the page calls it."""
         return " · ".join(part for part in (self.run, self.label or self.stage) if part)
 
+    @property
+    def seconds(self) -> float:
+        """How long it took; run.json knows the last launch only, pretraining's journal all."""
+        spent = sum(seconds for _, seconds in points(self.lines("timing.jsonl"), "seconds"))
+        return max(float(self.facts["seconds"]), spent)
+
     def json(self, name: str) -> dict[str, Any]:
         """One of its JSON files."""
         content: dict[str, Any] = _load(self.path / name)

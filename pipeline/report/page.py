@@ -14,7 +14,10 @@ from data_prep.files import write_atomically
 from pipeline.config import Config
 from pipeline.report.blocks import Figure, Section
 from pipeline.report.collect import Collected
+from pipeline.report.comparison import comparison_section
 from pipeline.report.data import corpus_section, examples_section, tokenizer_section
+from pipeline.report.layers import layers_section
+from pipeline.report.learning import learning_section
 from pipeline.report.running import next_section, run_section, subtitle
 from pipeline.report.tasks import headline, read_scores, tasks_section
 from pipeline.report.training import training_section
@@ -49,11 +52,14 @@ def make_page(collected: Collected, config: Config) -> Page:
     tasks = list(dict.fromkeys(score.task for score in scores))
     possible = (
         run_section(collected, share_text),
+        comparison_section(collected, share_text),
         corpus_section(collected),
         tokenizer_section(collected),
         examples_section(collected, share_text),
         training_section(collected),
         tasks_section(scores),
+        learning_section(scores),
+        layers_section(collected),
         next_section(collected, config, tasks),
     )
     sections = [section for section in possible if section]

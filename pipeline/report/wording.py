@@ -1,6 +1,7 @@
 """Numbers and names as a reader wants them."""
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 UNITS = ("", "k", "M", "G", "T")
@@ -57,3 +58,8 @@ def amount(value: Any) -> str:
     if isinstance(value, int):
         return count(value)
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def distinct(values: Iterable[Any]) -> str:
+    """Each of some values once, in their order."""
+    return " · ".join(dict.fromkeys(str(value) for value in values))

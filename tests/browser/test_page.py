@@ -10,16 +10,13 @@ import os
 import re
 import shutil
 import subprocess
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pipeline.config import ReportConfig, ShareConfig
-from pipeline.stages import report
-from pipeline.stages.work import Work
-from tests.pipeline.reported import WORDS, SampleRun
+from tests.pipeline.reported import WORDS, SampleRun, make_page, write_two_runs
 
 pytestmark = pytest.mark.browser
 
@@ -71,18 +68,16 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Browser:
     return Browser(program, tmp_path_factory.mktemp("profiles"))
 
 
-def make_page(run: SampleRun, out: Path, title: str = "") -> Path:
-    out.mkdir()
-    config = replace(run.config, share=ShareConfig(True), report=ReportConfig(title))
-    report.run(Work(config, run.inputs, out, "0" * 16))
-    return out / "index.html"
-
-
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The report of a whole run."""
+    """The report of a whole run beside two smaller ones: every kind of block and figure."""
     folder = tmp_path_factory.mktemp("page")
-    return make_page(SampleRun(folder / "store").write_all(), folder / "out")
+    run = write_two_runs(folder / "store")
+    compared = run.inputs
+    run.inputs = {}
+    run.write_all()
+    run.inputs = {f"whole/{role}": path for role, path in run.inputs.items()} | compared
+    return make_page(run, folder / "out", share_text=True) / "index.html"
 
 
 @pytest.fixture(scope="module")
@@ -127,8 +122,12 @@ def test_hostile_names_are_shown_as_text(browser: Browser, tmp_path: Path) -> No
     run = SampleRun(tmp_path / "store", words)
     run.write_examples(run.write_tokenizer())
     for seed in (1, 2):
-        run.write_finetuning(hostile, "x" * 90, seed)
-    found = browser.measure(make_page(run, tmp_path / "out", hostile), dark=False)
+        for labels in (40, 400):
+            run.write_finetuning(hostile, "x" * 90, seed, labels=labels)
+            run.write_finetuning("mentions", hostile, seed, labels=labels)
+    run.write_layers(hostile, hostile)
+    page = make_page(run, tmp_path / "out", share_text=True, title=hostile) / "index.html"
+    found = browser.measure(page, dark=False)
     for width in WIDTHS:
         assert found[str(width)]["title"] == hostile
         assert found[str(width)]["heading"] == hostile
