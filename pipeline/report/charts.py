@@ -33,6 +33,7 @@ class Series:
     points: Sequence[tuple[float, float]]
     dashed: bool = False
     colour: int = 0  # which of SERIES
+    marks: Sequence[float] = ()  # vertical rules, such as restarts
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,8 @@ def lines(
     whole: bool = True,
     y_format: str = NUMBER,
     zero: bool = False,
-    marks: Sequence[float] = (),
 ) -> str:
-    """Lines over a common x, of `whole` numbers or not; `marks` are vertical rules."""
+    """Lines over a common x, of `whole` numbers or not."""
     import altair as alt
 
     def values(points: list[Point], item: Series) -> list[dict[str, Any]]:
@@ -103,12 +103,11 @@ def lines(
     if all(len(points) == 1 for _, points in thinned):
         fill = alt.Fill("colour:N", scale=None)
         layers.append(base.mark_point(size=40, strokeWidth=0).encode(x, alt.Y("y:Q"), fill))
+    marks = [{"x": x, "colour": _colour(item)} for item in series for x in item.marks]
     if marks:
-        rules = alt.Chart(alt.NamedData("marks"))
-        layers.append(
-            rules.mark_rule(color=MUTED, strokeDash=[2, 3], strokeWidth=1).encode(alt.X("x:Q"))
-        )
-    datasets = {"points": data, "marks": [{"x": mark} for mark in marks]}
+        rules = alt.Chart(alt.NamedData("marks")).mark_rule(strokeDash=[2, 3], strokeWidth=1)
+        layers.append(rules.encode(alt.X("x:Q"), alt.Stroke("colour:N", scale=None)))
+    datasets = {"points": data, "marks": marks}
     return _draw(alt.layer(*layers), datasets, name, title)
 
 

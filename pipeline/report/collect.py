@@ -68,6 +68,7 @@ class Collected:
     """Everything a report is about, in the order of the flow."""
 
     made: list[Made]
+    runs: list[str]  # that are compared, as asked for; none where it is about one experiment
 
     def of(self, stage: str) -> list[Made]:
         """The outputs of a stage, each once though several runs may share it."""
@@ -80,16 +81,12 @@ class Collected:
         """The outputs of a stage as often as runs have them."""
         return [made for made in self.made if made.stage == stage]
 
-    @property
-    def runs(self) -> list[str]:
-        """The runs that are compared; none where the page is about one experiment."""
-        return list(dict.fromkeys(made.run for made in self.made if made.run))
-
 
 def collect(inputs: dict[str, Path]) -> Collected:
     """Read the outputs in `inputs`, by role: `<stage>[/<label>]` or `<run>/<stage>[/<label>]`."""
     made = [_read(role, path) for role, path in inputs.items()]
-    return Collected(sorted(made, key=lambda one: STAGES.index(one.stage)))
+    runs = list(dict.fromkeys(one.run for one in made if one.run))
+    return Collected(sorted(made, key=lambda one: STAGES.index(one.stage)), runs)
 
 
 def _read(role: str, path: Path) -> Made:

@@ -3,7 +3,7 @@
 Their curves lie over one another under pretraining, their scores side by side under the tasks.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from pipeline.report.blocks import Block, Column, Note, Section, Table
 from pipeline.report.collect import Collected, Made
@@ -22,9 +22,10 @@ def comparison_section(collected: Collected, share_text: bool) -> Section | None
     if len(runs) < 2:
         return None
     made = [[one for one in collected.made if one.run == run] for run in runs]
+    settings = [_settings(own, share_text) for own in made]
     blocks: list[Block] = [
         _beside("Side by side", "", runs, [_facts(own) for own in made]),
-        _differing(runs, [_settings(own, share_text) for own in made]),
+        *_differing(runs, settings),
     ]
     return Section("compared", "Runs compared", blocks)
 
@@ -59,20 +60,31 @@ def _settings(made: Sequence[Made], share_text: bool) -> dict[str, str]:
     }
 
 
-def _differing(runs: Sequence[str], settings: Sequence[dict[str, str]]) -> Block:
-    keys = dict.fromkeys(key for own in settings for key in own)
-    differing = [key for key in keys if len({own.get(key, ABSENT) for own in settings}) > 1]
+def _differing(runs: Sequence[str], settings: Sequence[dict[str, str]]) -> Iterator[Block]:
+    """Settings with several values, apart from those of a model or stage that some run lacks."""
+    values = {key: {own.get(key) for own in settings} for own in settings for key in own}
+    differing = [key for key, found in values.items() if len(found - {None}) > 1]
+    partial = [key for key, found in values.items() if None in found and key not in differing]
     if not differing:
-        return Note("The runs differ in no setting that shapes a result.")
-    only = [{key: own[key] for key in differing if key in own} for own in settings]
-    return _beside("Settings that differ", "key", runs, only)
+        yield Note("The runs differ in no setting that they share.")
+    for caption, keys in (
+        ("Settings that differ", differing),
+        ("Settings that not all runs have", partial),
+    ):
+        told = [{key: own[key] for key in keys if key in own} for own in settings]
+        if keys:
+            yield _beside(caption, "key", runs, told, folded=keys is partial)
 
 
 def _beside(
-    caption: str, heading: str, runs: Sequence[str], told: Sequence[dict[str, str]]
+    caption: str,
+    heading: str,
+    runs: Sequence[str],
+    told: Sequence[dict[str, str]],
+    folded: bool = False,
 ) -> Table:
     """A row for each name, a column for each run."""
     names = dict.fromkeys(name for own in told for name in own)
     columns = (Column(heading), *(Column(run) for run in runs))
     rows = [[name, *(own.get(name, ABSENT) for own in told)] for name in names]
-    return Table(caption, columns, rows)
+    return Table(caption, columns, rows, folded=folded)

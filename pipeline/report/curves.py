@@ -103,29 +103,26 @@ class Journal:
         return [float(place) for place in np.interp(steps, xs, ys)]
 
 
-def draw_curves(journals: Sequence[Journal]) -> list[Figure]:
-    """A figure for each curve there is; those on held-out rows also by hours where runs compare."""
-    scale = STEPS if len(journals) == 1 else TOKENS
-    figures = []
-    for curve in CURVES:
-        figures.append(_figure(curve, journals, scale))
-        if curve.held_out and len(journals) > 1:
-            figures.append(_figure(curve, journals, HOURS))
+def draw_curves(journals: Sequence[Journal], scale: Scale) -> list[Figure]:
+    """A figure for each curve there is; by hours only what is measured on held-out rows too."""
+    chosen = [curve for curve in CURVES if curve.held_out or scale is not HOURS]
+    figures = [_figure(curve, journals, scale) for curve in chosen]
     return [figure for figure in figures if figure]
 
 
 def _figure(curve: Curve, journals: Sequence[Journal], scale: Scale) -> Figure | None:
     alone = len(journals) == 1
-    series, marks = [], []
+    series = []
     for number, journal in enumerate(journals):
         if scale is HOURS and not journal.timing:
             continue
         training = journal.points(curve, curve.key, scale)
         held_out = journal.points(curve, curve.held_out, scale)
+        restarts = journal.places(journal.restarts, scale)
         title = journal.made.title
         if training:
-            series.append(charts.Series("training" if alone else title, training, False, number))
-            marks += journal.places(journal.restarts, scale)
+            name = "training" if alone else title
+            series.append(charts.Series(name, training, False, number, restarts))
         if held_out:
             name, colour = ("held out", 1) if alone else (title, number)
             series.append(charts.Series(name, held_out, not alone, colour))
@@ -138,6 +135,6 @@ def _figure(curve: Curve, journals: Sequence[Journal], scale: Scale) -> Figure |
     title = f"{curve.title} {scale.suffix}".strip()
     svg = charts.lines(
         name, title, series, x_title=scale.x_title, whole=scale.whole,
-        y_format=curve.y_format, zero=curve.zero, marks=sorted(set(marks)),
+        y_format=curve.y_format, zero=curve.zero,
     )  # fmt: skip
     return Figure(name, title, caption, svg)

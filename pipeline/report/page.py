@@ -21,6 +21,7 @@ from pipeline.report.learning import learning_section
 from pipeline.report.running import next_section, run_section, subtitle
 from pipeline.report.tasks import headline, read_scores, tasks_section
 from pipeline.report.training import training_section
+from pipeline.report.wording import enumerated
 
 HERE = Path(__file__).parent
 CLOSING = "Written by Sesame. This page loads nothing from the network and runs no script."
@@ -64,7 +65,7 @@ def make_page(collected: Collected, config: Config) -> Page:
     )
     sections = [section for section in possible if section]
     html = _environment().get_template("page.html").render(
-        title=config.report.title or " and ".join(collected.runs) or config.name,
+        title=config.report.title or enumerated(collected.runs) or config.name,
         subtitle=subtitle(collected),
         headline=headline(scores),
         sections=sections,

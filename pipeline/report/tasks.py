@@ -162,7 +162,9 @@ def _table(task: str, metric: str, scores: Sequence[Score], beside: dict[Score, 
                 percent(score.median),
                 count(len(score.values)),
                 count(score.train_examples),
-                " of ".join(part for part in (count(score.test_examples), score.split) if part),
+                f"{count(score.test_examples)} ({score.split})"
+                if score.split
+                else count(score.test_examples),
             ]
         )
     return Table(f"{task}: {name_metric(metric)}", columns, rows)

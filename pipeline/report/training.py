@@ -15,7 +15,7 @@ from pipeline.report.blocks import (
     Table,
 )
 from pipeline.report.collect import Collected, points
-from pipeline.report.curves import Journal, draw_curves
+from pipeline.report.curves import HOURS, STEPS, TOKENS, Journal, draw_curves
 from pipeline.report.wording import count, distinct, duration, percent, share, short
 
 GB = 1e9
@@ -27,14 +27,19 @@ def training_section(collected: Collected) -> Section | None:
     if not journals:
         return None
     blocks: list[Block] = []
-    for journal in journals:
+    for journal in journals if len(collected.runs) < 2 else ():  # else they are told side by side
         if len(journals) > 1:
             blocks.append(Heading(journal.made.title))
         blocks.append(Facts(pretraining_facts(journal)))
     blocks += _chance(collected)
     if any(journal.restarts for journal in journals):
         blocks.append(Note("Dotted rules mark restarts: a launch that went on from a checkpoint."))
-    blocks.append(Figures(draw_curves(journals)))
+    if len(journals) == 1:
+        blocks.append(Figures(draw_curves(journals, STEPS)))
+    else:
+        blocks += [Heading("By tokens"), Figures(draw_curves(journals, TOKENS))]
+        by_hours = draw_curves(journals, HOURS)
+        blocks += [Heading("By hours"), Figures(by_hours)] if by_hours else []
     blocks += _dropped(journals)
     return Section("training", "Pretraining", blocks)
 

@@ -1,7 +1,7 @@
 """Numbers and names as a reader wants them."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 UNITS = ("", "k", "M", "G", "T")
@@ -63,3 +63,8 @@ def amount(value: Any) -> str:
 def distinct(values: Iterable[Any]) -> str:
     """Each of some values once, in their order."""
     return " · ".join(dict.fromkeys(str(value) for value in values))
+
+
+def enumerated(names: Sequence[str]) -> str:
+    """Names as a sentence has them: `a, b and c`."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))

@@ -201,6 +201,9 @@ def test_numbers_read_well() -> None:
         "0.0\u202f%", "0.012\u202f%", "50.0\u202f%", "99.99\u202f%", "100.0\u202f%",
     ]  # fmt: skip
     assert wording.share(1, 0) == "–"
+    assert [wording.enumerated(names) for names in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == [
+        "", "a", "a and b", "a, b and c",
+    ]  # fmt: skip
     assert [wording.duration(value) for value in (3.44, 59.97, 431, 7_300)] == [
         "3.4\u202fs", "1\u202fmin 0\u202fs", "7\u202fmin 11\u202fs", "2\u202fh 1\u202fmin",
     ]  # fmt: skip

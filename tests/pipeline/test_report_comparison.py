@@ -64,6 +64,17 @@ def test_only_settings_that_differ_are_told(two_runs: SampleRun) -> None:
     assert beside["machine"] == ["x86_64, 2 cores"] * 2
 
 
+def test_settings_of_a_stage_that_a_run_lacks_stand_apart(
+    two_runs: SampleRun, tmp_path: Path
+) -> None:
+    run = SampleRun(tmp_path)
+    run.write_shard()
+    run.of_run("right", "shard")
+    found = tables(comparison_section(collect(two_runs.inputs | run.inputs), share_text=False))
+    assert list(found["Settings that differ"]) == ["", "trainer.max_steps"]
+    assert found["Settings that not all runs have"]["corpus.fraction"] == ["–", "1.0"]
+
+
 def test_one_run_is_compared_with_nothing(tmp_path: Path) -> None:
     run = SampleRun(tmp_path)
     run.write_pretraining()
@@ -78,8 +89,8 @@ def test_scores_of_runs_stand_side_by_side_and_beside_papers(two_runs: SampleRun
     assert found["All tasks"]["right · random weights"] == ["59.8 ± 0.3", "38.8 ± 0.3"]
     ours = found["sst2: accuracy"]["left · pretrain"]
     assert ours[:2] == ["69.8 ± 0.3", "+10.0"]
-    assert ours[-2:] == ["400", "2,000 of part of train"]
-    assert found["mentions: entity F1"]["left · pretrain"][-1] == "2,000 of test"
+    assert ours[-2:] == ["400", "2,000 (part of train)"]
+    assert found["mentions: entity F1"]["left · pretrain"][-1] == "2,000 (test)"
     papers = found["sst2: published"]
     assert papers[""] == ["model", "accuracy", "on", "source"]
     assert papers["BiLSTM over ELMo, attention"] == ["90.4", "test", "Devlin et al. 2019, table 1"]
