@@ -91,20 +91,24 @@ def summarise(
     settings = [_settings(path.parent / MANIFEST) for path in score_files]
     of_runs = list(runs) or [""] * len(scores)
     alike = [(score["task"], run) for score, run in zip(scores, of_runs, strict=True)]
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
+    # By seed: two samples of as many labels under one seed are not two seeds.
+    groups: dict[tuple[Any, ...], dict[int, dict[str, Any]]] = defaultdict(dict)
     order = list(dict.fromkeys(score["task"] for score in scores))
     for score, variant, run, own in zip(
         scores, _variants(alike, settings, untold), of_runs, settings, strict=True
     ):
         key = (score["task"], score["metric"], score["encoder"], variant, run, _split(own))
-        groups[*key, score["train_examples"]].append(score)
-    summarised = [
-        Score(
-            task, metric, encoder, tuple(score["score"] for score in group), variant, run,
-            train_examples, group[0]["test_examples"], split, _others(group, metric),
-        )
-        for (task, metric, encoder, variant, run, split, train_examples), group in groups.items()
-    ]  # fmt: skip
+        groups[*key, score["train_examples"]].setdefault(score["seed"], score)
+    summarised = []
+    for (task, metric, encoder, variant, run, split, labels), by_seed in groups.items():
+        group = list(by_seed.values())
+        values = tuple(score["score"] for score in group)
+        summarised.append(
+            Score(
+                task, metric, encoder, values, variant, run, labels,
+                group[0]["test_examples"], split, _others(group, metric),
+            )
+        )  # fmt: skip
     return sorted(summarised, key=lambda score: order.index(score.task))
 
 

@@ -10,11 +10,14 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from pipeline.report.wording import PART
+
 WIDTH, HEIGHT = 360, 220  # small, so that text stays readable when a phone shows a figure
 MOST_POINTS = 240  # a line has; more would not be seen
 # Fonts of equal widths: text is measured here and drawn by the reader's program.
 FONT = "Helvetica, Arial, Liberation Sans, sans-serif"
 NUMBER = ".3~r"  # three digits, never an exponent
+LONG = 22  # characters of a name that two columns of a legend hold
 
 INK, MUTED, RULE = "#23272e", "#636b75", "#dedbd4"
 SERIES = ("#2f6299", "#b9771c", "#2c7f6d", "#8c4f82", "#7a6a58", "#c0503f")
@@ -166,7 +169,8 @@ def intervals(name: str, title: str, items: Sequence[Interval]) -> str:
         for item in items
         for value in item.values
     ]
-    y = alt.Y("name:N", sort=order, title=None, axis=alt.Axis(grid=False, labelLimit=150))
+    y_axis = alt.Axis(grid=False, labelLimit=150, labelExpr=f"split(datum.label, '{PART}')")
+    y = alt.Y("name:N", sort=order, title=None, axis=y_axis)
     x_axis = alt.Axis(tickCount=5, format=NUMBER)
     x_scale = alt.Scale(zero=False, nice=True, padding=8)
     colour = alt.Color("colour:N", scale=None, legend=None)
@@ -246,9 +250,14 @@ def _palette(series: Sequence[Series] | Sequence[Band]) -> dict[str, list[str]]:
 
 
 def _legend(alt: Any, series: Sequence[Series] | Sequence[Band]) -> Any:
-    if len({item.name for item in series}) < 2:
+    names = {item.name for item in series}
+    if len(names) < 2:
         return None
-    return alt.Legend(orient="top", title=None, symbolType="stroke", labelLimit=140, columns=2)
+    columns = 2 if max(map(len, names)) <= LONG else 1
+    limit = (WIDTH - 80) // columns
+    return alt.Legend(
+        orient="top", title=None, symbolType="stroke", labelLimit=limit, columns=columns
+    )
 
 
 def _draw(

@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from data_prep.errors import SesameError
 from pipeline.graph import STAGES
+from pipeline.report.wording import named
 from pipeline.store import MANIFEST, RUN
 
 
@@ -42,7 +43,7 @@ class Made:
     @property
     def title(self) -> str:
         """What the page calls it."""
-        return " · ".join(part for part in (self.run, self.label or self.stage) if part)
+        return named(self.run, self.label or self.stage)
 
     @property
     def seconds(self) -> float:
@@ -68,7 +69,7 @@ class Collected:
     """Everything a report is about, in the order of the flow."""
 
     made: list[Made]
-    runs: list[str]  # that are compared, as asked for; none where it is about one experiment
+    runs: list[str]  # that were asked for by name
 
     def of(self, stage: str) -> list[Made]:
         """The outputs of a stage, each once though several runs may share it."""
@@ -86,6 +87,8 @@ def collect(inputs: dict[str, Path]) -> Collected:
     """Read the outputs in `inputs`, by role: `<stage>[/<label>]` or `<run>/<stage>[/<label>]`."""
     made = [_read(role, path) for role, path in inputs.items()]
     runs = list(dict.fromkeys(one.run for one in made if one.run))
+    if len(runs) == 1:
+        made = [replace(one, run="") for one in made]
     return Collected(sorted(made, key=lambda one: STAGES.index(one.stage)), runs)
 
 

@@ -10,7 +10,7 @@ from pipeline.report.collect import Collected, Made
 from pipeline.report.curves import Journal
 from pipeline.report.settings import settings_of
 from pipeline.report.training import pretraining_facts
-from pipeline.report.wording import count, distinct, short
+from pipeline.report.wording import count, distinct, model_name, short
 
 ABSENT = "–"
 BEFORE_TASKS = ("shard", "tokenizer", "vectors", "examples", "pretrain", "export")
@@ -34,7 +34,7 @@ def _facts(made: Sequence[Made]) -> dict[str, str]:
     """What a run is, by the names of its facts."""
     facts: dict[str, list[str]] = {}
     measures: dict[str, tuple[str, Callable[[Made], str]]] = {
-        "model": ("pretrain", lambda one: str(one.config["model"]["kind"]).upper()),
+        "model": ("pretrain", lambda one: model_name(one.config["model"])),
         "parameters": ("export", lambda one: short(one.counts["parameters"])),
         "words of the corpus": ("shard", lambda one: short(sum(one.counts["words"].values()))),
         "vocabulary": ("tokenizer", lambda one: count(one.counts["vocab_size"])),

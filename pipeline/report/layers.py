@@ -6,7 +6,7 @@ from pipeline.report import charts
 from pipeline.report.blocks import Block, Column, Figure, Figures, Note, Section, Table
 from pipeline.report.collect import Collected, Made
 from pipeline.report.tasks import INTERVALS, interval, mean_and_deviation, name_metric
-from pipeline.report.wording import plain
+from pipeline.report.wording import named, plain
 from pipeline.summary import Score
 
 EXPLANATION = (
@@ -36,9 +36,9 @@ def layers_section(collected: Collected) -> Section | None:
 
 def _names(group: Sequence[Made]) -> list[str]:
     """What tells encoders apart: run and label, else the output."""
-    names = [" · ".join(filter(None, (made.run, made.counts["encoder"]))) for made in group]
+    names = [named(made.run, made.counts["encoder"]) for made in group]
     return [
-        name if names.count(name) == 1 else f"{name} · {made.manifest['fingerprint'][:8]}"
+        name if names.count(name) == 1 else named(name, made.manifest["fingerprint"][:8])
         for name, made in zip(names, group, strict=True)
     ]
 

@@ -8,7 +8,7 @@ from pipeline.graph import STAGES
 from pipeline.report.blocks import Block, Column, Commands, Fact, Facts, Section, Table
 from pipeline.report.collect import Collected, Made
 from pipeline.report.settings import settings_of
-from pipeline.report.wording import count, distinct, duration
+from pipeline.report.wording import count, distinct, duration, model_name, named
 
 
 def subtitle(collected: Collected) -> str:
@@ -17,12 +17,8 @@ def subtitle(collected: Collected) -> str:
         return ""
     said = []
     for made in collected.of("pretrain"):
-        model, budget = made.config["model"], made.config["trainer"]
-        said.append(
-            f"{model['kind'].upper()} of {model['layers']} layers, {model['hidden']} wide"
-            if "layers" in model and "hidden" in model
-            else model["kind"]
-        )
+        budget = made.config["trainer"]
+        said.append(model_name(made.config["model"]))
         for key, unit in (("max_steps", "steps"), ("max_tokens", "tokens"), ("max_hours", "hours")):
             if budget.get(key) is not None:
                 said.append(f"pretrained for {budget[key]:,} {unit}")
@@ -61,7 +57,7 @@ def _times(made: Sequence[Made]) -> Table:
     longest = max(seconds, default=0.0) or 1.0
     rows = [
         [
-            " · ".join(part for part in (run, stage) if part),
+            named(run, stage),
             duration(total),
             group[0].manifest["fingerprint"][:8] if len(group) == 1 else f"{len(group)} outputs",
             min(one.facts["started"] for one in group).replace("T", " ").removesuffix("+00:00"),

@@ -16,7 +16,7 @@ from pipeline.report.blocks import (
 )
 from pipeline.report.collect import Collected
 from pipeline.report.published import published
-from pipeline.report.wording import count, percent, plain
+from pipeline.report.wording import count, named, percent, plain
 from pipeline.summary import LABELS, Gain, Score, gains, summarise
 from pipeline.tasks.config import AVERAGE
 
@@ -219,4 +219,4 @@ def interval(name: str, score: Score) -> charts.Interval:
 def encoder_name(score: Score) -> str:
     """An encoder with what tells it apart."""
     name = "random weights" if score.is_random else score.encoder
-    return " · ".join(part for part in (score.run, name, score.variant) if part)
+    return named(score.run, name, score.variant)

@@ -80,7 +80,9 @@ def test_one_run_is_compared_with_nothing(tmp_path: Path) -> None:
     run.write_pretraining()
     assert comparison_section(collect(run.inputs), share_text=False) is None
     run.of_run("alone", "pretrain")
-    assert comparison_section(collect(run.inputs), share_text=False) is None
+    alone = collect(run.inputs)
+    assert comparison_section(alone, share_text=False) is None
+    assert alone.runs == ["alone"] and [made.title for made in alone.made] == ["pretrain"]
 
 
 def test_scores_of_runs_stand_side_by_side_and_beside_papers(two_runs: SampleRun) -> None:
