@@ -79,6 +79,25 @@ class Gain:
         return abs(self.difference) > self.score.deviation + self.baseline.deviation
 
 
+@dataclass(frozen=True)
+class _Tuning:
+    """One fine-tuning as it lies in the store."""
+
+    scores: dict[str, Any]
+    settings: dict[str, Any]
+    encoder: str
+    run: str
+
+    @property
+    def split(self) -> str:
+        """What it is scored on, as `TaskConfig.test` says; nothing of its own for a suite."""
+        if self.settings.get("task.metric") == AVERAGE:
+            return ""
+        if self.settings.get("task.test") or self.settings.get("task.test_documents"):
+            return "test"
+        return "dev" if self.settings.get("task.dev") else "part of train"
+
+
 def summarise(
     score_files: Sequence[Path], runs: Sequence[str] = (), untold: Sequence[str] = ()
 ) -> list[Score]:
@@ -87,29 +106,37 @@ def summarise(
     `runs`, where given, has the run of each file: equal encoders of two runs stay apart. `untold`
     are settings that variants leave out.
     """
-    scores = [json.loads(path.read_text()) for path in score_files]
-    settings = [_settings(path.parent / MANIFEST) for path in score_files]
-    of_runs = list(runs) or [""] * len(scores)
-    alike = [(score["task"], run) for score, run in zip(scores, of_runs, strict=True)]
+    tunings = _read(score_files, runs)
     # By seed: two samples of as many labels under one seed are not two seeds.
     groups: dict[tuple[Any, ...], dict[int, dict[str, Any]]] = defaultdict(dict)
-    order = list(dict.fromkeys(score["task"] for score in scores))
-    for score, variant, run, own in zip(
-        scores, _variants(alike, settings, untold), of_runs, settings, strict=True
-    ):
-        key = (score["task"], score["metric"], score["encoder"], variant, run, _split(own))
-        groups[*key, score["train_examples"]].setdefault(score["seed"], score)
+    for one, variant in zip(tunings, _variants(tunings, untold), strict=True):
+        task, metric, labels = (one.scores[key] for key in ("task", "metric", "train_examples"))
+        key = (task, metric, one.encoder, variant, one.run, labels, one.split)
+        groups[key].setdefault(one.scores["seed"], one.scores)
     summarised = []
-    for (task, metric, encoder, variant, run, split, labels), by_seed in groups.items():
+    for (task, metric, encoder, variant, run, labels, split), by_seed in groups.items():
         group = list(by_seed.values())
-        values = tuple(score["score"] for score in group)
+        values = tuple(scores["score"] for scores in group)
+        tested, others = group[0]["test_examples"], _others(group, metric)
         summarised.append(
-            Score(
-                task, metric, encoder, values, variant, run, labels,
-                group[0]["test_examples"], split, _others(group, metric),
-            )
-        )  # fmt: skip
+            Score(task, metric, encoder, values, variant, run, labels, tested, split, others)
+        )
+    order = list(dict.fromkeys(score.task for score in summarised))
     return sorted(summarised, key=lambda score: order.index(score.task))
+
+
+def _read(score_files: Sequence[Path], runs: Sequence[str]) -> list[_Tuning]:
+    """Every fine-tuning; an encoder has one name, though a run may call it `pretrain` as well."""
+    names: dict[tuple[str, str], str] = {}
+    tunings = []
+    for path, run in zip(score_files, runs or [""] * len(score_files), strict=True):
+        scores = json.loads(path.read_text())
+        manifest = json.loads((path.parent / MANIFEST).read_text())
+        encoder = scores["encoder"]
+        if manifest["upstream"]:
+            encoder = names.setdefault((run, json.dumps(manifest["upstream"])), encoder)
+        tunings.append(_Tuning(scores, _settings(manifest["config"]), encoder, run))
+    return tunings
 
 
 def gains(scores: Sequence[Score]) -> dict[Score, Gain]:
@@ -131,22 +158,14 @@ def _others(group: Sequence[dict[str, Any]], metric: str) -> tuple[tuple[str, fl
     )
 
 
-def _split(settings: dict[str, Any]) -> str:
-    """What a task is scored on, as `TaskConfig.test` says; nothing of its own for a suite."""
-    if settings.get("task.metric") == AVERAGE:
-        return ""
-    if settings.get("task.test") or settings.get("task.test_documents"):
-        return "test"
-    return "dev" if settings.get("task.dev") else "part of train"
-
-
-def _variants(
-    alike: Sequence[tuple[str, str]], settings: Sequence[dict[str, Any]], untold: Sequence[str]
-) -> list[str]:
+def _variants(tunings: Sequence[_Tuning], untold: Sequence[str]) -> list[str]:
     """What tells each fine-tuning from others of its task and run, seeds apart: "key=value, …"."""
+    alike: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for one in tunings:
+        alike[one.scores["task"], one.run].append(one.settings)
     told = []
-    for name, own in zip(alike, settings, strict=True):
-        others = [each for other, each in zip(alike, settings, strict=True) if other == name]
+    for one in tunings:
+        own, others = one.settings, alike[one.scores["task"], one.run]
         keys = [
             key
             for key in sorted(own.keys() - {*untold})
@@ -161,9 +180,8 @@ def _short(value: Any) -> str:
     return f"({len(value)} given)" if isinstance(value, list | dict) else str(value)
 
 
-def _settings(manifest: Path) -> dict[str, Any]:
+def _settings(config: dict[str, Any]) -> dict[str, Any]:
     """The settings of a fine-tuning by full key, without its seed and the model."""
-    config = json.loads(manifest.read_text())["config"]
     return {
         f"{section}.{key}": value
         for section in ("task", "finetune")

@@ -1,5 +1,6 @@
 """Scores over seeds: means, deviations, settings that differ, and what random weights reach."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
@@ -47,6 +48,22 @@ def test_labels_tell_scores_apart_and_a_seed_counts_once(tmp_path: Path) -> None
     scores = summarise([output.path / "scores.json" for output in made], untold=LABELS)
     assert [(score.train_examples, len(score.values)) for score in scores] == [(40, 1), (400, 1)]
     assert {score.variant for score in scores} == {""}
+
+
+def test_an_encoder_that_a_run_calls_by_two_names_is_one(tmp_path: Path) -> None:
+    run = SampleRun(tmp_path)
+    made = [
+        run.write_finetuning("polarity", encoder, seed)
+        for seed, encoder in enumerate(("pretrain", "sample", "other"), 1)
+    ]
+    for output, upstream in zip(made, ("export/a", "export/a", "export/b"), strict=True):
+        manifest = output.manifest() | {"upstream": {"encoder": upstream}}
+        (output.path / "manifest.json").write_text(json.dumps(manifest))
+    scores = summarise([output.path / "scores.json" for output in made])
+    assert [(score.encoder, len(score.values)) for score in scores] == [
+        ("pretrain", 2),
+        ("other", 1),
+    ]
 
 
 def test_what_is_scored_and_other_metrics_are_kept(tmp_path: Path) -> None:
