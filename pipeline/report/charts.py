@@ -68,8 +68,9 @@ def lines(
     whole: bool = True,
     y_format: str = NUMBER,
     zero: bool = False,
+    legend: bool = False,
 ) -> str:
-    """Lines over a common x, of `whole` numbers or not."""
+    """Lines over a common x, of `whole` numbers or not; `legend` names even a single one."""
     import altair as alt
 
     def values(points: list[Point], item: Series) -> list[dict[str, Any]]:
@@ -97,7 +98,7 @@ def lines(
         base.mark_line(strokeWidth=1.8, strokeJoin="round").encode(
             x,
             alt.Y("y:Q", title=None, axis=y_axis, scale=scale),
-            alt.Color("series:N", scale=palette, legend=_legend(alt, series)),
+            alt.Color("series:N", scale=palette, legend=_legend(alt, series, legend)),
             alt.StrokeDash(
                 "dash:N", scale={"domain": [False, True], "range": [[1, 0], [5, 3]]}, legend=None
             ),
@@ -249,9 +250,9 @@ def _palette(series: Sequence[Series] | Sequence[Band]) -> dict[str, list[str]]:
     return {"domain": list(colours), "range": list(colours.values())}
 
 
-def _legend(alt: Any, series: Sequence[Series] | Sequence[Band]) -> Any:
+def _legend(alt: Any, series: Sequence[Series] | Sequence[Band], always: bool = False) -> Any:
     names = {item.name for item in series}
-    if len(names) < 2:
+    if len(names) < 2 and not always:
         return None
     columns = 2 if max(map(len, names)) <= LONG else 1
     limit = (WIDTH - 80) // columns

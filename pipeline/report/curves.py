@@ -135,6 +135,6 @@ def _figure(curve: Curve, journals: Sequence[Journal], scale: Scale) -> Figure |
     title = f"{curve.title} {scale.suffix}".strip()
     svg = charts.lines(
         name, title, series, x_title=scale.x_title, whole=scale.whole,
-        y_format=curve.y_format, zero=curve.zero,
+        y_format=curve.y_format, zero=curve.zero, legend=not alone,
     )  # fmt: skip
     return Figure(name, title, caption, svg)

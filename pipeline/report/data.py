@@ -17,7 +17,7 @@ from pipeline.report.blocks import (
     Table,
 )
 from pipeline.report.collect import Collected, Made
-from pipeline.report.wording import count, plain, share, short
+from pipeline.report.wording import count, named, plain, share, short
 
 BINS = 32
 Measure = tuple[str, Callable[[dict[str, Any]], str]]
@@ -91,7 +91,7 @@ def _heading(made: Made, among: Sequence[Made], told_by: str = "") -> list[Block
     if len(among) < 2:
         return []
     fingerprint = made.manifest["fingerprint"][:8]
-    title = made.title.removesuffix(fingerprint).rstrip(" ·") or made.stage
+    title = named(made.run, made.label.removesuffix(fingerprint).rstrip("/") or made.stage)
     return [Heading(", ".join(part for part in (title, told_by, fingerprint) if part))]
 
 
@@ -189,14 +189,10 @@ def _corpus(made: Made, number: int) -> list[Block]:
             "held out", share(counts["words"]["heldout"], sum(counts["words"].values())), "of words"
         ),
     ]
-    paragraphs = counts["paragraphs"]
-    facts.append(
-        Fact(
-            "paragraphs kept",
-            count(paragraphs["kept"]),
-            f"{share(paragraphs['kept'], paragraphs['read'])} of {count(paragraphs['read'])}",
-        )
-    )
+    paragraphs = counts.get("paragraphs", {"dropped": {}})  # older shards did not count them
+    if "kept" in paragraphs:
+        part = f"{share(paragraphs['kept'], paragraphs['read'])} of {count(paragraphs['read'])}"
+        facts.append(Fact("paragraphs kept", count(paragraphs["kept"]), part))
     if documents["broken_files"]:
         facts.append(Fact("files broken off", count(documents["broken_files"])))
     columns = (Column(""), *(Column(name, True) for name in SPLITS.values()))
@@ -209,7 +205,8 @@ def _corpus(made: Made, number: int) -> list[Block]:
         (paragraphs, "dropped", "paragraphs", PARAGRAPH_REASONS),
     ):
         if any(counted[key].values()):
-            blocks.append(_reasons(f"{kind} {key}", kind, counted[key], counted["read"], named))
+            caption = f"{kind} {key}".capitalize()
+            blocks.append(_reasons(caption, kind, counted[key], counted["read"], named))
     blocks.append(
         Figures(
             [
@@ -231,7 +228,7 @@ def _reasons(
         for reason, number in ordered
     ]
     bars = [number / ordered[0][1] for _, number in ordered]
-    return Table(caption.capitalize(), columns, rows, bars)
+    return Table(caption, columns, rows, bars)
 
 
 def _sizes(name: str, unit: str, histogram: dict[str, list[int]]) -> Figure:

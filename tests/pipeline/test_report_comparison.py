@@ -9,7 +9,7 @@ from pipeline.config import Config
 from pipeline.report.blocks import Section, Table
 from pipeline.report.collect import collect
 from pipeline.report.comparison import comparison_section
-from pipeline.report.curves import HOURS, STEPS, TOKENS, Journal
+from pipeline.report.curves import HOURS, STEPS, TOKENS, Journal, draw_curves
 from pipeline.report.layers import layers_section
 from pipeline.report.learning import learning_section
 from pipeline.report.page import make_page
@@ -43,6 +43,15 @@ def test_curves_lie_over_one_another_by_tokens_and_by_hours(two_runs: SampleRun)
             assert said in svgs[name], (name, said)
     assert "lr-by-hours" not in svgs  # a schedule is one of steps
     assert "Dashed: on held-out rows." in page.html
+
+
+def test_a_curve_of_one_of_the_runs_says_whose_it_is(two_runs: SampleRun) -> None:
+    journals = [Journal(made) for made in collect(two_runs.inputs).of("pretrain")]
+    lines = [{"step": step, "forward_loss": 5.0 / step, "tokens": step} for step in (1, 2)]
+    vars(journals[1])["metrics"] = lines  # as an ELMo beside a BERT
+    svgs = {figure.name: figure.svg for figure in draw_curves(journals, TOKENS)}
+    assert "right · pretrain" in svgs["forward-loss"]
+    assert "left · pretrain" in svgs["mlm-loss"]
 
 
 def test_steps_are_placed_by_what_the_journal_says(two_runs: SampleRun) -> None:
