@@ -1,6 +1,6 @@
 """The sections on data: corpus, tokenizer and examples, from what the stages counted."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from pipeline.report import charts
@@ -177,58 +177,62 @@ def _lengths(name: str, lengths: Sequence[int]) -> Figure:
 
 def _corpus(made: Made, number: int) -> list[Block]:
     counts, statistics = made.counts, made.json("statistics.json")
-    documents = counts["documents"]
-    facts = [
-        Fact("documents read", count(documents["read"]), f"from {count(counts['files'])} files"),
-        Fact(
-            "documents kept", count(documents["kept"]), share(documents["kept"], documents["read"])
-        ),
-        Fact("words", short(sum(counts["words"].values()))),
-        Fact("words a document", short(sum(counts["words"].values()) / documents["kept"])),
-        Fact(
-            "held out", share(counts["words"]["heldout"], sum(counts["words"].values())), "of words"
-        ),
-    ]
-    paragraphs = counts.get("paragraphs", {"dropped": {}})  # older shards did not count them
-    if "kept" in paragraphs:
-        part = f"{share(paragraphs['kept'], paragraphs['read'])} of {count(paragraphs['read'])}"
-        facts.append(Fact("paragraphs kept", count(paragraphs["kept"]), part))
-    if documents["broken_files"]:
-        facts.append(Fact("files broken off", count(documents["broken_files"])))
     columns = (Column(""), *(Column(name, True) for name in SPLITS.values()))
     kinds = ("sections", "sentences", "words", "bytes")
     rows = [[kind, *(count(counts[kind][split]) for split in SPLITS)] for kind in kinds]
-    blocks: list[Block] = [Facts(facts), Table("Kept text", columns, rows)]
-    for counted, key, kind, named in (
-        (documents, "dropped", "documents", REASONS),
-        (documents, "repaired", "documents", REASONS),
-        (paragraphs, "dropped", "paragraphs", PARAGRAPH_REASONS),
-    ):
-        if any(counted[key].values()):
-            caption = f"{kind} {key}".capitalize()
-            blocks.append(_reasons(caption, kind, counted[key], counted["read"], named))
-    blocks.append(
-        Figures(
-            [
-                _sizes(f"corpus-{number}-{unit}", unit, statistics[f"document_{unit}"])
-                for unit in ("words", "sentences")
-            ]
-        )
-    )
-    return blocks
-
-
-def _reasons(
-    caption: str, kind: str, reasons: dict[str, int], read: int, named: dict[str, str]
-) -> Table:
-    columns = (Column("reason"), Column(kind, True), Column("share of read", True))
-    ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-    rows = [
-        [named.get(reason, plain(reason)), count(number), share(number, read)]
-        for reason, number in ordered
+    figures = [
+        _sizes(f"corpus-{number}-{unit}", unit, statistics[f"document_{unit}"])
+        for unit in ("words", "sentences")
     ]
-    bars = [number / ordered[0][1] for _, number in ordered]
-    return Table(caption, columns, rows, bars)
+    return [
+        Facts(_corpus_facts(counts)),
+        Table("Kept text", columns, rows),
+        *_reasons(counts),
+        Figures(figures),
+    ]
+
+
+def _corpus_facts(counts: dict[str, Any]) -> list[Fact]:
+    documents, words = counts["documents"], sum(counts["words"].values())
+    read, kept = documents["read"], documents["kept"]
+    facts = [
+        Fact("documents read", count(read), f"from {count(counts['files'])} files"),
+        Fact("documents kept", count(kept), share(kept, read)),
+        Fact("words", short(words)),
+        Fact("words a document", short(words / kept)),
+        Fact("held out", share(counts["words"]["heldout"], words), "of words"),
+    ]
+    if paragraphs := counts.get("paragraphs"):  # shards of an older format did not count them
+        read, kept = paragraphs["read"], paragraphs["kept"]
+        facts.append(Fact("paragraphs kept", count(kept), f"{share(kept, read)} of {count(read)}"))
+    if documents["broken_files"]:
+        facts.append(Fact("files broken off", count(documents["broken_files"])))
+    return facts
+
+
+def _reasons(counts: dict[str, Any]) -> Iterator[Table]:
+    """What was dropped or repaired, and why; the most frequent reason first."""
+    for kind, key, meanings in (
+        ("documents", "dropped", REASONS),
+        ("documents", "repaired", REASONS),
+        ("paragraphs", "dropped", PARAGRAPH_REASONS),
+    ):
+        reasons = counts.get(kind, {}).get(key, {})
+        ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+        if not ordered:
+            continue
+        columns = (Column("reason"), Column(kind, True), Column("share of read", True))
+        rows = [
+            [
+                meanings.get(reason, plain(reason)),
+                count(number),
+                share(number, counts[kind]["read"]),
+            ]
+            for reason, number in ordered
+        ]
+        most = ordered[0][1] or 1
+        bars = [number / most for _, number in ordered]
+        yield Table(f"{kind} {key}".capitalize(), columns, rows, bars)
 
 
 def _sizes(name: str, unit: str, histogram: dict[str, list[int]]) -> Figure:
