@@ -221,12 +221,13 @@ def _reasons(counts: dict[str, Any]) -> Iterator[Table]:
         ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
         if not ordered:
             continue
+        read = counts[kind]["read"]
         columns = (Column("reason"), Column(kind, True), Column("share of read", True))
         rows = [
             [
                 meanings.get(reason, plain(reason)),
                 count(number),
-                share(number, counts[kind]["read"]),
+                share(number, read),
             ]
             for reason, number in ordered
         ]

@@ -4,6 +4,7 @@ Every string goes through Jinja's escaping; only our own style sheet and the SVG
 escapes by itself, are taken as they are. The page needs no network and runs no script.
 """
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,10 +77,17 @@ def make_page(collected: Collected, config: Config) -> Page:
 
 
 def _environment() -> Environment:
-    return Environment(
+    environment = Environment(
         loader=FileSystemLoader(HERE),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["breakable"] = breakable
+    return environment
+
+
+def breakable(text: str) -> Markup:
+    """Let a name such as `trainer.max_steps` go on in the next line after `.` and `_`."""
+    return Markup("<wbr>").join(re.split(r"(?<=[^\W\d][._])", text))

@@ -31,7 +31,7 @@ FACTS = {
 WORDS = ["the", "little", "film", "was", "warm", "and", "##est", "quietly", "funny", ".", "it"]
 TASKS = {"polarity": ("accuracy", 0.72, 0.61), "mentions": ("entity_f1", 0.48, 0.39)}
 CHOICES = ("embeddings", "last", "second_to_last", "sum_all", "mix")
-VOID = {"meta", "link", "br", "img", "hr", "input"}
+VOID = {"meta", "link", "br", "img", "hr", "input", "wbr"}
 
 
 class SampleRun:

@@ -14,6 +14,7 @@ import pytest
 from data_prep.errors import SesameError
 from pipeline.report import charts, wording
 from pipeline.report.collect import collect
+from pipeline.report.page import breakable
 from tests.pipeline.reported import WORDS, PageReader, SampleRun, make_page
 
 HOSTILE = '<script>alert("x")</script> \' & \u202eרע <b>🦊'
@@ -207,6 +208,12 @@ def test_numbers_read_well() -> None:
     assert [wording.duration(value) for value in (3.44, 59.97, 431, 7_300)] == [
         "3.4\u202fs", "1\u202fmin 0\u202fs", "7\u202fmin 11\u202fs", "2\u202fh 1\u202fmin",
     ]  # fmt: skip
+
+
+def test_long_names_may_break_and_stay_text() -> None:
+    assert breakable("trainer.max_steps") == "trainer.<wbr>max_<wbr>steps"
+    assert breakable("0.0005") == "0.0005"
+    assert breakable("<b>.<i>_") == "&lt;b&gt;.&lt;i&gt;_"
 
 
 def test_dark_colours_are_known_for_every_light_one(whole: Path) -> None:
