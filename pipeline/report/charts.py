@@ -186,7 +186,8 @@ def intervals(name: str, title: str, items: Sequence[Interval]) -> str:
         .encode(alt.X("value:Q"), y, colour),
     )
     datasets = {"means": means, "dots": dots}
-    return _draw(chart, datasets, name, title, height=60 + 46 * len(items))
+    row = max(46, 18 * max(1 + item.name.count(PART) for item in items))
+    return _draw(chart, datasets, name, title, height=60 + row * len(items))
 
 
 def bands(name: str, title: str, items: Sequence[Band], *, x_title: str) -> str:

@@ -16,6 +16,7 @@ from pipeline.config import Config
 from pipeline.report.blocks import Figure, Section
 from pipeline.report.collect import Collected
 from pipeline.report.comparison import comparison_section
+from pipeline.report.confusion import confusion_tables
 from pipeline.report.data import corpus_section, examples_section, tokenizer_section
 from pipeline.report.layers import layers_section
 from pipeline.report.learning import learning_section
@@ -59,7 +60,7 @@ def make_page(collected: Collected, config: Config) -> Page:
         tokenizer_section(collected),
         examples_section(collected, share_text),
         training_section(collected),
-        tasks_section(scores),
+        tasks_section(scores, confusion_tables(collected, share_text)),
         learning_section(scores),
         layers_section(collected),
         next_section(collected, config, tasks),

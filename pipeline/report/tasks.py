@@ -50,8 +50,8 @@ def read_scores(collected: Collected) -> list[Score]:
     return summarise(files, [made.run for made in tuned], LABELS)
 
 
-def tasks_section(scores: Sequence[Score]) -> Section | None:
-    """For each task our scores, the published ones beside a figure, and the other metrics."""
+def tasks_section(scores: Sequence[Score], confusions: dict[str, Table]) -> Section | None:
+    """For each task our scores, the published ones beside a figure, and what tells more."""
     if not scores:
         return None
     shown = with_most_labels(scores)
@@ -67,6 +67,8 @@ def tasks_section(scores: Sequence[Score]) -> Section | None:
         blocks.append(_table(task, metric, group, beside))
         blocks += _published(task, metric, {score.split for score in group})
         blocks.append(Figures([_figure(number, task, metric, group)]))
+        if task in confusions:
+            blocks.append(confusions[task])
         blocks += _other_scores(task, metric, group)
     return Section("tasks", "Downstream tasks", blocks)
 

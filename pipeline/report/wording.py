@@ -68,8 +68,8 @@ def distinct(values: Iterable[Any]) -> str:
 
 
 def named(*parts: str) -> str:
-    """A name of the parts that are not empty."""
-    return PART.join(filter(None, parts))
+    """A name of the parts that are not empty, each once."""
+    return distinct(filter(None, parts))
 
 
 def enumerated(names: Sequence[str]) -> str:

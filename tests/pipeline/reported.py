@@ -229,10 +229,14 @@ class SampleRun:
             "scores": {metric: score, "matthews": score - 0.1}, "encoder": encoder, "seed": seed,
             "train_examples": labels, "dev_examples": 200, "test_examples": 2_000, "steps": 39,
         }  # fmt: skip
+        if metric == "accuracy":
+            right = round(1_000 * score)
+            scores["confusion"] = [[right, 1_000 - right], [1_010 - right, right - 10]]
+        named = scores | {"labels": self.config.task.labels or ["no", "yes"]}
         sections = ("task", "finetune", *(("model",) if encoder == "random" else ()))
         role = f"finetune/encoder={encoder}, task={task}, finetune.seed={seed}, finetune.lr={lr}"
         role += f", {labels} labels" if labels != 400 else ""
-        output = self.finish(role, sections, scores, {"scores.json": json.dumps(scores)})
+        output = self.finish(role, sections, scores, {"scores.json": json.dumps(named)})
         if run:
             self.of_run(run, role)
         return output

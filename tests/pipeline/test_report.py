@@ -124,7 +124,7 @@ def canaries(run: SampleRun) -> Iterator[str]:
     run.config = replace(
         run.config,
         corpus=replace(run.config.corpus, exclude=["canarydocument"], where={"x": "canaryfield"}),
-        task=replace(run.config.task, labels=["canarylabel"], test_documents=["canarypage"]),
+        task=replace(run.config.task, labels=["canarylabel", "b"], test_documents=["canarypage"]),
     )
     yield from ("canaryword", "canarydocument", "canaryfield", "canarylabel", "canarypage")
 

@@ -9,6 +9,7 @@ from pipeline.config import Config
 from pipeline.report.blocks import Section, Table
 from pipeline.report.collect import collect
 from pipeline.report.comparison import comparison_section
+from pipeline.report.confusion import confusion_tables
 from pipeline.report.curves import HOURS, STEPS, TOKENS, Journal, draw_curves
 from pipeline.report.layers import layers_section
 from pipeline.report.learning import learning_section
@@ -95,7 +96,7 @@ def test_one_run_is_compared_with_nothing(tmp_path: Path) -> None:
 
 
 def test_scores_of_runs_stand_side_by_side_and_beside_papers(two_runs: SampleRun) -> None:
-    found = tables(tasks_section(read_scores(collect(two_runs.inputs))))
+    found = tables(tasks_section(read_scores(collect(two_runs.inputs)), {}))
     assert found["All tasks"]["left · pretrain"] == ["69.8 ± 0.3", "47.8 ± 0.3"]
     assert found["All tasks"]["right · random weights"] == ["59.8 ± 0.3", "38.8 ± 0.3"]
     ours = found["sst2: accuracy"]["left · pretrain"]
@@ -109,10 +110,26 @@ def test_scores_of_runs_stand_side_by_side_and_beside_papers(two_runs: SampleRun
     assert found["sst2: other scores"]["left · pretrain"] == ["59.8"]
 
 
+@pytest.mark.parametrize("share_text", [False, True])
+def test_guesses_name_labels_only_where_text_is_shared(tmp_path: Path, share_text: bool) -> None:
+    run = SampleRun(tmp_path)
+    for seed in (1, 3, 2):
+        run.write_finetuning("polarity", "pretrain", seed)
+        run.write_finetuning("polarity", "random", seed)
+        run.write_finetuning("mentions", "pretrain", seed)  # tags, which have no matrix
+    [(task, table)] = confusion_tables(collect(run.inputs), share_text).items()
+    assert (task, table.caption) == ("polarity", "polarity: guesses of pretrain, seed 3")
+    names = ["no", "yes"] if share_text else ["label 1", "label 2"]
+    assert [row[0] for row in table.rows] == [column.name for column in table.columns[1:3]] == names
+    assert [list(row[1:]) for row in table.rows] == [
+        ["724", "276", "72.4\u202f%"], ["286", "714", "71.4\u202f%"],
+    ]  # fmt: skip
+
+
 def test_papers_on_our_split_stand_first(tmp_path: Path) -> None:
     run = SampleRun(tmp_path)
     run.write_finetuning("conll2003", "pretrain", 1, test="eng.testb")
-    section = tasks_section(read_scores(collect(run.inputs)))
+    section = tasks_section(read_scores(collect(run.inputs)), {})
     assert section is not None
     [table] = [b for b in section.blocks if isinstance(b, Table) and "published" in b.caption]
     assert [row[2] for row in table.rows] == ["test"] * 3 + ["dev"] * 3
