@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from data_prep.config import ExamplesConfig
 from pipeline.models.config import BertConfig
 from pipeline.store import Store
 from pipeline.training.checkpoint import read_state
@@ -73,6 +74,12 @@ class Facts:
     data: dict[str, dict[str, int]] = field(default_factory=dict)  # counts by stage
     recipe: dict[str, Any] = field(default_factory=dict)  # result keys by section
 
+    @property
+    def pairs(self) -> str:
+        """How the segments it was trained on were paired."""
+        pairs: str = self.recipe.get("examples", {}).get("pairs", ExamplesConfig.pairs)
+        return pairs
+
 
 def gather_facts(pretrain: Path, checkpoint: Path) -> Facts:
     """Facts from a pretraining's folder and from the manifests of what it was made from."""
@@ -87,8 +94,12 @@ def gather_facts(pretrain: Path, checkpoint: Path) -> Facts:
             continue
         manifest = output.manifest()
         data[output.reference] = dict(_numbers(manifest["counts"]))
-        recipe |= {key: value for key, value in manifest["config"].items() if key != "corpus"}
+        # Nearest first: a model gone on from has a recipe of its own.
+        recipe = {
+            key: value for key, value in manifest["config"].items() if key != "corpus"
+        } | recipe
         waiting += [store.from_reference(reference) for reference in manifest["upstream"].values()]
+    recipe.pop("corpus", None)
     made_from = {name: counts for name, counts in data.items() if not name.startswith("pretrain/")}
     evaluated = evaluations(pretrain).get(state.step, {})
     return Facts(state.step, state.tokens, evaluated, made_from, recipe)
@@ -98,7 +109,11 @@ def evaluations(pretrain: Path) -> dict[int, dict[str, float]]:
     """Held-out losses and accuracies by step."""
     lines = map(json.loads, (pretrain / "metrics.jsonl").read_text().splitlines())
     return {
-        line["step"]: {key: line[key] for key in line if key.startswith("heldout_")}
+        line["step"]: {
+            key: value
+            for key, value in line.items()
+            if key.startswith("heldout_") and value is not None  # no pairs, no figure of them
+        }
         for line in lines
         if "heldout_loss" in line
     }
@@ -114,7 +129,6 @@ def _numbers(counts: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, in
 
 def model_card(config: BertConfig, vocab_size: int, kind: str, facts: Facts) -> str:
     """README.md of the exported folder."""
-    pairs = facts.recipe.get("examples", {}).get("pairs")
     about = CARD.format(
         layers=config.layers,
         hidden=config.hidden,
@@ -122,7 +136,7 @@ def model_card(config: BertConfig, vocab_size: int, kind: str, facts: Facts) -> 
         kind=kind,
         vocab_size=vocab_size,
         max_positions=config.max_positions,
-        pairs={"nsp": " and next sentences", "sop": " and sentence order"}.get(pairs, ""),
+        pairs={"nsp": " and next sentences", "sop": " and sentence order"}.get(facts.pairs, ""),
     )
     return about + record(facts)
 

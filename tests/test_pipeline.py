@@ -152,6 +152,27 @@ def test_clean_removes_only_what_no_run_needs(smoke: Sesame, tmp_path: Path) -> 
     assert [outputs(user.store, stage) for stage in STAGES] == [[]] * len(STAGES)
 
 
+def test_the_exported_model_fills_blanks_with_the_same_probabilities(smoke: Sesame) -> None:
+    import torch
+    from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+    from pipeline.fill import load_filler
+
+    text = "The [MASK] was good, and [MASK] it."
+    (folder,) = outputs(smoke.store, "export")
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    model = AutoModelForMaskedLM.from_pretrained(folder, local_files_only=True).eval()
+    inputs = tokenizer(text, return_tensors="pt")
+    with torch.no_grad():
+        shares_NV = model(**inputs).logits[0].softmax(1)
+    blanks = shares_NV[inputs["input_ids"][0] == tokenizer.mask_token_id]
+    guessed = load_filler("smoke", smoke.store).fill(text, top=3)
+    for guesses, shares_V in zip(guessed, blanks, strict=True):
+        best = shares_V.topk(3)
+        assert [g.piece for g in guesses] == [tokenizer.decode([id]) for id in best.indices]
+        assert [g.probability for g in guesses] == pytest.approx(best.values.tolist(), rel=1e-4)
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

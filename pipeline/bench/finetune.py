@@ -21,8 +21,9 @@ from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_fo
 from pipeline.bench.figures import Figure, alternate, compared
 from pipeline.config import Config
 from pipeline.encoders import BertEncoder, random_encoder
+from pipeline.models.architectures import BERT
 from pipeline.models.config import BertConfig
-from pipeline.models.huggingface import huggingface_config, to_huggingface
+from pipeline.models.huggingface import to_huggingface
 from pipeline.tasks.answers import ClassAnswers
 from pipeline.tasks.batches import TaskData, training_order
 from pipeline.tasks.config import FinetuneConfig
@@ -127,10 +128,10 @@ class _Peer:
         from transformers import BertConfig as PeerConfig
 
         torch.manual_seed(0)
-        stated = PeerConfig(**huggingface_config(MINI, VOCAB, PAD), num_labels=len(LABELS))
+        stated = PeerConfig(**BERT.stated(MINI, VOCAB, PAD), num_labels=len(LABELS))
         self.model = AutoModelForSequenceClassification.from_config(stated)
         own = {f"bert.{name}": value for name, value in encoder.bert.state_dict().items()}
-        self.model.load_state_dict(_encoder_weights(own), strict=False)
+        self.model.load_state_dict(to_huggingface(own, BERT, MINI), strict=False)
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=TUNING.lr, weight_decay=TUNING.weight_decay, fused=True
         )
@@ -164,13 +165,3 @@ class _Peer:
             tokens_EL = torch.full(real_EL.shape, PAD)
             tokens_EL[real_EL] = batch.tokens_N
             yield {"input_ids": tokens_EL, "attention_mask": real_EL.long()}, gold_E
-
-
-def _encoder_weights(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The encoder's tensors under transformers' names."""
-    heads = {"masked.bias": torch.zeros(VOCAB)}  # which to_huggingface asks for
-    return {
-        name: value
-        for name, value in to_huggingface(state | heads).items()
-        if not name.startswith("cls.")
-    }

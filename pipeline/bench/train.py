@@ -23,10 +23,10 @@ from pipeline.bench.figures import Figure, alternate, compared
 from pipeline.bench.usage import peak_bytes
 from pipeline.config import Config, TrackingConfig
 from pipeline.data.batch import Batch, collate
+from pipeline.models.architectures import BERT
 from pipeline.models.bert import BertForPretraining
 from pipeline.models.config import BertConfig
 from pipeline.models.flops import flops_per_token
-from pipeline.models.huggingface import huggingface_config
 
 VOCAB, LENGTH, MASKED, SHORT = 30_522, 128, 0.15, 0.1
 PAD = 0
@@ -202,7 +202,7 @@ def _peer_step(size: Size, batch: Batch) -> partial[None]:
     from transformers import BertConfig as PeerConfig
 
     torch.manual_seed(0)
-    stated = PeerConfig(**huggingface_config(size.config, VOCAB, PAD))
+    stated = PeerConfig(**BERT.stated(size.config, VOCAB, PAD))
     model = AutoModelForPreTraining.from_config(stated).train()
     return partial(_peer, model, _optimizer(model), _padded(batch))
 

@@ -19,12 +19,12 @@ from torch.utils.checkpoint import checkpoint
 
 from data_prep.errors import UsageError
 from pipeline.data.batch import NO_PAIR, Batch
+from pipeline.models.architectures import SEGMENTS
 from pipeline.models.attention import AttentionPlan, attend
 from pipeline.models.config import BertConfig
 from pipeline.models.dropout import Dropout
 from pipeline.models.losses import masked_loss
 from pipeline.models.positions import Rotation, rotate, rotation, sinusoids
-from pipeline.models.stated import SEGMENTS
 
 
 class Losses(NamedTuple):

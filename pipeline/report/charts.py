@@ -4,6 +4,7 @@ Colours stand in the SVG as plain attributes of the light theme, so that any pro
 style inside each file turns them to the dark theme's where a screen asks for it.
 """
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ LONG = 22  # characters of a name that two columns of a legend hold
 
 INK, MUTED, RULE = "#23272e", "#636b75", "#dedbd4"
 SERIES = ("#2f6299", "#b9771c", "#2c7f6d", "#8c4f82", "#7a6a58", "#c0503f")
+SHAPES = ("circle", "triangle-up", "square", "diamond", "triangle-down")
 DARK = {
     INK: "#e8e5df", MUTED: "#a0a8b2", RULE: "#353b43",
     **dict(zip(SERIES, ("#84b4e3", "#e3ae60", "#6fc4b0", "#c998bf", "#b8a893", "#ec8d7c"),
@@ -147,6 +149,63 @@ def histogram(
         {"bins": data},
         name,
         title,
+    )
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A point of a group, and what is said where a reader points at it."""
+
+    x: float
+    y: float
+    group: str
+    note: str = ""
+
+
+def scatter(name: str, title: str, dots: Sequence[Dot], groups: Sequence[str]) -> str:
+    """Points on a plane where only nearness means something; notes show without a script."""
+    height = 260 + 16 * math.ceil(len(groups) / 2)  # the legend has two names a line
+    drawn = _draw(dot_chart("dots", groups), {"dots": dot_rows(dots)}, name, title, height)
+    waiting = iter(dots)  # symbols stand in the order of the data
+
+    def noted(path: re.Match[str]) -> str:
+        note = next(waiting).note
+        return f"{path[1]}><title>{escape(note)}</title></path>" if note else path[0]
+
+    return re.sub(
+        r'<g class="mark-symbol role-mark.*?</g>',
+        lambda marks: re.sub(r"(<path[^>]*)/>", noted, marks[0]),
+        drawn,
+        count=1,
+        flags=re.DOTALL,
+    )
+
+
+def dot_rows(dots: Sequence[Dot]) -> list[dict[str, Any]]:
+    """The data that `dot_chart` draws."""
+    return [vars(dot) for dot in dots]
+
+
+def dot_chart(data: str, groups: Sequence[str]) -> Any:
+    """The same as an Altair chart of named data; a group has its colour and its shape."""
+    import altair as alt
+
+    def scale(values: Sequence[str]) -> dict[str, list[str]]:
+        cycle = [values[number % len(values)] for number in range(len(groups))]
+        return {"domain": list(groups), "range": cycle}
+
+    legend = alt.Legend(orient="top", title=None, labelLimit=140, columns=2, symbolSize=70)
+    plane = alt.Scale(zero=False, nice=False, padding=10)
+    return (
+        alt.Chart(alt.NamedData(data))
+        .mark_point(filled=True, size=60, opacity=0.85)
+        .encode(
+            alt.X("x:Q", axis=None, scale=plane),
+            alt.Y("y:Q", axis=None, scale=plane),
+            alt.Color("group:N", scale=scale(SERIES), legend=legend),
+            alt.Shape("group:N", scale=scale(SHAPES), legend=legend),
+            alt.Tooltip(["group:N", "note:N"]),
+        )
     )
 
 

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from data_prep.files import write_atomically
 from pipeline.config import Config
-from pipeline.report.blocks import Figure, Section
+from pipeline.report.blocks import Facts, Figure, Section
 from pipeline.report.collect import Collected
 from pipeline.report.comparison import comparison_section
 from pipeline.report.confusion import confusion_tables
@@ -66,10 +66,17 @@ def make_page(collected: Collected, config: Config) -> Page:
         next_section(collected, config, tasks),
     )
     sections = [section for section in possible if section]
+    title = config.report.title or enumerated(collected.runs) or config.name
+    return render("report", title, subtitle(collected), headline(scores), sections)
+
+
+def render(kind: str, title: str, lead: str, facts: Facts | None, sections: list[Section]) -> Page:
+    """A page of any kind: what it is about, a sentence, the main figures, and its sections."""
     html = _environment().get_template("page.html").render(
-        title=config.report.title or enumerated(collected.runs) or config.name,
-        subtitle=subtitle(collected),
-        headline=headline(scores),
+        kind=kind,
+        title=title,
+        subtitle=lead,
+        headline=facts,
         sections=sections,
         css=Markup((HERE / "page.css").read_text()),
         closing=CLOSING,

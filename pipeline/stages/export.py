@@ -11,6 +11,8 @@ from typing import Any
 
 from data_prep.errors import SesameError, UsageError
 from pipeline.config import Config
+from pipeline.models.architectures import fitting
+from pipeline.models.config import KINDS, BertConfig, ElmoConfig
 from pipeline.stages.work import Request, Work
 
 FORMAT = 1
@@ -18,7 +20,9 @@ SECTIONS = ("export",)
 
 
 def inputs(config: Config) -> dict[str, Request]:
-    """The pretraining and its vocabulary."""
+    """The pretraining and its vocabulary; a model that nobody could load is refused untrained."""
+    if isinstance(config.model, BertConfig):
+        fitting(config.model, config.examples.pairs)
     return {"pretrain": Request("pretrain", config), "tokenizer": Request("tokenizer", config)}
 
 
@@ -27,7 +31,6 @@ def run(work: Work) -> dict[str, Any]:
     from pipeline.export import export_checkpoint
     from pipeline.export_elmo import export_elmo
     from pipeline.modelcard import gather_facts
-    from pipeline.models.config import KINDS, BertConfig, ElmoConfig
 
     pretrain = work.inputs["pretrain"]
     checkpoint = choose_checkpoint(pretrain, work.config.export.checkpoint)

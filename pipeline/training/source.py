@@ -5,8 +5,8 @@ from dataclasses import fields
 from pathlib import Path
 
 from data_prep.errors import UsageError
+from pipeline.models.architectures import read_stated
 from pipeline.models.config import KINDS, BertConfig, ModelConfig
-from pipeline.models.stated import read_stated
 from pipeline.references import Folder, resolve
 from pipeline.store import Store
 

@@ -1,9 +1,12 @@
 """An exported folder is what transformers makes of it: same ids, same logits, offline."""
 
 import json
+import re
 import socket
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -16,9 +19,11 @@ from data_prep.errors import SesameError, UsageError
 from data_prep.files import sha256
 from data_prep.tokenizers import Tokenizer
 from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
+from pipeline.commands.stages import experiment
 from pipeline.config import Config, ExportConfig
 from pipeline.data.cursor import Cursor, Identity
 from pipeline.modelcard import gather_facts
+from pipeline.models.architectures import ARCHITECTURES, Architecture
 from pipeline.models.bert import BertForPretraining
 from pipeline.models.config import BertConfig
 from pipeline.stages import export
@@ -34,29 +39,43 @@ STEPS = {10: 3.5, 20: 2.5, 30: 2.75}  # step -> held-out loss
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_store(tmp_path_factory.mktemp("store"), MODEL, "nsp")
+
+
+def make_store(root: Path, model: BertConfig, pairs: str) -> Path:
     """A store with a tokenizer and a pretraining that kept three checkpoints."""
-    root = tmp_path_factory.mktemp("store")
-    tokenizer, pretrain = root / "tokenizer" / "t0", root / "pretrain" / "p0"
+    tokenizer, pretrain, examples = (
+        root / "tokenizer/t0",
+        root / "pretrain/p0",
+        root / "examples/e0",
+    )
     tokenizer.mkdir(parents=True)
     write_folder(tokenizer, from_vocabulary(VOCABULARY, True, True, Specials()), Specials(), None)
     (tokenizer / "statistics.json").write_text('{"secret": "canary"}')
     for step in STEPS:
-        _write_checkpoint(pretrain / CHECKPOINTS / f"{step:08d}", step)
-    lines = [{"step": step, "heldout_loss": loss} for step, loss in STEPS.items()]
+        _write_checkpoint(pretrain / CHECKPOINTS / f"{step:08d}", step, model)
+    pair_loss = None if pairs == "none" else 0.5
+    lines = [
+        {"step": step, "heldout_loss": loss, "heldout_pair_loss": pair_loss}
+        for step, loss in STEPS.items()
+    ]
     (pretrain / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    described = {"model": asdict(MODEL), "vocab_size": len(VOCABULARY)}
+    described = {"model": asdict(model), "vocab_size": len(VOCABULARY)}
     (pretrain / "config.json").write_text(json.dumps(described))
-    _write_manifest(pretrain, {"optim": {"lr": 0.001}}, {}, {"tokenizer": "tokenizer/t0"})
+    upstream = {"tokenizer": "tokenizer/t0", "examples.0": "examples/e0"}
+    _write_manifest(pretrain, {"optim": {"lr": 0.001}}, {}, upstream)
     counts = {"documents": 12_345, "by reason": {"short": 7}, "name": "canary"}
     _write_manifest(tokenizer, {"tokenizer": {"kind": "wordpiece"}}, counts, {})
+    examples.mkdir(parents=True)
+    _write_manifest(examples, {"examples": {"pairs": pairs}}, {}, {})
     return root
 
 
-def _write_checkpoint(folder: Path, step: int) -> None:
+def _write_checkpoint(folder: Path, step: int, model: BertConfig) -> None:
     folder.mkdir(parents=True)
     torch.manual_seed(step)
     save_file(
-        BertForPretraining(MODEL, len(VOCABULARY)).state_dict(), folder / "weights.safetensors"
+        BertForPretraining(model, len(VOCABULARY)).state_dict(), folder / "weights.safetensors"
     )
     cursor = Cursor(0, 0, (), Identity("e0", "s0", 0, 1, 8, 0))
     (folder / "state.json").write_text(TrainingState(cursor, step, step, 1000 * step).as_json())
@@ -88,35 +107,26 @@ def exported(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_transformers_loads_it_offline_and_computes_the_same(
-    store: Path, exported: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def no_network(*_: object) -> None:
-        raise AssertionError("transformers asked for the network")
+PAIRS = [("abc, de.", "fgh"), ("x", "yz a b")]
 
-    monkeypatch.setattr(socket.socket, "connect", no_network)
-    tokenizer = AutoTokenizer.from_pretrained(exported)
-    inputs = tokenizer(["abc, de.", "x"], ["fgh", "yz a b"], padding=True, return_tensors="pt")
-    answers = []
-    for kind in (AutoModelForPreTraining, AutoModelForMaskedLM, AutoModel):
-        model, info = kind.from_pretrained(exported, output_loading_info=True)
-        assert not info["missing_keys"]
-        with torch.no_grad():
-            answers.append(model.eval()(**inputs))
-    both, alone, bare = answers
-    assert tokenizer.model_max_length == MODEL.max_positions
 
+class Ours(NamedTuple):
+    """What our own model makes of PAIRS, over real pieces only."""
+
+    ids: list[list[int]]
+    masked_NV: torch.Tensor
+    pair_E2: torch.Tensor
+    last_ND: torch.Tensor
+
+
+def our_answers(store: Path, config: BertConfig) -> Ours:
     words = Tokenizer.load(store / "tokenizer" / "t0")
-    pairs = [("abc, de.", "fgh"), ("x", "yz a b")]
     ids, segments = [], []
-    for first, second in pairs:
-        a, b = (words.encode([text])[0].tolist() for text in (first, second))
+    for texts in PAIRS:
+        a, b = (words.encode([text])[0].tolist() for text in texts)
         ids.append([words.cls, *a, words.sep, *b, words.sep])
         segments.append([0] * (len(a) + 2) + [1] * (len(b) + 1))
-    real = inputs.attention_mask.bool()
-    assert [row[keep].tolist() for row, keep in zip(inputs.input_ids, real, strict=True)] == ids
-
-    model = BertForPretraining(MODEL, len(VOCABULARY)).eval()
+    model = BertForPretraining(config, len(VOCABULARY)).eval()
     newest = store / "pretrain" / "p0" / CHECKPOINTS / "00000030" / "weights.safetensors"
     model.load_state_dict(load_file(newest))
     lengths = np.array([len(row) for row in ids])
@@ -124,15 +134,60 @@ def test_transformers_loads_it_offline_and_computes_the_same(
     tokens, halves = (torch.from_numpy(np.concatenate(rows)) for rows in (ids, segments))
     flat = (tokens, positions, halves, lengths)
     with torch.no_grad():
-        masked, pair = model.predict(*flat)
-        last = model.bert(*flat)[-1]
-    for theirs, ours in (
-        (both.prediction_logits[real], masked),
-        (alone.logits[real], masked),
-        (bare.last_hidden_state[real], last),
-        (both.seq_relationship_logits, pair),
+        return Ours(ids, *model.predict(*flat), model.bert(*flat)[-1])
+
+
+def their_answers(folder: Path, kinds: Sequence[type]) -> tuple[torch.Tensor, torch.Tensor, list]:
+    """Padded ids, which of them are real, and what each kind of model answers."""
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert tokenizer.model_max_length == MODEL.max_positions
+    inputs = tokenizer(*map(list, zip(*PAIRS, strict=True)), padding=True, return_tensors="pt")
+    answers = []
+    for kind in kinds:
+        model, info = kind.from_pretrained(folder, output_loading_info=True)
+        assert not info["missing_keys"]
+        with torch.no_grad():
+            answers.append(model.eval()(**inputs))
+    return inputs.input_ids, inputs.attention_mask.bool(), answers
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_network(*_: object) -> None:
+        raise AssertionError("transformers asked for the network")
+
+    monkeypatch.setattr(socket.socket, "connect", no_network)
+
+
+@pytest.mark.usefixtures("offline")
+def test_transformers_loads_it_offline_and_computes_the_same(store: Path, exported: Path) -> None:
+    kinds = (AutoModelForPreTraining, AutoModelForMaskedLM, AutoModel)
+    their_ids, real, (both, alone, bare) = their_answers(exported, kinds)
+    ours = our_answers(store, MODEL)
+    assert [row[keep].tolist() for row, keep in zip(their_ids, real, strict=True)] == ours.ids
+    for theirs, own in (
+        (both.prediction_logits[real], ours.masked_NV),
+        (alone.logits[real], ours.masked_NV),
+        (bare.last_hidden_state[real], ours.last_ND),
+        (both.seq_relationship_logits, ours.pair_E2),
     ):
-        torch.testing.assert_close(theirs, ours, atol=1e-5, rtol=0)
+        torch.testing.assert_close(theirs, own, atol=1e-5, rtol=0)
+
+
+@pytest.mark.usefixtures("offline")
+@pytest.mark.parametrize("architecture", ARCHITECTURES[1:], ids=lambda each: each.title)
+def test_a_modern_model_is_loaded_as_what_it_is(architecture: Architecture, tmp_path: Path) -> None:
+    model = replace(MODEL, **architecture.options)
+    store = make_store(tmp_path / "store", model, "none")
+    run_export(store, tmp_path / "out")
+    their_ids, real, (alone, bare) = their_answers(
+        tmp_path / "out", (AutoModelForMaskedLM, AutoModel)
+    )
+    assert "heldout pair" not in (tmp_path / "out" / "README.md").read_text()
+    ours = our_answers(store, model)
+    assert [row[keep].tolist() for row, keep in zip(their_ids, real, strict=True)] == ours.ids
+    torch.testing.assert_close(alone.logits[real], ours.masked_NV, atol=1e-5, rtol=0)
+    torch.testing.assert_close(bare.last_hidden_state[real], ours.last_ND, atol=1e-5, rtol=0)
 
 
 def test_the_card_tells_numbers_and_no_text(exported: Path) -> None:
@@ -165,8 +220,8 @@ def test_a_damaged_checkpoint_is_named(store: Path, tmp_path: Path) -> None:
 def test_an_export_that_computes_otherwise_fails(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def wrong(state: dict) -> dict:
-        theirs = right(state)
+    def wrong(*given: Any) -> dict:
+        theirs = right(*given)
         name = "bert.encoder.layer.0.attention.self.query.weight"
         theirs[name] = theirs[name].flip(0)
         return theirs
@@ -186,13 +241,31 @@ def test_another_vocabulary_is_refused(store: Path, tmp_path: Path) -> None:
         pipeline.export.export_checkpoint(checkpoint, MODEL, 64, tokenizer, tmp_path, facts)
 
 
-def test_modern_options_are_refused_before_anything_is_written(store: Path, tmp_path: Path) -> None:
-    pretrain = store / "pretrain" / "p0"
-    checkpoint = pretrain / CHECKPOINTS / "00000010"
-    facts = gather_facts(pretrain, checkpoint)
-    rotary = replace(MODEL, positions="rotary", norm="pre")
-    with pytest.raises(UsageError, match=r"model\.norm=pre, model\.positions=rotary"):
-        pipeline.export.export_checkpoint(
-            checkpoint, rotary, len(VOCABULARY), store / "tokenizer" / "t0", tmp_path, facts
-        )
-    assert list(tmp_path.iterdir()) == []
+@pytest.mark.parametrize(
+    ("options", "pairs", "says"),
+    [
+        ({"positions": "rotary", "norm": "pre"}, "none", "model.norm=pre"),
+        ({"positions": "rotary"}, "nsp", "examples.pairs=nsp"),
+    ],
+)
+def test_a_model_that_nobody_could_load_is_refused_before_anything_is_written(
+    options: dict, pairs: str, says: str, tmp_path: Path
+) -> None:
+    store = make_store(tmp_path / "store", replace(MODEL, **options), pairs)
+    with pytest.raises(UsageError, match=re.escape(says)):
+        run_export(store, tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_it_is_refused_before_training_where_it_is_to_be_exported(tmp_path: Path) -> None:
+    (tmp_path / "corpus.txt").write_text("A sentence.\n")
+    rotary = [
+        "experiment=bert_mini", f"paths.store={tmp_path / 'store'}", "model.positions=rotary",
+        f"corpus.paths={tmp_path / 'corpus.txt'}",
+    ]  # fmt: skip
+    with pytest.raises(UsageError, match=r"or examples\.pairs=none \(RoFormer\), or leave export"):
+        experiment(rotary)
+    without = experiment([*rotary, "stages=[shard,tokenizer,examples,pretrain]"])
+    assert "pretrain" in without.reported()
+    fits = experiment([*rotary, "examples.pairs=none"])
+    assert "export" in fits.reported()

@@ -1,50 +1,94 @@
-"""Weights go to and from Hugging Face's BERT one to one, and compute the same."""
+"""Weights go to and from transformers' encoders one to one, and compute the same."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from data_prep.errors import SesameError, UsageError
+from pipeline.models.architectures import ARCHITECTURES, BERT, ROFORMER, Architecture, fitting
 from pipeline.models.bert import BertForPretraining
 from pipeline.models.config import BertConfig
 from pipeline.models.huggingface import (
     from_huggingface,
-    huggingface_config,
     load_folder,
     load_for_pretraining,
     to_huggingface,
 )
 
 VOCAB = 53
-CONFIG = BertConfig(layers=2, hidden=24, heads=3, intermediate=40, max_positions=32, init_std=0.2)
 LENGTHS = np.array([9, 14, 5])
 
 
-@pytest.fixture(scope="module")
-def theirs() -> transformers.BertForPreTraining:
-    torch.manual_seed(0)
-    model = transformers.BertForPreTraining(
-        transformers.BertConfig(**huggingface_config(CONFIG, VOCAB, 0))
+def config_for(architecture: Architecture, **changes: Any) -> BertConfig:
+    small = BertConfig(
+        layers=2, hidden=24, heads=3, intermediate=40, max_positions=32, init_std=0.2
     )
-    for parameter in model.parameters():  # biases and norms too must not be at their defaults
-        torch.nn.init.normal_(parameter, std=0.2)
+    return replace(small, **architecture.options | changes)
+
+
+CONFIG = config_for(BERT)
+
+
+def their_model(architecture: Architecture, config: BertConfig) -> transformers.PreTrainedModel:
+    stated = architecture.stated(config, VOCAB, 0)
+    own = transformers.AutoConfig.for_model(**stated)
+    model: transformers.PreTrainedModel = getattr(transformers, architecture.model)(own)
     return model.eval()
 
 
+def shake(model: torch.nn.Module) -> None:
+    """Biases and norms too must not be at their defaults."""
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            torch.nn.init.normal_(parameter, std=0.2)
+
+
+@pytest.fixture(scope="module", params=ARCHITECTURES, ids=lambda each: each.title)
+def architecture(request: pytest.FixtureRequest) -> Architecture:
+    each: Architecture = request.param
+    return each
+
+
 @pytest.fixture(scope="module")
-def folder(theirs: transformers.BertForPreTraining, tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("bert")
+def theirs(architecture: Architecture) -> transformers.PreTrainedModel:
+    torch.manual_seed(0)
+    model = their_model(architecture, config_for(architecture))
+    shake(model)
+    return model
+
+
+@pytest.fixture(scope="module")
+def their_folder(theirs: transformers.PreTrainedModel, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("theirs")
     theirs.save_pretrained(path)
     return path
 
 
-def both_logits(ours: BertForPretraining, theirs: transformers.BertForPreTraining) -> list:
+@pytest.fixture(scope="module")
+def bert() -> transformers.PreTrainedModel:
+    torch.manual_seed(0)
+    return their_model(BERT, CONFIG)
+
+
+@pytest.fixture(scope="module")
+def folder(bert: transformers.PreTrainedModel, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("bert")
+    bert.save_pretrained(path)
+    return path
+
+
+def both_logits(
+    ours: BertForPretraining, theirs: transformers.PreTrainedModel
+) -> Iterator[tuple[Tensor, Tensor]]:
     """Pairs of logits for the same examples: flat for us, padded for them."""
     real_BL = torch.arange(int(LENGTHS.max())) < torch.from_numpy(LENGTHS)[:, None]
     tokens_BL = torch.randint(VOCAB, real_BL.shape, generator=torch.Generator().manual_seed(1))
@@ -55,61 +99,72 @@ def both_logits(ours: BertForPretraining, theirs: transformers.BertForPreTrainin
             tokens_BL[real_BL], positions_BL[real_BL], segments_BL[real_BL], LENGTHS
         )
         answer = theirs(tokens_BL, attention_mask=real_BL.long(), token_type_ids=segments_BL)
-    return [
-        (masked, answer.prediction_logits[real_BL]),
-        (pair, answer.seq_relationship_logits),
-    ]
+    yield masked, answer[0][real_BL]
+    if "seq_relationship_logits" in answer:
+        yield pair, answer.seq_relationship_logits
 
 
-def test_their_weights_compute_the_same_here(folder: Path, theirs) -> None:
-    ours, fresh = load_for_pretraining(folder)
-    assert fresh == []
-    assert ours.bert.config == replace(CONFIG, dropout=0.1, attention_dropout=0.1)
+def test_their_weights_compute_the_same_here(
+    their_folder: Path, theirs, architecture: Architecture
+) -> None:
+    ours, fresh = load_for_pretraining(their_folder)
+    assert fresh == ([] if architecture.has_pairs else ["pooler", "pair head"])
+    assert ours.bert.config == config_for(architecture)
     for found, expected in both_logits(ours, theirs):
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-6)
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_our_weights_compute_the_same_there(tied: bool) -> None:
+def test_our_weights_compute_the_same_there(architecture: Architecture, tied: bool) -> None:
     torch.manual_seed(1)
-    config = replace(CONFIG, tied=tied)
+    config = config_for(architecture, tied=tied)
     ours = BertForPretraining(config, VOCAB)
-    for parameter in ours.parameters():
-        torch.nn.init.normal_(parameter, std=0.2)
-    stated = transformers.BertConfig(**huggingface_config(config, VOCAB, 0))
-    theirs = transformers.BertForPreTraining(stated).eval()
-    state = to_huggingface(ours.state_dict())
+    shake(ours)
+    theirs = their_model(architecture, config)
+    state = to_huggingface(ours.state_dict(), architecture, config)
     missing, unexpected = theirs.load_state_dict(state, strict=False)
     assert unexpected == []
-    assert missing == (["cls.predictions.decoder.weight"] if tied else [])
+    assert missing == ([architecture.names("masked.decoder.weight")[0]] if tied else [])
     for found, expected in both_logits(ours, theirs):
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-6)
 
 
-def test_there_and_back_is_the_identity() -> None:
-    ours = BertForPretraining(replace(CONFIG, tied=False), VOCAB).state_dict()
-    back = from_huggingface(to_huggingface(ours), list(ours))
-    assert back.keys() == ours.keys()
-    assert all(torch.equal(back[name], ours[name]) for name in ours)
+def test_there_and_back_is_the_identity(architecture: Architecture) -> None:
+    config = config_for(architecture, tied=False)
+    ours = BertForPretraining(config, VOCAB).state_dict()
+    theirs = to_huggingface(ours, architecture, config)
+    back = from_huggingface(theirs, list(ours), architecture, config)
+    lost = {name.rpartition(".")[0] for name in ours.keys() - back.keys()}
+    assert lost == (set() if architecture.has_pairs else {"bert.pooler", "pair"})
+    assert all(torch.equal(back[name], ours[name]) for name in back)
 
 
-def test_hidden_states_of_every_layer_are_theirs(folder: Path, theirs) -> None:
-    encoder = load_folder(folder).eval()
+def test_hidden_states_of_every_layer_are_theirs(
+    their_folder: Path, theirs, architecture: Architecture
+) -> None:
+    encoder = load_folder(their_folder).eval()
     tokens = torch.arange(12) % VOCAB
     zeros = torch.zeros_like(tokens)
     with torch.no_grad():
         states = encoder(tokens, torch.arange(12), zeros, np.array([12]))
-        expected = theirs.bert(tokens[None], output_hidden_states=True)
+        expected = theirs.base_model(tokens[None], output_hidden_states=True)
     for ours, (hidden,) in zip(states, expected.hidden_states, strict=True):
         torch.testing.assert_close(ours, hidden, atol=1e-5, rtol=0)
-    torch.testing.assert_close(encoder.pool(states[-1][:1]), expected.pooler_output)
+    if architecture.has_pairs:
+        torch.testing.assert_close(encoder.pool(states[-1][:1]), expected.pooler_output)
 
 
-def test_missing_heads_start_fresh_and_are_listed(theirs, tmp_path: Path) -> None:
-    theirs.bert.save_pretrained(tmp_path)  # names without prefix, no heads
+def test_missing_heads_start_fresh_and_are_listed(
+    theirs, architecture: Architecture, tmp_path: Path
+) -> None:
+    theirs.base_model.save_pretrained(tmp_path)  # names without prefix, no heads
     ours, fresh = load_for_pretraining(tmp_path)
-    assert fresh == ["masked-LM head", "pair head"]
-    words = theirs.bert.embeddings.word_embeddings.weight
+    assert fresh == [
+        *([] if architecture.has_pairs else ["pooler"]),
+        "masked-LM head",
+        "pair head",
+    ]
+    words = theirs.get_input_embeddings().weight
     assert torch.equal(ours.bert.embeddings.tokens.weight, words)
 
 
@@ -152,7 +207,7 @@ def broken_copy(folder: Path, out: Path, config: dict, without: str = "") -> Pat
 @pytest.mark.parametrize(
     ("config", "without", "message"),
     [
-        ({"model_type": "roberta"}, "", "model_type is roberta"),
+        ({"model_type": "roberta"}, "", "model_type is roberta; only bert, roformer"),
         ({"hidden_act": "relu"}, "", "hidden_act is relu"),
         ({"vocab_size": 99}, "", r"word_embeddings.*\[53, 24\].*\[99, 24\]"),
         ({}, "bert.encoder.layer.1.output.dense.bias", "layer.1.output.dense.bias"),
@@ -177,10 +232,35 @@ def test_missing_and_damaged_files_are_named(folder: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "option",
-    [{"norm": "pre"}, {"positions": "rotary"}, {"activation": "geglu"}, {"biases": False}],
+    ("options", "pairs", "architecture"),
+    [({}, "nsp", BERT), ({}, "none", BERT), ({"positions": "rotary"}, "none", ROFORMER)],
+)
+def test_a_model_fits_what_computes_the_same(
+    options: dict, pairs: str, architecture: Architecture
+) -> None:
+    assert fitting(replace(CONFIG, **options), pairs) is architecture
+
+
+@pytest.mark.parametrize(
+    ("options", "pairs", "message"),
+    [
+        ({"norm": "pre"}, "nsp", r"^model\.norm=pre: .*with model\.norm=post \(BERT\)"),
+        ({"biases": False}, "nsp", r"^model\.biases=false: .*with model\.biases=true \(BERT\)"),
+        (
+            {"positions": "sinusoidal"},
+            "none",
+            r"model\.positions=learned \(BERT\) or model\.positions=rotary \(RoFormer\)",
+        ),
+        (
+            {"positions": "rotary"},
+            "sop",
+            r"^model\.positions=rotary, examples\.pairs=sop: .* examples\.pairs=none \(RoFormer\)",
+        ),
+    ],
     ids=str,
 )
-def test_options_without_a_counterpart_are_refused_by_name(option: dict) -> None:
-    with pytest.raises(UsageError, match=rf"model\.{next(iter(option))}="):
-        huggingface_config(replace(CONFIG, **option), VOCAB, 0)
+def test_a_model_without_a_counterpart_is_refused_with_what_would_fit(
+    options: dict, pairs: str, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        fitting(replace(CONFIG, **options), pairs)

@@ -9,9 +9,9 @@ import transformers
 
 from data_prep.errors import UsageError
 from pipeline.compose import compose_config
+from pipeline.models.architectures import BERT
 from pipeline.models.bert import BertForPretraining
 from pipeline.models.config import BertConfig
-from pipeline.models.huggingface import huggingface_config
 from pipeline.stages import pretrain
 from pipeline.stages.pretrain import make_job
 from pipeline.training.assemble import start_from
@@ -34,7 +34,7 @@ def save(folder: Path, vocab_size: int = SIZE, **changes: int) -> Path:
     """A bare encoder of the toy's architecture, without any head, as many are shared."""
     model = toy_config().model
     assert isinstance(model, BertConfig)
-    stated = huggingface_config(replace(model, **changes), vocab_size, 0)
+    stated = BERT.stated(replace(model, **changes), vocab_size, 0)
     config = transformers.BertConfig(**stated)
     transformers.BertModel(config, add_pooling_layer=False).save_pretrained(folder)
     return folder

@@ -1,0 +1,193 @@
+"""The architectures of transformers that a BERT of ours may be: what fits, names, config.json.
+
+A model fits one of them exactly, or it cannot be exported; which, and why not, is known from the
+configuration, before any training. Torch-free.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from data_prep.errors import UsageError
+from pipeline.models.config import BertConfig
+
+SEGMENTS = 2
+Names = dict[str, tuple[str, ...]]  # our module -> theirs, whose tensors are ours one below another
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """One of transformers' encoders in terms of ours."""
+
+    title: str
+    model_type: str
+    model: str  # the class with every head it has
+    has_pairs: bool  # a pooler and a head for pairs of segments
+    is_interleaved: bool  # rotary positions turn neighbours, ours turn halves of a head
+    options: dict[str, Any]  # what ours must be
+    keys: dict[str, str]  # our option -> key of config.json
+    fixed: dict[str, Any]  # what other keys of config.json must be
+    encoder: str  # the name of the encoder inside the model with heads
+    bare: tuple[str, ...]  # how names begin in a file of the encoder alone
+    modules: Names
+    layers: str
+    layer_modules: Names
+
+    def names(self, ours: str) -> list[str]:
+        """The tensors that are, one below another, our tensor; none where it has no place."""
+        module, _, kind = ours.rpartition(".")
+        if not module.startswith("bert.layers."):
+            return [f"{name}.{kind}" for name in self.modules[module]]
+        number, _, part = module.removeprefix("bert.layers.").partition(".")
+        return [f"{self.layers}.{number}.{name}.{kind}" for name in self.layer_modules[part]]
+
+    def stated(self, config: BertConfig, vocab_size: int, pad: int) -> dict[str, Any]:
+        """config.json for transformers."""
+        return {
+            "architectures": [self.model],
+            "model_type": self.model_type,
+            "vocab_size": vocab_size,
+            "pad_token_id": pad,
+            **{theirs: getattr(config, ours) for ours, theirs in self.keys.items()},
+            **self.fixed,
+        }
+
+    def amiss(self, config: BertConfig, pairs: str) -> dict[str, str]:
+        """The settings that do not fit, each with what it would have to be."""
+        wrong = {
+            f"model.{key}={_text(getattr(config, key))}": f"model.{key}={_text(needed)}"
+            for key, needed in self.options.items()
+            if getattr(config, key) != needed
+        }
+        if pairs != "none" and not self.has_pairs:
+            wrong[f"examples.pairs={pairs}"] = "examples.pairs=none"
+        return wrong
+
+
+BERT = Architecture(
+    title="BERT",
+    model_type="bert",
+    model="BertForPreTraining",
+    has_pairs=True,
+    is_interleaved=False,
+    options={"norm": "post", "positions": "learned", "activation": "gelu", "biases": True},
+    keys={
+        "layers": "num_hidden_layers",
+        "hidden": "hidden_size",
+        "heads": "num_attention_heads",
+        "intermediate": "intermediate_size",
+        "max_positions": "max_position_embeddings",
+        "dropout": "hidden_dropout_prob",
+        "attention_dropout": "attention_probs_dropout_prob",
+        "norm_eps": "layer_norm_eps",
+        "init_std": "initializer_range",
+        "tied": "tie_word_embeddings",
+    },
+    fixed={
+        "hidden_act": "gelu",
+        "type_vocab_size": SEGMENTS,
+        "position_embedding_type": "absolute",
+        "is_decoder": False,
+    },
+    encoder="bert",
+    bare=("embeddings.", "encoder.", "pooler."),
+    modules={
+        "bert.embeddings.tokens": ("bert.embeddings.word_embeddings",),
+        "bert.embeddings.positions": ("bert.embeddings.position_embeddings",),
+        "bert.embeddings.segments": ("bert.embeddings.token_type_embeddings",),
+        "bert.embeddings.norm": ("bert.embeddings.LayerNorm",),
+        "bert.pooler": ("bert.pooler.dense",),
+        "masked": ("cls.predictions",),
+        "masked.transform": ("cls.predictions.transform.dense",),
+        "masked.norm": ("cls.predictions.transform.LayerNorm",),
+        "masked.decoder": ("cls.predictions.decoder",),
+        "pair": ("cls.seq_relationship",),
+    },
+    layers="bert.encoder.layer",
+    layer_modules={
+        "attention.qkv": tuple(f"attention.self.{name}" for name in ("query", "key", "value")),
+        "attention.output": ("attention.output.dense",),
+        "attention_norm": ("attention.output.LayerNorm",),
+        "feedforward.input": ("intermediate.dense",),
+        "feedforward.output": ("output.dense",),
+        "feedforward_norm": ("output.LayerNorm",),
+    },
+)
+
+# Su et al. 2021: BERT with rotary positions, and without pairs.
+ROFORMER = Architecture(
+    title="RoFormer",
+    model_type="roformer",
+    model="RoFormerForMaskedLM",
+    has_pairs=False,
+    is_interleaved=True,
+    options=BERT.options | {"positions": "rotary"},
+    keys=BERT.keys,
+    fixed={
+        "hidden_act": "gelu",
+        "type_vocab_size": SEGMENTS,
+        "rotary_value": False,
+        "is_decoder": False,
+    },
+    encoder="roformer",
+    bare=BERT.bare,
+    modules={
+        ours: tuple(name.replace("bert.", "roformer.", 1) for name in theirs)
+        for ours, theirs in BERT.modules.items()
+    }
+    | {"bert.pooler": (), "pair": ()},
+    layers="roformer.encoder.layer",
+    layer_modules=BERT.layer_modules,
+)
+
+ARCHITECTURES = (BERT, ROFORMER)
+
+
+def fitting(config: BertConfig, pairs: str) -> Architecture:
+    """The architecture that computes exactly what the model does, or why there is none."""
+    amiss = {each.title: each.amiss(config, pairs) for each in ARCHITECTURES}
+    fewest = min(map(len, amiss.values()))
+    nearest = {title: wrong for title, wrong in amiss.items() if len(wrong) == fewest}
+    if not fewest:
+        return next(each for each in ARCHITECTURES if each.title in nearest)
+    odd = dict.fromkeys(setting for wrong in nearest.values() for setting in wrong)
+    remedies = [f"{' '.join(wrong.values())} ({title})" for title, wrong in nearest.items()]
+    raise UsageError(
+        f"{', '.join(odd)}: no architecture of transformers computes exactly this, so the model "
+        f"cannot be exported; pretrain with {' or '.join(remedies)}, or leave export and what "
+        "needs it out of stages"
+    )
+
+
+@dataclass(frozen=True)
+class Stated:
+    """What a folder's config.json says."""
+
+    architecture: Architecture
+    config: BertConfig
+    vocab_size: int | None
+
+
+def read_stated(folder: Path) -> Stated:
+    """The architecture of a folder, or why it is none that can be read."""
+    path = folder / "config.json"
+    try:
+        stated = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: cannot be read; give a Hugging Face BERT folder") from error
+    known = {each.model_type: each for each in ARCHITECTURES}
+    model_type = stated.get("model_type", BERT.model_type)
+    if model_type not in known:
+        raise UsageError(f"{path}: model_type is {model_type}; only {', '.join(known)} can be read")
+    architecture = known[model_type]
+    for key, value in architecture.fixed.items():
+        if stated.get(key, value) != value:
+            raise UsageError(f"{path}: {key} is {stated[key]}; only {value} can be read")
+    given = {ours: stated[theirs] for ours, theirs in architecture.keys.items() if theirs in stated}
+    config = BertConfig(**architecture.options | given)
+    return Stated(architecture, config, stated.get("vocab_size"))
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
