@@ -92,8 +92,8 @@ def clean(arguments: Arguments) -> None:
     runs = Runs(store)
     really = "--yes" in arguments.options
     forget = arguments.options.get("--forget")
-    if forget is not None and forget not in runs.names():
-        raise UsageError(f"--forget {forget}: no such run; runs here: {', '.join(runs.names())}")
+    if forget is not None:
+        runs.check(forget, f"--forget {forget}")
     kept = _needed(store, runs, [name for name in runs.names() if name != forget])
     unneeded = [
         output
