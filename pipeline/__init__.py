@@ -1,1 +1,33 @@
-"""Sesame: pretrain BERT and ELMo from raw text to scored models, on a laptop or a cluster."""
+"""Sesame: pretrain BERT and ELMo from raw text to scored models, on a laptop or a cluster.
+
+    from pipeline import load_encoder
+
+    encoder = load_encoder("demo")  # a run, name@step, a fingerprint, a folder or file of vectors
+    river, money = encoder.embed(["We sat on the bank.", "The bank lends money."])
+    river.shape  # (6, 3, 128): words, layers, width
+
+Importing this is cheap; torch comes with the first encoder.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pipeline.encoders import Encoder
+
+__all__ = ["load_encoder"]
+
+
+def load_encoder(encoder: str | Path, store: str | Path | None = None) -> "Encoder":
+    """The encoder that `encoder=` would name on the command line, on the best device there is.
+
+    A run's name, `name@step`, `name@best` or a fingerprint is looked up in `store` ($SESAME_STORE,
+    else ./store) and exported there if it is not yet; a path is a Hugging Face BERT's folder, an
+    AllenNLP ELMo's, or word vectors. What cannot be found or read is a `SesameError`.
+    """
+    from pipeline.commands.encoder import prepare_reference
+    from pipeline.stages.encoder_inputs import open_encoder
+    from pipeline.tasks.finetuning import choose_device
+
+    config, inputs = prepare_reference(encoder, store)
+    return open_encoder(config, inputs, config.finetune.seed).to(choose_device("auto")).eval()

@@ -96,6 +96,11 @@ COMMANDS = {
         "remove outputs no run needs",
         {"--yes": "really remove", "--forget=": "first forget this run"},
     ),
+    "sync": Command(
+        "pipeline.commands.sync:sync_run",
+        "upload a pretraining to wandb as one run, rebuilt from metrics.jsonl",
+        takes="<run or fingerprint> [paths.store=…]",
+    ),
     "inspect": Command(
         "pipeline.commands.looking:inspect_examples",
         "decoded examples with masks, segments and labels",
@@ -120,6 +125,17 @@ COMMANDS = {
         "contextual vectors of sentences, one a line, words between spaces",
         takes="encoder=<run or folder> input=<file> [output=vectors.safetensors or .npy] "
         "[layers=all, top or mix] [weights=0.2,0.3,0.5] [gamma=1] [overrides]",
+    ),
+    "fill": Command(
+        "pipeline.commands.fill:fill",
+        "what a BERT puts into the blanks of a text, with probabilities",
+        takes="encoder=<run or folder> 'text=The film was [MASK].' [top=5] [overrides]",
+    ),
+    "senses": Command(
+        "pipeline.commands.senses:senses",
+        "a word's occurrences as encoders see them, on a page: which senses lie apart",
+        takes="word=bank 'encoder=[a,b]' [sentences=<file: a sentence, or sentence tab label, a "
+        "line>] [count=200] [output=senses] [overrides]",
     ),
     "doctor": Command("pipeline.commands.doctor:doctor", "what this machine can do, with remedies"),
     "bench": Command(

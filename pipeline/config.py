@@ -14,11 +14,15 @@ from data_prep.fields import execution, result
 from data_prep.vectors.config import VectorsConfig
 from pipeline.models.config import ModelConfig
 from pipeline.tasks.config import FinetuneConfig, LayersConfig, TaskConfig
+from pipeline.tracking.config import TrackingConfig
 from pipeline.training.config import InitConfig, OptimConfig, PretrainConfig, TrainerConfig
 
 RANDOM = "random"  # the encoder that was never trained
 VECTORS = "vectors"  # word vectors trained on this experiment's corpus
-TFIDF = "tfidf"  # counts of words under a linear model: the floor
+TFIDF = "tfidf"  # counts of words under a linear model
+MAJORITY = "majority"  # the commonest answer, whatever the text
+# Floors under every encoder, by the kinds of task they can do.
+FLOORS = {TFIDF: ("classify", "regress"), MAJORITY: ("classify", "regress", "tag")}
 
 
 @dataclass
@@ -26,17 +30,6 @@ class PathsConfig:
     """Where outputs live."""
 
     store: str = execution("${oc.env:SESAME_STORE,store}", "the folder of all outputs")
-
-
-@dataclass
-class TrackingConfig:
-    """Experiment dashboards."""
-
-    mode: str = execution("offline", "what wandb does", choices=("online", "offline", "disabled"))
-    project: str = execution("sesame", "wandb project")
-    entity: str | None = execution(None, "wandb entity")
-    group: str | None = execution(None, "wandb group")
-    tags: list[str] = execution([], "wandb tags")
 
 
 @dataclass
@@ -103,8 +96,8 @@ class Config:
     encoder: Any = execution(
         None,
         "what to export or fine-tune: a run, name@step, a fingerprint, a folder or file of "
-        "vectors, `random`, `vectors` (trained on the corpus), `tfidf`, or a list of several side "
-        "by side; this experiment's own pretraining when not set",
+        "vectors, `random`, `vectors` (trained on the corpus), `tfidf`, `majority`, or a list of "
+        "several side by side; this experiment's own pretraining when not set",
     )
     runs: Any = execution([], "runs a report compares; this experiment when empty")
     paths: PathsConfig = execution(PathsConfig(), "")
@@ -135,13 +128,12 @@ class Config:
         """Refuse what two sections together make impossible."""
         if not self.encoders or any(isinstance(name, list | dict) for name in self.encoders):
             raise UsageError(f"encoder={self.encoder}: must be one encoder or a list of them")
-        if TFIDF in self.encoders and (
-            len(self.encoders) > 1 or self.task.kind not in ("classify", "regress")
-        ):
-            raise UsageError(
-                f"encoder={self.encoder}: {TFIDF} stands alone, and only classifies or gives "
-                f"numbers; this task's kind is {self.task.kind}"
-            )
+        for floor in FLOORS.keys() & {name for name in self.encoders if name}:
+            if len(self.encoders) > 1 or self.task.kind not in FLOORS[floor]:
+                raise UsageError(
+                    f"encoder={self.encoder}: {floor} stands alone, for task.kind "
+                    f"{' or '.join(FLOORS[floor])}; this task's kind is {self.task.kind}"
+                )
         lengths = [phase.max_seq_length for phase in self.pretrain.phases]
         longest = max([self.examples.max_seq_length, *lengths])
         most = getattr(self.model, "max_positions", longest)

@@ -2,8 +2,8 @@
 
 A word has one vector a layer (with pieces, that of its first), whatever else is in the batch. From
 Python:
-    encoder = load_encoder(Path("my_elmo"))
-    for vectors in embed(encoder, [["Stocks", "rose"], ["She", "rose"]]):
+    encoder = load_encoder("my_elmo")
+    for vectors in encoder.embed([["Stocks", "rose"], ["She", "rose"]]):
         ...  # [words, layers, width] of a sentence, or [words, width] of a mix or the top
 To a file, in bounded memory: `sesame embed encoder=my_elmo input=sentences.txt`
 
@@ -25,11 +25,13 @@ from torch import Tensor
 from data_prep.errors import SesameError, UsageError
 from data_prep.files import atomic_write
 from data_prep.progress import progress
+from data_prep.words import split_words
 from pipeline.encoders import EncodedInputs, Encoder, offsets_of
 from pipeline.tasks.batches import evaluation_order
 
 Ints = NDArray[np.int64]
 Vectors = NDArray[np.float32]
+CHOICES = ("all", "top", "mix")
 LONGEST = 1 << 20  # words; an encoder with fewer positions says so itself
 
 
@@ -40,6 +42,10 @@ class Layers:
     choice: str = "all"
     weights: tuple[float, ...] = ()  # of a mix, the embeddings' first; equal ones when empty
     gamma: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.choice not in CHOICES:
+            raise UsageError(f"layers={self.choice}: must be one of {', '.join(CHOICES)}")
 
     def shape(self, encoder: Encoder) -> tuple[int, ...]:
         """Of one word's vectors."""
@@ -62,11 +68,16 @@ class Layers:
 
 
 def embed(
-    encoder: Encoder, sentences: Sequence[Sequence[str]], layers: Layers | None = None
+    encoder: Encoder, sentences: Sequence[str | Sequence[str]], layers: Layers | str = "all"
 ) -> list[Vectors]:
-    """The vectors of each sentence's words; an empty sentence has none."""
-    layers = layers or Layers()
-    inputs, offsets = _encode(encoder, sentences)
+    """The vectors of each sentence's words; an empty sentence has none.
+
+    A sentence is its words, or a string, whose words `data_prep.words.split_words` finds:
+    punctuation stands apart.
+    """
+    layers = Layers(layers) if isinstance(layers, str) else layers
+    split = [split_words(each)[0] if isinstance(each, str) else each for each in sentences]
+    inputs, offsets = _encode(encoder, split)
     vectors = np.empty((offsets[-1], *layers.shape(encoder)), np.float32)
     for words, values in _vectors(encoder, inputs, offsets, layers):
         vectors[words] = values

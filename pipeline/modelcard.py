@@ -158,13 +158,13 @@ def _kind(name: str) -> str:
 
 
 def evaluations(pretrain: Path) -> dict[int, dict[str, float]]:
-    """Held-out losses and accuracies by step; of pairs only where there were any."""
+    """Held-out losses and accuracies by step."""
     lines = map(json.loads, (pretrain / "metrics.jsonl").read_text().splitlines())
     return {
         line["step"]: {
             key: value
             for key, value in line.items()
-            if key.startswith("heldout_") and value is not None
+            if key.startswith("heldout_") and value is not None  # no pairs, no figure of them
         }
         for line in lines
         if "heldout_loss" in line

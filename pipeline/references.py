@@ -2,11 +2,10 @@
 
 import re
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
 from data_prep.errors import UsageError
-from pipeline.runs import Runs
+from pipeline.runs import Runs, near
 from pipeline.store import Output, Store
 
 FINGERPRINT = re.compile(r"[0-9a-f]{4,16}")
@@ -37,13 +36,9 @@ def resolve(key: str, text: str, stage: str, store: Store) -> Folder | Stored:
         runs.outputs(name, stage) if name in runs.names() else _by_fingerprint(name, stage, store)
     )
     if not found:
-        known = runs.names()
-        close = get_close_matches(name, known, n=1)
-        hint = (
-            f"; did you mean {close[0]}?" if close else f"; runs here: {', '.join(known) or 'none'}"
-        )
         raise UsageError(
-            f"{key}={text}: no run with a {stage}, fingerprint or folder of this name{hint}"
+            f"{key}={text}: no run with a {stage}, fingerprint or folder of this name"
+            f"{near(name, runs.names())}"
         )
     if len(found) > 1:
         choices = ", ".join(output.fingerprint for output in found)

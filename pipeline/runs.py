@@ -6,6 +6,7 @@ Runs are what `encoder=`, `init.source=` and `runs=` refer to, and what keeps ou
 import json
 import re
 from dataclasses import asdict, dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 from data_prep.errors import UsageError
@@ -14,6 +15,12 @@ from pipeline.lease import lease
 from pipeline.store import Output, Store
 
 NAME = re.compile(r"[\w.-]+")
+
+
+def near(name: str, names: list[str]) -> str:
+    """What may have been meant by a name, as the end of an error."""
+    close = get_close_matches(name, names, n=1)
+    return f"; did you mean {close[0]}?" if close else f"; runs here: {', '.join(names) or 'none'}"
 
 
 @dataclass(frozen=True)
@@ -35,6 +42,12 @@ class Runs:
     def names(self) -> list[str]:
         """All names, sorted."""
         return sorted(path.stem for path in self._folder.glob("*.json"))
+
+    def check(self, name: str, asked: str) -> None:
+        """Refuse a name that no run has; `asked` is how it was typed."""
+        names = self.names()
+        if name not in names:
+            raise UsageError(f"{asked}: no such run{near(name, names)}")
 
     def entries(self, name: str) -> list[Entry]:
         """What belongs to a run; nothing for a name not used yet."""

@@ -16,9 +16,11 @@ from rich.table import Table
 
 from pipeline.graph import Node
 from pipeline.store import MANIFEST
+from pipeline.tasks.config import AVERAGE
 
 RANDOM = "random"  # the label of an encoder that was never trained
 SEED = "finetune.seed"
+LABELS = ("task.train_fraction", "task.train_examples")  # told by the number of labels itself
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class Score:
     run: str = ""  # where runs are compared
     train_examples: int = 0
     test_examples: int = 0
+    split: str = ""  # what the values were measured on
+    others: tuple[tuple[str, float], ...] = ()  # means of the other metrics
 
     @property
     def mean(self) -> float:
@@ -75,41 +79,98 @@ class Gain:
         return abs(self.difference) > self.score.deviation + self.baseline.deviation
 
 
-def summarise(score_files: Sequence[Path], runs: Sequence[str] = ()) -> list[Score]:
-    """Group fine-tunings by task, then encoder and settings, in the order they come.
+@dataclass(frozen=True)
+class _Tuning:
+    """One fine-tuning as it lies in the store."""
 
-    `runs`, where given, has the run of each file: equal encoders of two runs stay apart.
+    scores: dict[str, Any]
+    settings: dict[str, Any]
+    encoder: str
+    run: str
+
+    @property
+    def split(self) -> str:
+        """What it is scored on, as `TaskConfig.test` says; nothing of its own for a suite."""
+        if self.settings.get("task.metric") == AVERAGE:
+            return ""
+        if self.settings.get("task.test") or self.settings.get("task.test_documents"):
+            return "test"
+        return "dev" if self.settings.get("task.dev") else "part of train"
+
+
+def summarise(
+    score_files: Sequence[Path], runs: Sequence[str] = (), untold: Sequence[str] = ()
+) -> list[Score]:
+    """Group fine-tunings by task, then encoder, settings and labels, in the order they come.
+
+    `runs`, where given, has the run of each file: equal encoders of two runs stay apart. `untold`
+    are settings that variants leave out.
     """
-    scores = [json.loads(path.read_text()) for path in score_files]
-    variants = _variants([score["task"] for score in scores], score_files)
-    groups: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
-    order = list(dict.fromkeys(score["task"] for score in scores))
-    for score, variant, run in zip(scores, variants, runs or [""] * len(scores), strict=True):
-        groups[score["task"], score["metric"], score["encoder"], variant, run].append(score)
-    summarised = [
-        Score(
-            task, metric, encoder, tuple(score["score"] for score in group), variant, run,
-            group[0]["train_examples"], group[0]["test_examples"],
+    tunings = _read(score_files, runs)
+    # By seed: two samples of as many labels under one seed are not two seeds.
+    groups: dict[tuple[Any, ...], dict[int, dict[str, Any]]] = defaultdict(dict)
+    for one, variant in zip(tunings, _variants(tunings, untold), strict=True):
+        task, metric, labels = (one.scores[key] for key in ("task", "metric", "train_examples"))
+        key = (task, metric, one.encoder, variant, one.run, labels, one.split)
+        groups[key].setdefault(one.scores["seed"], one.scores)
+    summarised = []
+    for (task, metric, encoder, variant, run, labels, split), by_seed in groups.items():
+        group = list(by_seed.values())
+        values = tuple(scores["score"] for scores in group)
+        tested, others = group[0]["test_examples"], _others(group, metric)
+        summarised.append(
+            Score(task, metric, encoder, values, variant, run, labels, tested, split, others)
         )
-        for (task, metric, encoder, variant, run), group in groups.items()
-    ]  # fmt: skip
+    order = list(dict.fromkeys(score.task for score in summarised))
     return sorted(summarised, key=lambda score: order.index(score.task))
+
+
+def _read(score_files: Sequence[Path], runs: Sequence[str]) -> list[_Tuning]:
+    """Every fine-tuning; an encoder has one name, though a run may call it `pretrain` as well."""
+    names: dict[tuple[str, str], str] = {}
+    tunings = []
+    for path, run in zip(score_files, runs or [""] * len(score_files), strict=True):
+        scores = json.loads(path.read_text())
+        manifest = json.loads((path.parent / MANIFEST).read_text())
+        encoder = scores["encoder"]
+        if manifest["upstream"]:
+            encoder = names.setdefault((run, json.dumps(manifest["upstream"])), encoder)
+        tunings.append(_Tuning(scores, _settings(manifest["config"]), encoder, run))
+    return tunings
 
 
 def gains(scores: Sequence[Score]) -> dict[Score, Gain]:
     """Each trained encoder's score beside the random one's of the same task and settings."""
-    baselines = {(s.task, s.metric, s.variant, s.run): s for s in scores if s.is_random}
-    pairs = ((s, baselines.get((s.task, s.metric, s.variant, s.run))) for s in scores)
+
+    def like(s: Score) -> tuple[Any, ...]:
+        return s.task, s.metric, s.variant, s.run, s.train_examples
+
+    baselines = {like(s): s for s in scores if s.is_random}
+    pairs = ((s, baselines.get(like(s))) for s in scores)
     return {s: Gain(s, baseline) for s, baseline in pairs if baseline and not s.is_random}
 
 
-def _variants(tasks: Sequence[str], score_files: Sequence[Path]) -> list[str]:
-    """What tells each fine-tuning from others of its task, seeds apart: "key=value, …"."""
-    settings = [_settings(path.parent / MANIFEST) for path in score_files]
+def _others(group: Sequence[dict[str, Any]], metric: str) -> tuple[tuple[str, float], ...]:
+    """The means of the metrics that all of a group have, besides its own."""
+    common = [name for name in group[0]["scores"] if all(name in each["scores"] for each in group)]
+    return tuple(
+        (name, fmean(each["scores"][name] for each in group)) for name in common if name != metric
+    )
+
+
+def _variants(tunings: Sequence[_Tuning], untold: Sequence[str]) -> list[str]:
+    """What tells each fine-tuning from others of its task and run, seeds apart: "key=value, …"."""
+    alike: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for one in tunings:
+        alike[one.scores["task"], one.run].append(one.settings)
     told = []
-    for task, own in zip(tasks, settings, strict=True):
-        others = [each for name, each in zip(tasks, settings, strict=True) if name == task]
-        keys = [key for key in sorted(own) if any(each.get(key) != own[key] for each in others)]
+    for one in tunings:
+        own, others = one.settings, alike[one.scores["task"], one.run]
+        keys = [
+            key
+            for key in sorted(own.keys() - {*untold})
+            if any(each.get(key) != own[key] for each in others)
+        ]
         told.append(", ".join(f"{key}={_short(own[key])}" for key in keys))
     return told
 
@@ -119,9 +180,8 @@ def _short(value: Any) -> str:
     return f"({len(value)} given)" if isinstance(value, list | dict) else str(value)
 
 
-def _settings(manifest: Path) -> dict[str, Any]:
+def _settings(config: dict[str, Any]) -> dict[str, Any]:
     """The settings of a fine-tuning by full key, without its seed and the model."""
-    config = json.loads(manifest.read_text())["config"]
     return {
         f"{section}.{key}": value
         for section in ("task", "finetune")

@@ -4,13 +4,12 @@ import json
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 import transformers
 from safetensors.torch import load_file
 
 from data_prep.tokenizers import Tokenizer
+from pipeline.fill import Filler
 from pipeline.models.bert import BertForPretraining
 from pipeline.models.config import BertConfig
 from tests.conftest import Sesame
@@ -108,27 +107,17 @@ def test_a_mistyped_checkpoint_leaves_nothing_behind(smoke: Sesame) -> None:
     assert set(smoke.store.rglob("*")) == before
 
 
-@torch.inference_mode()
 def test_the_exported_model_fills_a_mask_in_plain_transformers(smoke: Sesame) -> None:
     """With the probabilities of the checkpoint that it was made from."""
     (exported,), (trained,) = (outputs(smoke.store, stage) for stage in ("export", "pretrain"))
-    text = "The capital of [MASK] is Paris."
-    fill = transformers.pipeline("fill-mask", model=str(exported), top_k=5)
-    theirs = {answer["token"]: answer["score"] for answer in fill(text)}
-
     described = json.loads((trained / "config.json").read_text())
-    model = BertForPretraining(BertConfig(**described["model"]), described["vocab_size"]).eval()
+    model = BertForPretraining(BertConfig(**described["model"]), described["vocab_size"])
     model.load_state_dict(load_file(max(trained.glob("checkpoints/*/weights.safetensors"))))
-    words = Tokenizer.load(exported)
-    ids = torch.from_numpy(words.encode([text])[0].astype(np.int64))
-    tokens = torch.cat([torch.tensor([words.cls]), ids, torch.tensor([words.sep])])
-    logits_NV, _ = model.predict(
-        tokens, torch.arange(len(tokens)), torch.zeros_like(tokens), np.array([len(tokens)])
-    )
-    ((place,),) = (tokens == words.mask).nonzero(as_tuple=True)
-    best = logits_NV[place].softmax(0).topk(5)
-    ours = dict(zip(best.indices.tolist(), best.values.tolist(), strict=True))
-    assert theirs == pytest.approx(ours, rel=1e-5)
+    text = "The capital of [MASK] is Paris."
+    (ours,) = Filler(model, Tokenizer.load(exported)).fill(text, top=5)
+    fill = transformers.pipeline("fill-mask", model=str(exported), top_k=5)
+    theirs = {answer["token_str"]: answer["score"] for answer in fill(text)}
+    assert theirs == pytest.approx({each.piece: each.probability for each in ours}, rel=1e-5)
 
 
 def test_manifests_hold_no_times_hosts_or_places(smoke: Sesame) -> None:
@@ -189,6 +178,27 @@ def test_clean_removes_only_what_no_run_needs(smoke: Sesame, tmp_path: Path) -> 
     assert len(outputs(user.store, "shard")) == 1
     user.succeed("clean", "--forget", "smoke", "--yes")
     assert [outputs(user.store, stage) for stage in STAGES] == [[]] * len(STAGES)
+
+
+def test_the_exported_model_fills_blanks_with_the_same_probabilities(smoke: Sesame) -> None:
+    import torch
+    from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+    from pipeline.fill import load_filler
+
+    text = "The [MASK] was good, and [MASK] it."
+    (folder,) = outputs(smoke.store, "export")
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    model = AutoModelForMaskedLM.from_pretrained(folder, local_files_only=True).eval()
+    inputs = tokenizer(text, return_tensors="pt")
+    with torch.no_grad():
+        shares_NV = model(**inputs).logits[0].softmax(1)
+    blanks = shares_NV[inputs["input_ids"][0] == tokenizer.mask_token_id]
+    guessed = load_filler("smoke", smoke.store).fill(text, top=3)
+    for guesses, shares_V in zip(guessed, blanks, strict=True):
+        best = shares_V.topk(3)
+        assert [g.piece for g in guesses] == [tokenizer.decode([id]) for id in best.indices]
+        assert [g.probability for g in guesses] == pytest.approx(best.values.tolist(), rel=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,9 @@ README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"```bash\n(.*?)```", README, re.DOTALL)
 COMMANDS = [shlex.split(line, comments=True) for block in BLOCKS for line in block.splitlines()]
 SESAME = [words[1:] for words in COMMANDS if words and words[0] == "sesame"]
-OWN = ("input", "output", "layers", "weights", "gamma")  # keys of `sesame embed` itself
+OWN = (  # keys of `sesame embed`, `fill` and `senses` themselves
+    "input", "output", "layers", "weights", "gamma", "text", "top", "word", "sentences", "count",
+)  # fmt: skip
 QUICK = ("plan", "list", "path", "inspect", "du", "doctor")
 
 

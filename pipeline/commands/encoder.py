@@ -1,9 +1,11 @@
 """The encoder that a command stands on, made ready: exported, or trained where it is vectors."""
 
+import os
+from dataclasses import replace
 from pathlib import Path
 
 from data_prep.errors import UsageError
-from pipeline.config import Config
+from pipeline.config import RANDOM, VECTORS, Config, PathsConfig
 from pipeline.execute import execute_all, refuse_to_pretrain
 from pipeline.graph import Graph, as_input
 from pipeline.stages.encoder_inputs import encoder_requests
@@ -22,3 +24,20 @@ def prepare_encoder(command: str, config: Config, overrides: list[str]) -> dict[
     graph.checksums.save()
     execute_all(nodes)
     return inputs
+
+
+def prepare_reference(
+    encoder: str | Path, store: str | Path | None
+) -> tuple[Config, dict[str, Path]]:
+    """The same for Python, where a reference is all there is; the store is $SESAME_STORE's."""
+    place = store or os.environ.get("SESAME_STORE", "store")
+    config = Config(encoder=str(encoder), paths=PathsConfig(str(place)))
+    for name in (RANDOM, VECTORS):
+        if config.encoder == name:
+            raise UsageError(f"encoder={name}: needs an experiment; name a run, a folder or a file")
+    return config, prepare_encoder("load_encoder", config, [f"encoder={encoder}"])
+
+
+def each_encoder(config: Config) -> list[Config]:
+    """A configuration for each encoder that `encoder=` lists, for commands that compare them."""
+    return [replace(config, encoder=name) for name in config.encoders]

@@ -171,7 +171,9 @@ def _stage(arguments: Arguments, config: Config) -> list[Node]:
     asked = Share.parse(share) if share is not None else None
     console.print(as_table(plan(nodes, graph.store)))
     before = nodes if asked is None else [node for node in nodes if node is not target]
-    _execute(graph, before, config.name, replace=False)
+    # A page about named runs belongs to them, whatever experiment the command line has.
+    about = config.runs if arguments.command == "report" else []
+    _execute(graph, before, about or [config.name], replace=False)
     closing: Callable[[Path], Table] | None = getattr(
         stage_module(arguments.command), "closing", None
     )
@@ -188,7 +190,7 @@ def _run(arguments: Arguments, config: Config) -> list[Node]:
     nodes = list(graph.nodes.values())
     console.print(as_table(plan(nodes, graph.store)))
     chosen = between(nodes, arguments.options.get("--from"), arguments.options.get("--until"))
-    _execute(graph, chosen, config.name, replace="-m" not in arguments.options)
+    _execute(graph, chosen, [config.name], replace="-m" not in arguments.options)
     if (table := closing_table(nodes)) is not None:
         console.print(table)
     for node in chosen:
@@ -197,10 +199,11 @@ def _run(arguments: Arguments, config: Config) -> list[Node]:
     return chosen
 
 
-def _execute(graph: Graph, nodes: list[Node], name: str, replace: bool) -> None:
+def _execute(graph: Graph, nodes: list[Node], names: list[str], replace: bool) -> None:
     graph.checksums.save()
     entries = [Entry(node.stage, node.output.fingerprint, node.label) for node in nodes]
-    Runs(graph.store).record(name, entries, replace)
+    for name in names:
+        Runs(graph.store).record(name, entries, replace)
     execute_all(nodes)
 
 
@@ -247,9 +250,8 @@ def _report(config: Config, overrides: list[str]) -> tuple[Graph, Node]:
     store = Store(Path(config.paths.store))
     graph, runs = Graph(store), Runs(store)
     reported: dict[str, Input] = {}
-    for name in config.runs:
-        if name not in runs.names():
-            raise UsageError(f"runs={name}: no such run; runs here: {', '.join(runs.names())}")
+    for name in dict.fromkeys(map(str, config.runs)):
+        runs.check(name, f"runs={name}")
         for entry in runs.entries(name):
             output = store.output(entry.stage, entry.fingerprint)
             if entry.stage != "report" and output.is_done:
@@ -257,4 +259,6 @@ def _report(config: Config, overrides: list[str]) -> tuple[Graph, Node]:
                 if role in reported:  # such as fine-tunings of two tasks, one after the other
                     role = f"{role}/{entry.fingerprint[:8]}"
                 reported[role] = as_input(Input(output.reference, output.path))
+        if not any(role.startswith(f"{name}/") for role in reported):
+            raise UsageError(f"runs={name}: nothing of it is finished yet; see: sesame list")
     return graph, graph.add_report(config, reported)

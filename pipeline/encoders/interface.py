@@ -10,11 +10,15 @@ N units of a batch, E inputs, W words, D hidden width
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from pipeline.embedding import Layers, Vectors
 
 Ints = NDArray[np.int64]
 Words = tuple[str, ...]
@@ -114,6 +118,14 @@ class Encoder(nn.Module, ABC):
     @abstractmethod
     def forward(self, batch: InputBatch) -> list[Tensor]:
         """Hidden states x_ND of the embeddings and of every layer."""
+
+    def embed(
+        self, sentences: Sequence[str | Sequence[str]], layers: "Layers | str" = "all"
+    ) -> "list[Vectors]":
+        """The vectors of each sentence's words; see `pipeline.embedding`, which stands on this."""
+        from pipeline.embedding import embed
+
+        return embed(self, sentences, layers)
 
     def encode_word_pairs(
         self, inputs: Sequence[tuple[Words, Words]], max_length: int

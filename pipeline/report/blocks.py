@@ -118,6 +118,7 @@ class Examples:
 
     kind: ClassVar[str] = "examples"
     examples: Sequence[Decoded]
+    masked: bool = True  # whether there is something to say about masks
 
 
 Block = Facts | Table | Figures | Heading | Note | Commands | Examples

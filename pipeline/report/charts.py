@@ -4,20 +4,25 @@ Colours stand in the SVG as plain attributes of the light theme, so that any pro
 style inside each file turns them to the dark theme's where a screen asks for it.
 """
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from pipeline.report.wording import PART
+
 WIDTH, HEIGHT = 360, 220  # small, so that text stays readable when a phone shows a figure
 MOST_POINTS = 240  # a line has; more would not be seen
 # Fonts of equal widths: text is measured here and drawn by the reader's program.
 FONT = "Helvetica, Arial, Liberation Sans, sans-serif"
 NUMBER = ".3~r"  # three digits, never an exponent
+LONG = 22  # characters of a name that two columns of a legend hold
 
 INK, MUTED, RULE = "#23272e", "#636b75", "#dedbd4"
 SERIES = ("#2f6299", "#b9771c", "#2c7f6d", "#8c4f82", "#7a6a58", "#c0503f")
+SHAPES = ("circle", "triangle-up", "square", "diamond", "triangle-down")
 DARK = {
     INK: "#e8e5df", MUTED: "#a0a8b2", RULE: "#353b43",
     **dict(zip(SERIES, ("#84b4e3", "#e3ae60", "#6fc4b0", "#c998bf", "#b8a893", "#ec8d7c"),
@@ -33,6 +38,7 @@ class Series:
     points: Sequence[tuple[float, float]]
     dashed: bool = False
     colour: int = 0  # which of SERIES
+    marks: Sequence[float] = ()  # vertical rules, such as restarts
 
 
 @dataclass(frozen=True)
@@ -46,17 +52,27 @@ class Interval:
     colour: int = 0
 
 
+@dataclass(frozen=True)
+class Band:
+    """Means by x, each with its deviation."""
+
+    name: str
+    points: Sequence[tuple[float, float, float]]  # x, mean, deviation
+    colour: int = 0
+
+
 def lines(
     name: str,
     title: str,
     series: Sequence[Series],
     *,
     x_title: str = "step",
+    whole: bool = True,
     y_format: str = NUMBER,
     zero: bool = False,
-    marks: Sequence[float] = (),
+    legend: bool = False,
 ) -> str:
-    """Lines over a common x; `marks` are vertical rules."""
+    """Lines over a common x, of `whole` numbers or not; `legend` names even a single one."""
     import altair as alt
 
     def values(points: list[Point], item: Series) -> list[dict[str, Any]]:
@@ -66,7 +82,8 @@ def lines(
     thinned = [(item, thin(item.points)) for item in series]
     data = [row for item, points in thinned for row in values(points, item)]
     last = max(row["x"] for row in data)
-    x_axis = alt.Axis(format="~s" if last >= 10_000 else ",.0f", tickCount=5, tickMinStep=1)
+    x_format = "~s" if last >= 10_000 else ",.0f" if whole else NUMBER
+    x_axis = alt.Axis(format=x_format, tickCount=5, **{"tickMinStep": 1} if whole else {})
     x = alt.X("x:Q", title=x_title, axis=x_axis, scale={"nice": False})
     scale = alt.Scale(zero=zero, nice=True)
     y_axis = alt.Axis(format=y_format, tickCount=5)
@@ -83,7 +100,7 @@ def lines(
         base.mark_line(strokeWidth=1.8, strokeJoin="round").encode(
             x,
             alt.Y("y:Q", title=None, axis=y_axis, scale=scale),
-            alt.Color("series:N", scale=palette, legend=_legend(alt, series)),
+            alt.Color("series:N", scale=palette, legend=_legend(alt, series, legend)),
             alt.StrokeDash(
                 "dash:N", scale={"domain": [False, True], "range": [[1, 0], [5, 3]]}, legend=None
             ),
@@ -92,12 +109,11 @@ def lines(
     if all(len(points) == 1 for _, points in thinned):
         fill = alt.Fill("colour:N", scale=None)
         layers.append(base.mark_point(size=40, strokeWidth=0).encode(x, alt.Y("y:Q"), fill))
+    marks = [{"x": x, "colour": _colour(item)} for item in series for x in item.marks]
     if marks:
-        rules = alt.Chart(alt.NamedData("marks"))
-        layers.append(
-            rules.mark_rule(color=MUTED, strokeDash=[2, 3], strokeWidth=1).encode(alt.X("x:Q"))
-        )
-    datasets = {"points": data, "marks": [{"x": mark} for mark in marks]}
+        rules = alt.Chart(alt.NamedData("marks")).mark_rule(strokeDash=[2, 3], strokeWidth=1)
+        layers.append(rules.encode(alt.X("x:Q"), alt.Stroke("colour:N", scale=None)))
+    datasets = {"points": data, "marks": marks}
     return _draw(alt.layer(*layers), datasets, name, title)
 
 
@@ -136,6 +152,63 @@ def histogram(
     )
 
 
+@dataclass(frozen=True)
+class Dot:
+    """A point of a group, and what is said where a reader points at it."""
+
+    x: float
+    y: float
+    group: str
+    note: str = ""
+
+
+def scatter(name: str, title: str, dots: Sequence[Dot], groups: Sequence[str]) -> str:
+    """Points on a plane where only nearness means something; notes show without a script."""
+    height = 260 + 16 * math.ceil(len(groups) / 2)  # the legend has two names a line
+    drawn = _draw(dot_chart("dots", groups), {"dots": dot_rows(dots)}, name, title, height)
+    waiting = iter(dots)  # symbols stand in the order of the data
+
+    def noted(path: re.Match[str]) -> str:
+        note = next(waiting).note
+        return f"{path[1]}><title>{escape(note)}</title></path>" if note else path[0]
+
+    return re.sub(
+        r'<g class="mark-symbol role-mark.*?</g>',
+        lambda marks: re.sub(r"(<path[^>]*)/>", noted, marks[0]),
+        drawn,
+        count=1,
+        flags=re.DOTALL,
+    )
+
+
+def dot_rows(dots: Sequence[Dot]) -> list[dict[str, Any]]:
+    """The data that `dot_chart` draws."""
+    return [vars(dot) for dot in dots]
+
+
+def dot_chart(data: str, groups: Sequence[str]) -> Any:
+    """The same as an Altair chart of named data; a group has its colour and its shape."""
+    import altair as alt
+
+    def scale(values: Sequence[str]) -> dict[str, list[str]]:
+        cycle = [values[number % len(values)] for number in range(len(groups))]
+        return {"domain": list(groups), "range": cycle}
+
+    legend = alt.Legend(orient="top", title=None, labelLimit=140, columns=2, symbolSize=70)
+    plane = alt.Scale(zero=False, nice=False, padding=10)
+    return (
+        alt.Chart(alt.NamedData(data))
+        .mark_point(filled=True, size=60, opacity=0.85)
+        .encode(
+            alt.X("x:Q", axis=None, scale=plane),
+            alt.Y("y:Q", axis=None, scale=plane),
+            alt.Color("group:N", scale=scale(SERIES), legend=legend),
+            alt.Shape("group:N", scale=scale(SHAPES), legend=legend),
+            alt.Tooltip(["group:N", "note:N"]),
+        )
+    )
+
+
 def intervals(name: str, title: str, items: Sequence[Interval]) -> str:
     """Means with deviations, a line each, and the single values as small dots."""
     import altair as alt
@@ -156,7 +229,8 @@ def intervals(name: str, title: str, items: Sequence[Interval]) -> str:
         for item in items
         for value in item.values
     ]
-    y = alt.Y("name:N", sort=order, title=None, axis=alt.Axis(grid=False, labelLimit=150))
+    y_axis = alt.Axis(grid=False, labelLimit=150, labelExpr=f"split(datum.label, '{PART}')")
+    y = alt.Y("name:N", sort=order, title=None, axis=y_axis)
     x_axis = alt.Axis(tickCount=5, format=NUMBER)
     x_scale = alt.Scale(zero=False, nice=True, padding=8)
     colour = alt.Color("colour:N", scale=None, legend=None)
@@ -171,7 +245,42 @@ def intervals(name: str, title: str, items: Sequence[Interval]) -> str:
         .encode(alt.X("value:Q"), y, colour),
     )
     datasets = {"means": means, "dots": dots}
-    return _draw(chart, datasets, name, title, height=60 + 46 * len(items))
+    row = max(46, 18 * max(1 + item.name.count(PART) for item in items))
+    return _draw(chart, datasets, name, title, height=60 + row * len(items))
+
+
+def bands(name: str, title: str, items: Sequence[Band], *, x_title: str) -> str:
+    """Means with their deviations over x, where each doubling of x is equally wide."""
+    import altair as alt
+
+    data = [
+        {
+            "series": item.name, "colour": _colour(item), "x": x, "y": 100 * mean,
+            "low": 100 * (mean - deviation), "high": 100 * (mean + deviation),
+        }
+        for item in items
+        for x, mean, deviation in item.points
+    ]  # fmt: skip
+    ticks = sorted({x for item in items for x, _, _ in item.points})
+    x_axis = alt.Axis(values=ticks, format="~s" if ticks[-1] >= 10_000 else ",.0f")
+    x = alt.X("x:Q", title=x_title, axis=x_axis, scale=alt.Scale(type="log", base=2, nice=False))
+    scale, y_axis = alt.Scale(zero=False, nice=True), alt.Axis(format=NUMBER, tickCount=5)
+    colour = alt.Color("series:N", scale=_palette(items), legend=_legend(alt, items))
+    base = alt.Chart(alt.NamedData("points"))
+    chart = alt.layer(
+        base.mark_area(opacity=0.18).encode(
+            x,
+            alt.Y("low:Q", title=None, axis=y_axis, scale=scale),
+            alt.Y2("high:Q"),
+            alt.Fill("colour:N", scale=None),
+            alt.Detail("series:N"),
+        ),
+        base.mark_line(strokeWidth=1.8, strokeJoin="round").encode(x, alt.Y("y:Q"), colour),
+        base.mark_point(size=40, strokeWidth=0, opacity=1).encode(
+            x, alt.Y("y:Q"), alt.Fill("colour:N", scale=None)
+        ),
+    )
+    return _draw(chart, {"points": data}, name, title)
 
 
 @dataclass(frozen=True)
@@ -192,19 +301,24 @@ def thin(points: Sequence[tuple[float, float]]) -> list[Point]:
     return thinned
 
 
-def _colour(item: Series | Interval) -> str:
+def _colour(item: Series | Interval | Band) -> str:
     return SERIES[item.colour % len(SERIES)]
 
 
-def _palette(series: Sequence[Series]) -> dict[str, list[str]]:
+def _palette(series: Sequence[Series] | Sequence[Band]) -> dict[str, list[str]]:
     colours = {item.name: _colour(item) for item in series}
     return {"domain": list(colours), "range": list(colours.values())}
 
 
-def _legend(alt: Any, series: Sequence[Series]) -> Any:
-    if len({item.name for item in series}) < 2:
+def _legend(alt: Any, series: Sequence[Series] | Sequence[Band], always: bool = False) -> Any:
+    names = {item.name for item in series}
+    if len(names) < 2 and not always:
         return None
-    return alt.Legend(orient="top", title=None, symbolType="stroke", labelLimit=140, columns=2)
+    columns = 2 if max(map(len, names)) <= LONG else 1
+    limit = (WIDTH - 80) // columns
+    return alt.Legend(
+        orient="top", title=None, symbolType="stroke", labelLimit=limit, columns=columns
+    )
 
 
 def _draw(

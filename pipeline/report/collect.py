@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from data_prep.errors import SesameError
 from pipeline.graph import STAGES
+from pipeline.report.wording import named
 from pipeline.store import MANIFEST, RUN
 
 
@@ -42,7 +43,13 @@ class Made:
     @property
     def title(self) -> str:
         """What the page calls it."""
-        return " · ".join(part for part in (self.run, self.label or self.stage) if part)
+        return named(self.run, self.label or self.stage)
+
+    @property
+    def seconds(self) -> float:
+        """How long it took; run.json knows the last launch only, pretraining's journal all."""
+        spent = sum(seconds for _, seconds in points(self.lines("timing.jsonl"), "seconds"))
+        return max(float(self.facts["seconds"]), spent)
 
     def json(self, name: str) -> dict[str, Any]:
         """One of its JSON files."""
@@ -62,6 +69,7 @@ class Collected:
     """Everything a report is about, in the order of the flow."""
 
     made: list[Made]
+    runs: list[str]  # that were asked for by name
 
     def of(self, stage: str) -> list[Made]:
         """The outputs of a stage, each once though several runs may share it."""
@@ -74,16 +82,14 @@ class Collected:
         """The outputs of a stage as often as runs have them."""
         return [made for made in self.made if made.stage == stage]
 
-    @property
-    def runs(self) -> list[str]:
-        """The runs that are compared; none where the page is about one experiment."""
-        return list(dict.fromkeys(made.run for made in self.made if made.run))
-
 
 def collect(inputs: dict[str, Path]) -> Collected:
     """Read the outputs in `inputs`, by role: `<stage>[/<label>]` or `<run>/<stage>[/<label>]`."""
     made = [_read(role, path) for role, path in inputs.items()]
-    return Collected(sorted(made, key=lambda one: STAGES.index(one.stage)))
+    runs = list(dict.fromkeys(one.run for one in made if one.run))
+    if len(runs) == 1:
+        made = [replace(one, run="") for one in made]
+    return Collected(sorted(made, key=lambda one: STAGES.index(one.stage)), runs)
 
 
 def _read(role: str, path: Path) -> Made:

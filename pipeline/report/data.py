@@ -1,6 +1,6 @@
 """The sections on data: corpus, tokenizer and examples, from what the stages counted."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from pipeline.report import charts
@@ -17,7 +17,7 @@ from pipeline.report.blocks import (
     Table,
 )
 from pipeline.report.collect import Collected, Made
-from pipeline.report.wording import count, plain, share, short
+from pipeline.report.wording import count, named, plain, share, short
 
 BINS = 32
 Measure = tuple[str, Callable[[dict[str, Any]], str]]
@@ -27,6 +27,11 @@ REASONS = {
     "exclude": "named in corpus.exclude",
     "min_characters": "below corpus.min_characters",
     "min_letters": "below corpus.min_letters",
+    "duplicate_paragraphs": "of repeated paragraphs only",
+}
+PARAGRAPH_REASONS = {
+    "duplicate": "repeats an earlier one",
+    "document": "its document was dropped",
 }
 SPLITS = {"train": "training", "heldout": "held out"}
 
@@ -63,21 +68,31 @@ def examples_section(collected: Collected, share_text: bool) -> Section | None:
     tokenizers = {made.reference: made.path for made in collected.of("tokenizer")}
     blocks: list[Block] = []
     for number, made in enumerate(every, 1):
-        blocks += _heading(made, every, f"rows of {made.config['examples']['max_seq_length']}")
-        blocks += _examples(made, number)
+        statistics = made.json("statistics.json")
+        length = made.config["examples"]["max_seq_length"]
+        is_masked = _is_masked(statistics)
+        blocks += _heading(made, every, f"rows of {length}" if is_masked else "streams")
+        blocks += _examples(made, number, statistics, is_masked)
         vocabulary = tokenizers.get(made.manifest["upstream"].get("tokenizer", ""))
         if share_text and vocabulary:
             from pipeline.report.decoded import decode_examples
 
-            blocks.append(Examples(decode_examples(made.path, vocabulary)))
+            blocks.append(Examples(decode_examples(made.path, vocabulary), is_masked))
     return Section("examples", "Examples", blocks)
+
+
+def _is_masked(statistics: dict[str, Any]) -> bool:
+    """Held-out rows have stored masks, unless they are read as streams, which have none."""
+    held_out = statistics["heldout"]
+    return bool(held_out["predictions"] or not held_out["rows"])
 
 
 def _heading(made: Made, among: Sequence[Made], told_by: str = "") -> list[Block]:
     if len(among) < 2:
         return []
-    said = (made.title, told_by, made.manifest["fingerprint"][:8])
-    return [Heading(", ".join(part for part in said if part))]
+    fingerprint = made.manifest["fingerprint"][:8]
+    title = named(made.run, made.label.removesuffix(fingerprint).rstrip("/") or made.stage)
+    return [Heading(", ".join(part for part in (title, told_by, fingerprint) if part))]
 
 
 def _tokenizer_facts(counts: dict[str, Any]) -> list[Fact]:
@@ -97,13 +112,21 @@ def _tokenizer_facts(counts: dict[str, Any]) -> list[Fact]:
     return facts
 
 
-def _examples(made: Made, number: int) -> list[Block]:
-    whole = made.json("statistics.json")
-    statistics = [whole[split] for split in SPLITS]
+def _examples(made: Made, number: int, statistics: dict[str, Any], is_masked: bool) -> list[Block]:
     columns = (Column(""), *(Column(name, True) for name in SPLITS.values()))
-    rows = [[name, *map(show, statistics)] for name, show in _measures(made.config["examples"])]
-    lengths = _lengths(f"lengths-{number}", whole["train"]["lengths"])
-    return [Table("Rows, labels and masks", columns, rows), Figures([lengths])]
+    measures = _measures(made.config["examples"]) if is_masked else STREAMED
+    rows = [[name, *(show(statistics[split]) for split in SPLITS)] for name, show in measures]
+    lengths = _lengths(f"lengths-{number}", statistics["train"]["lengths"])
+    caption = "Rows, labels and masks" if is_masked else "Sentences of the streams"
+    return [Table(caption, columns, rows), Figures([lengths])]
+
+
+# Sentences that are read one after another: no padding, no pairs, no masks.
+STREAMED: Sequence[Measure] = (
+    ("sentences", lambda each: count(each["rows"])),
+    ("tokens", lambda each: short(each["tokens"])),
+    ("tokens a sentence", lambda each: f"{each['mean_tokens_per_row']:.1f}"),
+)
 
 
 def _measures(settings: dict[str, Any]) -> list[Measure]:
@@ -141,58 +164,76 @@ def _predicted(each: dict[str, Any]) -> str:
 
 def _lengths(name: str, lengths: Sequence[int]) -> Figure:
     """How many training examples have how many pieces."""
-    longest = len(lengths) - 1
+    allowed = len(lengths) - 1
+    longest = max((length for length, number in enumerate(lengths) if number), default=allowed)
     width = -(-(longest + 1) // BINS)
     bins = [
         (low, low + width, sum(lengths[low : low + width])) for low in range(0, longest + 1, width)
     ]
     title = "Lengths of training examples"
     svg = charts.histogram(name, title, bins, x_title="pieces an example")
-    return Figure(name, title, f"In pieces; a row has at most {longest}.", svg)
+    return Figure(name, title, f"In pieces; a row has at most {allowed}.", svg)
 
 
 def _corpus(made: Made, number: int) -> list[Block]:
     counts, statistics = made.counts, made.json("statistics.json")
-    documents = counts["documents"]
-    facts = [
-        Fact("documents read", count(documents["read"]), f"from {count(counts['files'])} files"),
-        Fact(
-            "documents kept", count(documents["kept"]), share(documents["kept"], documents["read"])
-        ),
-        Fact("words", short(sum(counts["words"].values()))),
-        Fact("words a document", short(sum(counts["words"].values()) / documents["kept"])),
-        Fact(
-            "held out", share(counts["words"]["heldout"], sum(counts["words"].values())), "of words"
-        ),
-    ]
-    if documents["broken_files"]:
-        facts.append(Fact("files broken off", count(documents["broken_files"])))
     columns = (Column(""), *(Column(name, True) for name in SPLITS.values()))
     kinds = ("sections", "sentences", "words", "bytes")
     rows = [[kind, *(count(counts[kind][split]) for split in SPLITS)] for kind in kinds]
-    blocks: list[Block] = [Facts(facts), Table("Kept text", columns, rows)]
-    for key, caption in (("dropped", "Documents dropped"), ("repaired", "Documents repaired")):
-        if documents[key]:
-            blocks.append(_reasons(caption, documents[key], documents["read"]))
-    blocks.append(
-        Figures(
-            [
-                _sizes(f"corpus-{number}-{unit}", unit, statistics[f"document_{unit}"])
-                for unit in ("words", "sentences")
-            ]
-        )
-    )
-    return blocks
-
-
-def _reasons(caption: str, reasons: dict[str, int], read: int) -> Table:
-    columns = (Column("reason"), Column("documents", True), Column("share of read", True))
-    ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-    rows = [
-        [REASONS.get(reason, plain(reason)), count(number), share(number, read)]
-        for reason, number in ordered
+    figures = [
+        _sizes(f"corpus-{number}-{unit}", unit, statistics[f"document_{unit}"])
+        for unit in ("words", "sentences")
     ]
-    return Table(caption, columns, rows, [number / ordered[0][1] for _, number in ordered])
+    return [
+        Facts(_corpus_facts(counts)),
+        Table("Kept text", columns, rows),
+        *_reasons(counts),
+        Figures(figures),
+    ]
+
+
+def _corpus_facts(counts: dict[str, Any]) -> list[Fact]:
+    documents, words = counts["documents"], sum(counts["words"].values())
+    read, kept = documents["read"], documents["kept"]
+    facts = [
+        Fact("documents read", count(read), f"from {count(counts['files'])} files"),
+        Fact("documents kept", count(kept), share(kept, read)),
+        Fact("words", short(words)),
+        Fact("words a document", short(words / kept)),
+        Fact("held out", share(counts["words"]["heldout"], words), "of words"),
+    ]
+    if paragraphs := counts.get("paragraphs"):  # shards of an older format did not count them
+        read, kept = paragraphs["read"], paragraphs["kept"]
+        facts.append(Fact("paragraphs kept", count(kept), f"{share(kept, read)} of {count(read)}"))
+    if documents["broken_files"]:
+        facts.append(Fact("files broken off", count(documents["broken_files"])))
+    return facts
+
+
+def _reasons(counts: dict[str, Any]) -> Iterator[Table]:
+    """What was dropped or repaired, and why; the most frequent reason first."""
+    for kind, key, meanings in (
+        ("documents", "dropped", REASONS),
+        ("documents", "repaired", REASONS),
+        ("paragraphs", "dropped", PARAGRAPH_REASONS),
+    ):
+        reasons = counts.get(kind, {}).get(key, {})
+        ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+        if not ordered:
+            continue
+        read = counts[kind]["read"]
+        columns = (Column("reason"), Column(kind, True), Column("share of read", True))
+        rows = [
+            [
+                meanings.get(reason, plain(reason)),
+                count(number),
+                share(number, read),
+            ]
+            for reason, number in ordered
+        ]
+        most = ordered[0][1] or 1
+        bars = [number / most for _, number in ordered]
+        yield Table(f"{kind} {key}".capitalize(), columns, rows, bars)
 
 
 def _sizes(name: str, unit: str, histogram: dict[str, list[int]]) -> Figure:

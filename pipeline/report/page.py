@@ -4,6 +4,7 @@ Every string goes through Jinja's escaping; only our own style sheet and the SVG
 escapes by itself, are taken as they are. The page needs no network and runs no script.
 """
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,12 +13,17 @@ from markupsafe import Markup
 
 from data_prep.files import write_atomically
 from pipeline.config import Config
-from pipeline.report.blocks import Figure, Section
+from pipeline.report.blocks import Facts, Figure, Section
 from pipeline.report.collect import Collected
+from pipeline.report.comparison import comparison_section
+from pipeline.report.confusion import confusion_tables
 from pipeline.report.data import corpus_section, examples_section, tokenizer_section
+from pipeline.report.layers import layers_section
+from pipeline.report.learning import learning_section
 from pipeline.report.running import next_section, run_section, subtitle
 from pipeline.report.tasks import headline, read_scores, tasks_section
 from pipeline.report.training import training_section
+from pipeline.report.wording import enumerated
 
 HERE = Path(__file__).parent
 CLOSING = "Written by Sesame. This page loads nothing from the network and runs no script."
@@ -49,18 +55,28 @@ def make_page(collected: Collected, config: Config) -> Page:
     tasks = list(dict.fromkeys(score.task for score in scores))
     possible = (
         run_section(collected, share_text),
+        comparison_section(collected, share_text),
         corpus_section(collected),
         tokenizer_section(collected),
         examples_section(collected, share_text),
         training_section(collected),
-        tasks_section(scores),
+        tasks_section(scores, confusion_tables(collected, share_text)),
+        learning_section(scores),
+        layers_section(collected),
         next_section(collected, config, tasks),
     )
     sections = [section for section in possible if section]
+    title = config.report.title or enumerated(collected.runs) or config.name
+    return render("report", title, subtitle(collected), headline(scores), sections)
+
+
+def render(kind: str, title: str, lead: str, facts: Facts | None, sections: list[Section]) -> Page:
+    """A page of any kind: what it is about, a sentence, the main figures, and its sections."""
     html = _environment().get_template("page.html").render(
-        title=config.report.title or " and ".join(collected.runs) or config.name,
-        subtitle=subtitle(collected),
-        headline=headline(scores),
+        kind=kind,
+        title=title,
+        subtitle=lead,
+        headline=facts,
         sections=sections,
         css=Markup((HERE / "page.css").read_text()),
         closing=CLOSING,
@@ -69,10 +85,17 @@ def make_page(collected: Collected, config: Config) -> Page:
 
 
 def _environment() -> Environment:
-    return Environment(
+    environment = Environment(
         loader=FileSystemLoader(HERE),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["breakable"] = breakable
+    return environment
+
+
+def breakable(text: str) -> Markup:
+    """Let a name such as `trainer.max_steps` go on in the next line after `.` and `_`."""
+    return Markup("<wbr>").join(re.split(r"(?<=[^\W\d][._])", text))

@@ -1,17 +1,14 @@
 """The sections on what was run and how to go on: recipe, versions, machine, time, commands."""
 
-import json
 import shlex
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from pipeline.config import Config
 from pipeline.graph import STAGES
 from pipeline.report.blocks import Block, Column, Commands, Fact, Facts, Section, Table
 from pipeline.report.collect import Collected, Made
-from pipeline.report.wording import amount, count, duration
-
-LONGEST_VALUE = 80  # characters of a setting that are shown
+from pipeline.report.settings import settings_of
+from pipeline.report.wording import count, distinct, duration, model_name, named
 
 
 def subtitle(collected: Collected) -> str:
@@ -20,12 +17,8 @@ def subtitle(collected: Collected) -> str:
         return ""
     said = []
     for made in collected.of("pretrain"):
-        model, budget = made.config["model"], made.config["trainer"]
-        said.append(
-            f"{model['kind'].upper()} of {model['layers']} layers, {model['hidden']} wide"
-            if "layers" in model and "hidden" in model
-            else model["kind"]
-        )
+        budget = made.config["trainer"]
+        said.append(model_name(made.config["model"]))
         for key, unit in (("max_steps", "steps"), ("max_tokens", "tokens"), ("max_hours", "hours")):
             if budget.get(key) is not None:
                 said.append(f"pretrained for {budget[key]:,} {unit}")
@@ -38,10 +31,11 @@ def run_section(collected: Collected, share_text: bool) -> Section:
     """When, where and with what everything was made."""
     made = collected.made
     facts = [
+        Fact("run", distinct(one.facts["name"] for one in made)),
         Fact("outputs", count(len({one.reference for one in made}))),
-        Fact("time in all", duration(sum(one.facts["seconds"] for one in _once(made)))),
-        Fact("machine", _distinct(one.facts["machine"] for one in made)),
-        Fact("host", _distinct(one.facts["host"] for one in made)),
+        Fact("time in all", duration(sum(one.seconds for one in _once(made)))),
+        Fact("machine", distinct(one.facts["machine"] for one in made)),
+        Fact("host", distinct(one.facts["host"] for one in made)),
     ]
     blocks: list[Block] = [Facts(facts), _times(made), _versions(made)]
     blocks += [
@@ -54,20 +48,16 @@ def _once(made: Iterable[Made]) -> list[Made]:
     return list({one.reference: one for one in made}.values())
 
 
-def _distinct(values: Iterable[Any]) -> str:
-    return " · ".join(dict.fromkeys(str(value) for value in values))
-
-
 def _times(made: Sequence[Made]) -> Table:
     """Seconds by stage; fine-tunings of a sweep are one line."""
     groups: dict[tuple[str, str], list[Made]] = {}
     for one in made:
         groups.setdefault((one.run, one.stage), []).append(one)
-    seconds = [sum(one.facts["seconds"] for one in group) for group in groups.values()]
+    seconds = [sum(one.seconds for one in group) for group in groups.values()]
     longest = max(seconds, default=0.0) or 1.0
     rows = [
         [
-            " · ".join(part for part in (run, stage) if part),
+            named(run, stage),
             duration(total),
             group[0].manifest["fingerprint"][:8] if len(group) == 1 else f"{len(group)} outputs",
             min(one.facts["started"] for one in group).replace("T", " ").removesuffix("+00:00"),
@@ -83,33 +73,13 @@ def _versions(made: Sequence[Made]) -> Table:
     for one in made:
         for package, version in (("python", one.facts["python"]), *one.facts["versions"].items()):
             found.setdefault(package, []).append(version)
-    rows = [[package, _distinct(versions)] for package, versions in sorted(found.items())]
+    rows = [[package, distinct(versions)] for package, versions in sorted(found.items())]
     return Table("Versions", (Column("package"), Column("version")), rows, folded=True)
 
 
 def _settings(stage: str, made: Sequence[Made], share_text: bool) -> Table:
-    """Result keys with their values; where outputs differ, all values there are."""
-    values: dict[str, list[str]] = {}
-    for one in made:
-        for section, keys in one.config.items():
-            for key, value in keys.items():
-                values.setdefault(f"{section}.{key}", []).append(_value(value, share_text))
-    rows = [[key, _distinct(shown)] for key, shown in values.items()]
+    rows = list(settings_of(made, share_text).items())
     return Table(f"Settings of {stage}", (Column("key"), Column("value")), rows, folded=True)
-
-
-def _value(value: Any, share_text: bool) -> str:
-    """A setting; lists may name documents and labels, which stay home unless shared."""
-    if value is None:
-        return "not set"
-    if isinstance(value, bool | int | float | str):
-        return amount(value) if isinstance(value, bool) else str(value)
-    if not value:
-        return "none"
-    if not share_text and not all(isinstance(item, int | float | dict) for item in value):
-        return f"{len(value)} given"
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
 
 
 def next_section(collected: Collected, config: Config, tasks: Sequence[str]) -> Section:

@@ -1,4 +1,4 @@
-"""The section on downstream tasks: scores over seeds, and pretrained beside random weights."""
+"""The section on downstream tasks: scores over seeds, beside random weights and beside papers."""
 
 from collections.abc import Sequence
 
@@ -15,8 +15,10 @@ from pipeline.report.blocks import (
     Table,
 )
 from pipeline.report.collect import Collected
-from pipeline.report.wording import count, percent, plain
-from pipeline.summary import Gain, Score, gains, summarise
+from pipeline.report.published import published
+from pipeline.report.wording import count, named, percent, plain
+from pipeline.summary import LABELS, Gain, Score, gains, summarise
+from pipeline.tasks.config import AVERAGE
 
 METRICS = {
     "accuracy": "accuracy",
@@ -29,32 +31,61 @@ METRICS = {
     "average": "average of tasks",
 }
 EXPLANATION = (
-    "Means over seeds with the sample deviation, in points of a hundred, on the test examples. "
-    "Labels are the training examples each fine-tuning saw. A difference is clear where mean ± "
-    "deviation of the two encoders do not overlap."
+    "Means over seeds with the sample deviation, in points of a hundred. Labels are the training "
+    "examples each fine-tuning saw. A difference is clear where mean ± deviation of the two "
+    "encoders do not overlap."
 )
+CEILING = (
+    "Published models have read billions of words and learned from all labels: they show the "
+    "ceiling, and only scores on the same split compare to the digit."
+)
+INTERVALS = "Disc and bar: mean and deviation over seeds. Rings: single seeds."
+RANDOM_COLOUR = 4
 
 
 def read_scores(collected: Collected) -> list[Score]:
     """All fine-tunings, summarised over their seeds."""
     tuned = collected.every("finetune")
-    return summarise([made.path / "scores.json" for made in tuned], [made.run for made in tuned])
+    files = [made.path / "scores.json" for made in tuned]
+    return summarise(files, [made.run for made in tuned], LABELS)
 
 
-def tasks_section(scores: Sequence[Score]) -> Section | None:
-    """A table and a figure for each task."""
+def tasks_section(scores: Sequence[Score], confusions: dict[str, Table]) -> Section | None:
+    """For each task our scores, the published ones beside a figure, and what tells more."""
     if not scores:
         return None
-    beside = gains(scores)
-    blocks: list[Block] = [Note(EXPLANATION)]
+    shown = with_most_labels(scores)
+    beside = gains(shown)
     by_task: dict[tuple[str, str], list[Score]] = {}
-    for score in scores:
+    for score in shown:
         by_task.setdefault((score.task, score.metric), []).append(score)
-    figures = []
+    blocks: list[Block] = [Note(EXPLANATION)]
+    if any(published(task) for task, _ in by_task):
+        blocks.append(Note(CEILING))
+    blocks += _side_by_side(by_task)
     for number, ((task, metric), group) in enumerate(by_task.items(), 1):
         blocks.append(_table(task, metric, group, beside))
-        figures.append(_figure(number, task, metric, group))
-    return Section("tasks", "Downstream tasks", [*blocks, Figures(figures)])
+        blocks += _published(task, metric, {score.split for score in group})
+        blocks.append(Figures([_figure(number, task, metric, group)]))
+        if task in confusions:
+            blocks.append(confusions[task])
+        blocks += _other_scores(task, metric, group)
+    return Section("tasks", "Downstream tasks", blocks)
+
+
+def with_most_labels(scores: Sequence[Score]) -> list[Score]:
+    """Of fine-tunings that differ in the number of labels alone, that with the most."""
+    most: dict[tuple[str, ...], Score] = {}
+    for score in scores:
+        place = most.setdefault(learner(score), score)
+        if score.train_examples > place.train_examples:
+            most[learner(score)] = score
+    return list(most.values())
+
+
+def learner(score: Score) -> tuple[str, ...]:
+    """What a score belongs to, whatever the number of labels."""
+    return score.task, score.metric, score.encoder, score.variant, score.run
 
 
 def headline(scores: Sequence[Score]) -> Facts | None:
@@ -100,44 +131,94 @@ def verdict(gain: Gain) -> str:
     return "clearly ahead" if gain.difference > 0 else "clearly behind"
 
 
+def _side_by_side(by_task: dict[tuple[str, str], list[Score]]) -> list[Block]:
+    """Every encoder's scores in a row, where there are several tasks."""
+    if len(by_task) < 2:
+        return []
+    cells: dict[str, dict[str, str]] = {}
+    for (task, metric), scores in by_task.items():
+        for score in scores:
+            row = cells.setdefault(encoder_name(score), {})
+            row[f"{task}: {name_metric(metric)}"] = mean_and_deviation(score)
+    tasks = [f"{task}: {name_metric(metric)}" for task, metric in by_task]
+    columns = (Column("encoder"), *(Column(task, True) for task in tasks))
+    rows = [[name, *(row.get(task, "–") for task in tasks)] for name, row in cells.items()]
+    return [Table("All tasks", columns, rows)]
+
+
 def _table(task: str, metric: str, scores: Sequence[Score], beside: dict[Score, Gain]) -> Table:
     columns = [
         Column("encoder"), Column(name_metric(metric), True), Column("over random weights", True),
         Column(""), Column("median", True), Column("seeds", True), Column("labels", True),
-        Column("test examples", True),
+        Column("scored on", True),
     ]  # fmt: skip
     rows = []
     for score in scores:
         gain = beside.get(score)
         rows.append(
             [
-                _encoder(score),
+                encoder_name(score),
                 mean_and_deviation(score),
                 difference(gain) if gain else "",
                 verdict(gain) if gain else "",
                 percent(score.median),
                 count(len(score.values)),
                 count(score.train_examples),
-                count(score.test_examples),
+                f"{count(score.test_examples)} ({score.split})"
+                if score.split
+                else count(score.test_examples),
             ]
         )
     return Table(f"{task}: {name_metric(metric)}", columns, rows)
 
 
-def _figure(number: int, task: str, metric: str, scores: Sequence[Score]) -> Figure:
-    intervals = [
-        charts.Interval(
-            _encoder(score), score.values, score.mean, score.deviation, 4 if score.is_random else 0
-        )
-        for score in scores
+def _published(task: str, metric: str, splits: set[str]) -> list[Block]:
+    """What papers report for a task, those on our split first."""
+    figures = published(task)
+    metrics = sorted({figure.metric for figure in figures}, key=lambda name: name != metric)
+    rows: dict[tuple[str, str, str], dict[str, str]] = {}
+    for figure in sorted(figures, key=lambda figure: figure.split not in splits):
+        row = rows.setdefault((figure.model, figure.split, figure.source), {})
+        row[figure.metric] = figure.printed
+    columns = (
+        Column("model"), *(Column(name_metric(name), True) for name in metrics), Column("on"),
+        Column("source"),
+    )  # fmt: skip
+    cells = [
+        [model, *(row.get(name, "–") for name in metrics), split, source]
+        for (model, split, source), row in rows.items()
     ]
+    return [Table(f"{task}: published", columns, cells)] if cells else []
+
+
+def _other_scores(task: str, metric: str, scores: Sequence[Score]) -> list[Block]:
+    """The means of all other metrics; of a suite, the scores of its tasks."""
+    names = list(dict.fromkeys(name for score in scores for name, _ in score.others))
+    if not names:
+        return []
+    columns = (Column("encoder"), *(Column(name_metric(name), True) for name in names))
+    rows = []
+    for score in scores:
+        means = dict(score.others)
+        cells = [percent(means[name]) if name in means else "–" for name in names]
+        rows.append([encoder_name(score), *cells])
+    return [Table(f"{task}: other scores", columns, rows, folded=metric != AVERAGE)]
+
+
+def _figure(number: int, task: str, metric: str, scores: Sequence[Score]) -> Figure:
+    intervals = [interval(encoder_name(score), score) for score in scores]
     title = f"{task}: {name_metric(metric)}"
     name = f"task-{number}"
-    caption = "Disc and bar: mean and deviation over seeds. Rings: single seeds."
-    return Figure(name, title, caption, charts.intervals(name, title, intervals))
+    return Figure(name, title, INTERVALS, charts.intervals(name, title, intervals))
 
 
-def _encoder(score: Score) -> str:
+def interval(name: str, score: Score) -> charts.Interval:
+    """A score as a line of a figure."""
+    colour = RANDOM_COLOUR if score.is_random else 0
+    return charts.Interval(name, score.values, score.mean, score.deviation, colour)
+
+
+def encoder_name(score: Score) -> str:
     """An encoder with what tells it apart."""
     name = "random weights" if score.is_random else score.encoder
-    return " · ".join(part for part in (score.run, name, score.variant) if part)
+    return named(score.run, name, score.variant)

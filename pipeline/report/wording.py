@@ -1,8 +1,11 @@
 """Numbers and names as a reader wants them."""
 
 import math
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+PART = " · "  # between the parts of a name, and between values that differ
+MODELS = {"bert": "BERT", "elmo": "ELMo"}
 UNITS = ("", "k", "M", "G", "T")
 THIN = "\u202f"  # a narrow space that does not break
 
@@ -47,7 +50,7 @@ def duration(seconds: float) -> str:
 
 def plain(key: str) -> str:
     """A name from the code as words."""
-    return key.replace("_", " ").replace(".", " · ")
+    return key.replace("_", " ").replace(".", PART)
 
 
 def amount(value: Any) -> str:
@@ -57,3 +60,24 @@ def amount(value: Any) -> str:
     if isinstance(value, int):
         return count(value)
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def distinct(values: Iterable[Any]) -> str:
+    """Each of some values once, in their order."""
+    return PART.join(dict.fromkeys(str(value) for value in values))
+
+
+def named(*parts: str) -> str:
+    """A name of the parts that are not empty, each once."""
+    return distinct(filter(None, parts))
+
+
+def enumerated(names: Sequence[str]) -> str:
+    """Names as a sentence has them: `a, b and c`."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+
+def model_name(model: dict[str, Any]) -> str:
+    """A model by its kind and size."""
+    width = model.get("hidden", model.get("projection"))
+    return f"{MODELS[model['kind']]} of {model['layers']} layers, {width} wide"

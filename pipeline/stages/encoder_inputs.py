@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data_prep.fields import result_keys
-from pipeline.config import RANDOM, TFIDF, VECTORS, Config
+from pipeline.config import FLOORS, RANDOM, VECTORS, Config
 from pipeline.stages.work import Request
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def encoder_requests(config: Config) -> dict[str, Request]:
             requests[f"tokenizer{suffix}"] = Request("tokenizer", own)
         elif name == VECTORS:
             requests[f"encoder{suffix}"] = Request("vectors", own)
-        elif name != TFIDF:
+        elif name not in FLOORS:
             requests[f"encoder{suffix}"] = Request("export", own)
     return requests
 

@@ -1,7 +1,7 @@
 """Stage `finetune`: fits an encoder to a task and scores it.
 
 Reads the task's files and what `encoder=` names: an exported folder, any Hugging Face BERT, word
-vectors, several of them, a tokenizer alone (`random`) or nothing (`tfidf`). Writes
+vectors, several of them, a tokenizer alone (`random`) or nothing (`tfidf`, `majority`). Writes
     scores.json        the score by the task's metric, all other scores, and what they rest on
     predictions.jsonl  inputs, gold, prediction and confidence of every test example
     predictions.json   answers by question, for SQuAD's own scripts (spans)
@@ -24,7 +24,7 @@ from rich.table import Table
 from data_prep.fields import result_keys
 from data_prep.files import atomic_write, write_atomically
 from data_prep.progress import console
-from pipeline.config import TFIDF, Config
+from pipeline.config import MAJORITY, TFIDF, Config
 from pipeline.stages.encoder_inputs import (
     encoder_keys,
     encoder_label,
@@ -66,6 +66,7 @@ def run(work: Work) -> dict[str, Any]:
     from safetensors.torch import save
 
     from pipeline.tasks.finetuning import finetune
+    from pipeline.tasks.majority import answer_majority
     from pipeline.tasks.submission import span_details, write_answers, write_null_odds, write_spans
     from pipeline.tasks.tfidf import fit_tfidf
 
@@ -77,6 +78,8 @@ def run(work: Work) -> dict[str, Any]:
     splits = read_splits(task, config.seed)
     if TFIDF in work.config.encoders:
         outcome = fit_tfidf(splits, task)
+    elif MAJORITY in work.config.encoders:
+        outcome = answer_majority(splits, task)
     else:
         encoder = open_encoder(work.config, work.inputs, config.seed)
         outcome = finetune(encoder, splits, task, config)

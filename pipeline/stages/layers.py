@@ -16,7 +16,7 @@ from rich.table import Table
 from data_prep.errors import UsageError
 from data_prep.fields import result_keys
 from data_prep.files import write_atomically
-from pipeline.config import TFIDF, Config
+from pipeline.config import FLOORS, Config
 from pipeline.stages.encoder_inputs import (
     encoder_keys,
     encoder_label,
@@ -42,7 +42,7 @@ PUBLISHED = {
 
 def inputs(config: Config) -> dict[str, Request]:
     """The encoder."""
-    if TFIDF in config.encoders or config.task.members:
+    if FLOORS.keys() & set(config.encoders) or config.task.members:
         raise UsageError(
             f"encoder={encoder_label(config)}, task={config.task.name}: layers takes one task, and "
             "an encoder with layers"

@@ -1,9 +1,9 @@
-"""Stage `report`: one self-contained page about a run, or about several.
+"""Stage `report`: one self-contained page about a run, or about several side by side.
 
 Reads the outputs of every other stage, by role. Writes
-    index.html  data, curves, scores and how to go on; no network, no script
+    index.html  data, curves, scores beside papers', layers and how to go on; no network, no script
     *.svg       each figure of the page
-Try it: sesame report
+Try it: sesame report, or sesame report 'runs=[demo,elmo_demo]'
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from pipeline.config import Config
 from pipeline.stages.work import Request, Work
 
-FORMAT = 1
+FORMAT = 2
 SECTIONS = ("report", "share")
 
 

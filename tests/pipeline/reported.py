@@ -1,8 +1,10 @@
-"""Outputs of a small run in the shape its stages write them, for tests of the report."""
+"""Outputs of small runs in the shape their stages write them, and pages about them as browsers
+read them, for tests of the report."""
 
 import json
 import math
 from dataclasses import replace
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,10 @@ import numpy as np
 from data_prep.chunks import Chunk, ChunkWriter
 from data_prep.fields import result_keys
 from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
-from pipeline.config import Config
+from pipeline.config import Config, ReportConfig, ShareConfig
 from pipeline.models.config import BertConfig
+from pipeline.stages import report
+from pipeline.stages.work import Work
 from pipeline.store import Output, Store, fingerprint
 
 FACTS = {
@@ -26,6 +30,8 @@ FACTS = {
 }
 WORDS = ["the", "little", "film", "was", "warm", "and", "##est", "quietly", "funny", ".", "it"]
 TASKS = {"polarity": ("accuracy", 0.72, 0.61), "mentions": ("entity_f1", 0.48, 0.39)}
+CHOICES = ("embeddings", "last", "second_to_last", "sum_all", "mix")
+VOID = {"meta", "link", "br", "img", "hr", "input", "wbr"}
 
 
 class SampleRun:
@@ -80,6 +86,11 @@ class SampleRun:
         counts = {
             "files": 3,
             "documents": documents,
+            "paragraphs": {
+                "read": 90_311,
+                "kept": 88_004,
+                "dropped": {"duplicate": 2_001, "document": 306},
+            },
             "sections": {"train": 31_089, "heldout": 157},
             "sentences": {"train": 402_118, "heldout": 2_043},
             "words": {"train": 6_012_377, "heldout": 30_119},
@@ -155,6 +166,10 @@ class SampleRun:
             writer.add(chunk)
         return output
 
+    def of_run(self, name: str, role: str) -> None:
+        """Give an output to a named run, as a report that compares runs gets it."""
+        self.inputs[f"{name}/{role}"] = self.inputs.pop(role)
+
     def write_pretraining(self, role: str = "pretrain", steps: int = 1500) -> Output:
         """Curves that fall and rise as curves do, with one restart and one dropped step."""
         self.config = replace(self.config, trainer=replace(self.config.trainer, max_steps=steps))
@@ -173,8 +188,9 @@ class SampleRun:
                 "gradient_norm": 0.6 + rng.gamma(2, 0.2),
             })  # fmt: skip
             timing.append({
-                "step": step, "tokens_per_second": 24_000 + rng.normal(0, 600), "seconds": 2.9,
-                "data_wait": 0.011, "overhead": 0.02, "flop_utilisation": 0.8,
+                "step": step, "tokens_per_second": 24_000 + rng.normal(0, 600), "seconds": 2.8,
+                "useful": 0.97, "peak_memory_bytes": 1_150_000_000, "data_wait": 0.011,
+                "overhead": 0.02, "flop_utilisation": 0.8,
             })  # fmt: skip
             if step % 250 == 0:
                 metrics.append({
@@ -195,27 +211,109 @@ class SampleRun:
         )  # fmt: skip
 
     def write_finetuning(
-        self, task: str, encoder: str, seed: int, lr: float = 5e-5, run: str = ""
-    ) -> Output:
-        """One score; the random encoder's is lower."""
+        self, task: str, encoder: str, seed: int, lr: float = 5e-5, run: str = "",
+        labels: int = 400, test: str | None = None,
+    ) -> Output:  # fmt: skip
+        """One score; the random encoder's is lower, and more labels help."""
         metric, trained, random = TASKS.get(task, ("accuracy", 0.7, 0.6))
         level = random if encoder == "random" else trained
-        score = level + 0.004 * (seed - 2)
+        score = level + 0.004 * (seed - 2) + 0.05 * math.log10(labels / 400)
         own = replace(self.config.finetune, seed=seed, lr=lr)
-        self.config = replace(
-            self.config, task=replace(self.config.task, name=task, metric=metric), finetune=own
-        )
+        told = replace(
+            self.config.task, name=task, metric=metric, test=test,
+            train_fraction=1.0 if labels == 400 else labels / 400,
+        )  # fmt: skip
+        self.config = replace(self.config, task=told, finetune=own)
         scores = {
             "task": task, "kind": "classify", "metric": metric, "score": score,
-            "scores": {metric: score}, "encoder": encoder, "seed": seed,
-            "train_examples": 400, "dev_examples": 200, "test_examples": 2_000, "steps": 39,
+            "scores": {metric: score, "matthews": score - 0.1}, "encoder": encoder, "seed": seed,
+            "train_examples": labels, "dev_examples": 200, "test_examples": 2_000, "steps": 39,
         }  # fmt: skip
+        if metric == "accuracy":
+            right = round(1_000 * score)
+            scores["confusion"] = [[right, 1_000 - right], [1_010 - right, right - 10]]
+        named = scores | {"labels": self.config.task.labels or ["no", "yes"]}
         sections = ("task", "finetune", *(("model",) if encoder == "random" else ()))
         role = f"finetune/encoder={encoder}, task={task}, finetune.seed={seed}, finetune.lr={lr}"
-        output = self.finish(role, sections, scores, {"scores.json": json.dumps(scores)})
+        role += f", {labels} labels" if labels != 400 else ""
+        output = self.finish(role, sections, scores, {"scores.json": json.dumps(named)})
         if run:
-            self.inputs[f"{run}/{role}"] = self.inputs.pop(role)
+            self.of_run(run, role)
         return output
+
+    def write_layers(self, task: str, encoder: str, run: str = "") -> Output:
+        """A score for each choice of layers and seed."""
+        counts = {
+            "task": task, "metric": "entity_f1", "encoder": encoder,
+            "train_examples": 400, "test_examples": 2_000,
+            "choices": {
+                choice: [0.5 + 0.03 * place, 0.52 + 0.03 * place]
+                for place, choice in enumerate(CHOICES)
+            },
+            "published": {"embeddings": 91.0, "last": 94.9, "concat_last_4": 96.1},
+        }  # fmt: skip
+        role = f"layers/{encoder}, {task}"
+        output = self.finish(role, ("layers",), counts, {"layers.json": json.dumps(counts)})
+        if run:
+            self.of_run(run, role)
+        return output
+
+
+def write_two_runs(store: Path) -> SampleRun:
+    """Runs `left` and `right`: pretrainings, a task of the literature over labels, layers."""
+    run = SampleRun(store)
+    for name, steps, encoder_name in (("left", 300, "bert"), ("right", 500, "elmo")):
+        run.write_pretraining(steps=steps)
+        run.of_run(name, "pretrain")
+        for encoder in ("pretrain", "random"):
+            for seed in (1, 2):
+                for labels in (40, 400):
+                    run.write_finetuning("sst2", encoder, seed, run=name, labels=labels)
+                run.write_finetuning("mentions", encoder, seed, run=name, test="test.conll")
+        run.write_layers("mentions", encoder_name, run=name)
+    return run
+
+
+def make_page(run: SampleRun, out: Path, share_text: bool = False, title: str = "") -> Path:
+    """Run the stage on what a sample run has written; returns the folder of the page."""
+    out.mkdir(parents=True)
+    config = replace(run.config, share=ShareConfig(share_text), report=ReportConfig(title))
+    report.run(Work(config, run.inputs, out, "0" * 16))
+    return out
+
+
+class PageReader(HTMLParser):
+    """Elements, attributes and text as a browser sees them; checks that tags are balanced."""
+
+    def __init__(self, out: Path) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str]] = []
+        self.texts: list[str] = []
+        self._open: list[str] = []
+        self.feed((out / "index.html").read_text())
+        assert self._open == [], f"left open: {self._open}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        """All text, runs of white space as single spaces."""
+        return " ".join("".join(self.texts).split())
 
 
 def _lines(rows: list[dict[str, Any]]) -> str:

@@ -1,11 +1,16 @@
-"""A report about named runs has all that belongs to them."""
+"""A report about named runs has all that belongs to them; a name typed wrong is answered."""
 
 from pathlib import Path
 
-from pipeline.commands.stages import _report
+import pytest
+
+from data_prep.errors import UsageError
+from pipeline.cli import Arguments
+from pipeline.commands.stages import _report, stage
 from pipeline.compose import compose_config
 from pipeline.runs import Entry, Runs
 from pipeline.store import Store
+from tests.pipeline.reported import SampleRun
 
 
 def test_fine_tunings_of_one_label_are_all_reported(tmp_path: Path) -> None:
@@ -23,3 +28,35 @@ def test_fine_tunings_of_one_label_are_all_reported(tmp_path: Path) -> None:
     assert {item.path for item in report.inputs.values()} == {
         store.output("finetune", entry.fingerprint).path for entry in entries
     }
+
+
+def test_a_page_about_runs_belongs_to_them(tmp_path: Path) -> None:
+    shard = SampleRun(tmp_path).write_shard()
+    runs = Runs(Store(tmp_path))
+    for name in ("first", "second"):
+        runs.record(name, [Entry("shard", shard.fingerprint, "")], replace=True)
+    for _ in range(2):  # a page that is there is found again
+        stage(Arguments("report", [], ["runs=[first,second]", f"paths.store={tmp_path}"], {}))
+    assert runs.names() == ["first", "second"]  # not the experiment's name, which made nothing
+    assert [[entry.stage for entry in runs.entries(name)] for name in runs.names()] == [
+        ["shard", "report"], ["shard", "report"],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ("[first,secnod]", "runs=secnod: no such run; did you mean second?"),
+        ("[zzz]", "runs=zzz: no such run; runs here: begun, first, second"),
+        ("[12]", "runs=12: no such run"),
+        ("begun", "runs=begun: nothing of it is finished yet; see: sesame list"),
+    ],
+)
+def test_a_run_that_cannot_be_shown_is_named(tmp_path: Path, typed: str, says: str) -> None:
+    shard = SampleRun(tmp_path).write_shard()
+    runs = Runs(Store(tmp_path))
+    for name in ("first", "second"):
+        runs.record(name, [Entry("shard", shard.fingerprint, "")], replace=True)
+    runs.record("begun", [Entry("shard", "0" * 16, "")], replace=True)
+    with pytest.raises(UsageError, match=says.replace("?", r"\?")):
+        _report(compose_config([f"runs={typed}", f"paths.store={tmp_path}"]), [])

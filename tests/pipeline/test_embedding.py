@@ -1,5 +1,7 @@
 """Contextual vectors: the encoder's own, sentence by sentence, in every form that can be asked."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,7 @@ from safetensors.numpy import load_file
 
 from data_prep.errors import SesameError, UsageError
 from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
+from pipeline import load_encoder as load_reference
 from pipeline.cli import run
 from pipeline.embedding import Layers, embed, embed_file, read_sentences
 from pipeline.encoders import Encoder, load_encoder, random_encoder
@@ -69,6 +72,29 @@ def test_the_top_and_mixes_follow_from_all_layers(elmo: Encoder) -> None:
     np.testing.assert_allclose(mixed, expected, atol=1e-6)
     mean = embed(elmo, SENTENCES, Layers("mix"))[3]
     np.testing.assert_allclose(mean, layers.mean(1), atol=1e-6)
+
+
+def test_python_loads_what_the_command_line_names(folder: Path, tmp_path: Path) -> None:
+    encoder = load_reference(folder, tmp_path)
+    strings, words = (
+        encoder.embed(["A rose, too."]),
+        encoder.embed([["A", "rose", ",", "too", "."]]),
+    )
+    assert strings[0].shape == (5, encoder.states, encoder.hidden)
+    np.testing.assert_array_equal(strings[0], words[0])
+    np.testing.assert_array_equal(encoder.embed(["A rose, too."], "top")[0], words[0][:, -1])
+    (tmp_path / "vectors.txt").write_text("a 1 2\nrose 3 4\n")
+    static = load_reference(tmp_path / "vectors.txt", tmp_path / "store")
+    assert static.embed(["A rose"], "top")[0].tolist() == [[1, 2], [3, 4]]
+    with pytest.raises(UsageError, match="encoder=nobody: no run"):
+        load_reference("nobody", tmp_path)
+    with pytest.raises(UsageError, match="layers=last: must be one of all, top, mix"):
+        encoder.embed(["A rose"], "last")
+
+
+def test_importing_the_package_imports_no_torch() -> None:
+    said = "import sys; from pipeline import load_encoder; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", said]).returncode == 0
 
 
 @pytest.mark.parametrize("choice", ["all", "mix"])

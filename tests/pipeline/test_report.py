@@ -6,63 +6,18 @@ import shutil
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from data_prep.errors import SesameError
-from pipeline.config import ReportConfig, ShareConfig
 from pipeline.report import charts, wording
 from pipeline.report.collect import collect
-from pipeline.stages import report
-from pipeline.stages.work import Work
-from tests.pipeline.reported import WORDS, SampleRun
+from pipeline.report.page import breakable
+from tests.pipeline.reported import WORDS, PageReader, SampleRun, make_page
 
 HOSTILE = '<script>alert("x")</script> \' & \u202eרע <b>🦊'
-VOID = {"meta", "link", "br", "img", "hr", "input"}
-
-
-class Reader(HTMLParser):
-    """Elements, attributes and text as a browser sees them; checks that tags are balanced."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str]] = []
-        self.texts: list[str] = []
-        self._open: list[str] = []
-        self.feed(html)
-        assert self._open == [], f"left open: {self._open}"
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += [(name, value or "") for name, value in attrs]
-        if tag not in VOID:
-            self._open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += [(name, value or "") for name, value in attrs]
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self._open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join("".join(self.texts).split())
-
-
-def make(run: SampleRun, out: Path, share_text: bool = False, title: str = "") -> Path:
-    """Run the stage on what a sample run has written."""
-    out.mkdir(parents=True)
-    config = replace(run.config, share=ShareConfig(share_text), report=ReportConfig(title))
-    report.run(Work(config, run.inputs, out, "0" * 16))
-    return out
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +29,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> SampleRun:
 @pytest.fixture(scope="module")
 def whole(sample: SampleRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page about a whole run, with text."""
-    return make(sample, tmp_path_factory.mktemp("report") / "out", share_text=True)
+    return make_page(sample, tmp_path_factory.mktemp("report") / "out", share_text=True)
 
 
 def page_of(out: Path) -> str:
@@ -86,14 +41,15 @@ def all_text(out: Path) -> str:
 
 
 def test_the_page_has_every_section(whole: Path) -> None:
-    text = Reader(page_of(whole)).text
+    text = PageReader(whole).text
     for said in (
         "What was run", "x86_64, 2 cores", "7\u202fmin 11\u202fs", "2.9.0",
         "Corpus", "33,530", "duplicate", "6.3\u202f%",
+        "Paragraphs dropped", "88,004", "repeats an earlier one", "2,001",
         "Tokenizer", "1.27", "0.04\u202f%",
         "Examples", "14,431", "95.9\u202f%", "50.2\u202f%", "80.3\u202f%",
         "Pretraining", "1,500", "more frequent label would be right for 50.6\u202f%",
-        "the loss 9.1 is beyond 7.2",
+        "the loss 9.1 is beyond 7.2", "2 × zero2", "1.15\u202fGB", "97.0\u202f%",
         "Downstream tasks", "72.0 ± 0.4", "61.0 ± 0.4", "+11.0", "clearly ahead",
         "How to go on", "sesame finetune encoder=sample task=polarity",
     ):  # fmt: skip
@@ -101,7 +57,7 @@ def test_the_page_has_every_section(whole: Path) -> None:
 
 
 def test_the_page_needs_no_script_and_no_network(whole: Path) -> None:
-    reader = Reader(page_of(whole))
+    reader = PageReader(whole)
     assert not {"script", "iframe", "object", "embed", "form"} & set(reader.tags)
     for name, value in reader.attributes:
         assert not name.startswith("on"), name
@@ -129,7 +85,7 @@ def test_restarts_are_marked(whole: Path) -> None:
     dashed = 'stroke-dasharray="2,3"'
     assert dashed in (whole / "tokens-per-second.svg").read_text()
     assert dashed not in (whole / "task-1.svg").read_text()
-    assert "restarts" in Reader(page_of(whole)).text
+    assert "restarts" in PageReader(whole).text
 
 
 def test_the_same_inputs_give_the_same_bytes_wherever_they_lie(
@@ -141,7 +97,7 @@ def test_the_same_inputs_give_the_same_bytes_wherever_they_lie(
     moved.inputs = {
         role: tmp_path / "copy" / path.relative_to(root) for role, path in sample.inputs.items()
     }
-    again = make(moved, tmp_path / "out", share_text=True)
+    again = make_page(moved, tmp_path / "out", share_text=True)
     assert all_text(again) == all_text(whole)
     assert str(root) not in all_text(whole)
 
@@ -153,8 +109,8 @@ def test_hostile_strings_are_text(tmp_path: Path) -> None:
     run.write_examples(run.write_tokenizer())
     for seed in (1, 2):
         run.write_finetuning(HOSTILE, HOSTILE, seed)
-    out = make(run, tmp_path / "out", share_text=True, title=HOSTILE)
-    reader = Reader(page_of(out))
+    out = make_page(run, tmp_path / "out", share_text=True, title=HOSTILE)
+    reader = PageReader(out)
     assert "script" not in reader.tags and "b" not in reader.tags
     assert reader.text.count(" ".join(HOSTILE.split())) >= 3
     assert words[1] in reader.text
@@ -168,7 +124,7 @@ def canaries(run: SampleRun) -> Iterator[str]:
     run.config = replace(
         run.config,
         corpus=replace(run.config.corpus, exclude=["canarydocument"], where={"x": "canaryfield"}),
-        task=replace(run.config.task, labels=["canarylabel"], test_documents=["canarypage"]),
+        task=replace(run.config.task, labels=["canarylabel", "b"], test_documents=["canarypage"]),
     )
     yield from ("canaryword", "canarydocument", "canaryfield", "canarylabel", "canarypage")
 
@@ -182,7 +138,7 @@ def test_text_stays_home_unless_shared(tmp_path: Path, share_text: bool) -> None
     run.write_finetuning("polarity", "pretrain", 1)
     for path in run.store.root.glob("finetune/*/"):
         (path / "predictions.jsonl").write_text(json.dumps({"inputs": ["canaryinput"]}))
-    written = all_text(make(run, tmp_path / "out", share_text))
+    written = all_text(make_page(run, tmp_path / "out", share_text))
     assert "canaryinput" not in written
     assert [name in written for name in names] == [share_text] * len(names)
 
@@ -190,29 +146,11 @@ def test_text_stays_home_unless_shared(tmp_path: Path, share_text: bool) -> None
 def test_sections_without_outputs_are_left_out(tmp_path: Path) -> None:
     run = SampleRun(tmp_path / "store")
     run.write_shard()
-    out = make(run, tmp_path / "out")
-    text = Reader(page_of(out)).text
+    out = make_page(run, tmp_path / "out")
+    text = PageReader(out).text
     assert "Corpus" in text and "How to go on" in text
     for absent in ("Pretraining", "Downstream tasks", "Examples"):
         assert absent not in text
-
-
-def test_two_runs_are_drawn_over_one_another(tmp_path: Path) -> None:
-    run = SampleRun(tmp_path / "store")
-    for name, steps in (("left", 300), ("right", 500)):
-        run.write_pretraining(steps=steps)
-        run.inputs[f"{name}/pretrain"] = run.inputs.pop("pretrain")
-        for encoder in ("pretrain", "random"):
-            for seed in (1, 2):
-                run.write_finetuning("polarity", encoder, seed, run=name)
-    collected = collect(run.inputs)
-    assert collected.runs == ["left", "right"]
-    assert {made.label for made in collected.of("pretrain")} == {""}
-    out = make(run, tmp_path / "out")
-    text = Reader(page_of(out)).text
-    assert "left · pretrain" in text and "right · random weights" in text
-    assert "left · pretrain" in (out / "mlm-loss.svg").read_text()
-    assert "Dashed: on held-out rows." in text
 
 
 def test_labels_may_have_slashes(tmp_path: Path) -> None:
@@ -231,7 +169,7 @@ def test_an_encoder_without_pairs_has_no_pair_curves(tmp_path: Path) -> None:
         "pretrain", ("model", "optim", "trainer", "pretrain"), {},
         {"metrics.jsonl": "".join(json.dumps(line) + "\n" for line in metrics)},
     )  # fmt: skip
-    out = make(run, tmp_path / "out")
+    out = make_page(run, tmp_path / "out")
     assert [path.stem for path in out.glob("*.svg")] == ["mlm-loss"]
 
 
@@ -241,10 +179,10 @@ def test_damage_is_named(tmp_path: Path) -> None:
     journal = run.inputs["pretrain"] / "metrics.jsonl"
     journal.write_text(journal.read_text() + "{torn")
     with pytest.raises(SesameError, match=rf"{re.escape(str(journal))}, line \d+: is no JSON"):
-        make(run, tmp_path / "out")
+        make_page(run, tmp_path / "out")
     (run.inputs["pretrain"] / "run.json").unlink()
     with pytest.raises(SesameError, match=r"run\.json: cannot be read"):
-        make(run, tmp_path / "again")
+        make_page(run, tmp_path / "again")
 
 
 def test_long_curves_are_thinned_to_means_inside_their_bounds() -> None:
@@ -264,9 +202,18 @@ def test_numbers_read_well() -> None:
         "0.0\u202f%", "0.012\u202f%", "50.0\u202f%", "99.99\u202f%", "100.0\u202f%",
     ]  # fmt: skip
     assert wording.share(1, 0) == "–"
+    assert [wording.enumerated(names) for names in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == [
+        "", "a", "a and b", "a, b and c",
+    ]  # fmt: skip
     assert [wording.duration(value) for value in (3.44, 59.97, 431, 7_300)] == [
         "3.4\u202fs", "1\u202fmin 0\u202fs", "7\u202fmin 11\u202fs", "2\u202fh 1\u202fmin",
     ]  # fmt: skip
+
+
+def test_long_names_may_break_and_stay_text() -> None:
+    assert breakable("trainer.max_steps") == "trainer.<wbr>max_<wbr>steps"
+    assert breakable("0.0005") == "0.0005"
+    assert breakable("<b>.<i>_") == "&lt;b&gt;.&lt;i&gt;_"
 
 
 def test_dark_colours_are_known_for_every_light_one(whole: Path) -> None:

@@ -1,5 +1,6 @@
 """Scores over seeds: means, deviations, settings that differ, and what random weights reach."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
@@ -8,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from pipeline.graph import Node
-from pipeline.summary import Gain, Score, closing_table, gains, summarise
+from pipeline.summary import LABELS, Gain, Score, closing_table, gains, summarise
 from tests.pipeline.reported import SampleRun
 
 
@@ -37,6 +38,42 @@ def test_settings_that_differ_keep_scores_apart(tmp_path: Path) -> None:
     scores = summarise(files(run))
     assert [score.variant for score in scores] == ["finetune.lr=2e-05", "finetune.lr=5e-05"]
     assert all(len(score.values) == 2 for score in scores)
+
+
+def test_labels_tell_scores_apart_and_a_seed_counts_once(tmp_path: Path) -> None:
+    run = SampleRun(tmp_path)
+    made = [run.write_finetuning("polarity", "pretrain", 1, labels=n) for n in (40, 400)]
+    run.config = replace(run.config, task=replace(run.config.task, train_examples=400))
+    made.append(run.write_finetuning("polarity", "pretrain", 1))  # as many, by another limit
+    scores = summarise([output.path / "scores.json" for output in made], untold=LABELS)
+    assert [(score.train_examples, len(score.values)) for score in scores] == [(40, 1), (400, 1)]
+    assert {score.variant for score in scores} == {""}
+
+
+def test_an_encoder_that_a_run_calls_by_two_names_is_one(tmp_path: Path) -> None:
+    run = SampleRun(tmp_path)
+    made = [
+        run.write_finetuning("polarity", encoder, seed)
+        for seed, encoder in enumerate(("pretrain", "sample", "other"), 1)
+    ]
+    for output, upstream in zip(made, ("export/a", "export/a", "export/b"), strict=True):
+        manifest = output.manifest() | {"upstream": {"encoder": upstream}}
+        (output.path / "manifest.json").write_text(json.dumps(manifest))
+    scores = summarise([output.path / "scores.json" for output in made])
+    assert [(score.encoder, len(score.values)) for score in scores] == [
+        ("pretrain", 2),
+        ("other", 1),
+    ]
+
+
+def test_what_is_scored_and_other_metrics_are_kept(tmp_path: Path) -> None:
+    run = SampleRun(tmp_path)
+    for seed in (1, 2):
+        run.write_finetuning("polarity", "pretrain", seed)
+    run.write_finetuning("mentions", "pretrain", 2, test="test.conll")
+    scores = summarise(files(run))
+    assert [score.split for score in scores] == ["part of train", "test"]
+    assert dict(scores[0].others) == {"matthews": pytest.approx(0.618)}
 
 
 def test_equal_encoders_of_two_runs_stay_apart(tmp_path: Path) -> None:

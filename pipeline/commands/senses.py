@@ -1,0 +1,110 @@
+"""`sesame senses`: a word's occurrences as encoders see them, on a page."""
+
+from pathlib import Path
+
+from rich import print as show
+from rich.markup import escape
+from rich.table import Table
+
+from data_prep.errors import SesameError, UsageError
+from data_prep.progress import console
+from pipeline.cli import Arguments, take_own
+from pipeline.commands.encoder import each_encoder, prepare_encoder
+from pipeline.compose import compose_config
+from pipeline.config import Config
+from pipeline.senses.occurrences import Occurrence, corpus_occurrences, read_occurrences
+from pipeline.stages.encoder_inputs import encoder_label, open_encoder
+from pipeline.store import Store
+
+OWN = {"word": "", "sentences": "", "count": "200", "output": "senses"}
+
+
+def senses(arguments: Arguments) -> None:
+    """Write the page, and say what each encoder makes of the word."""
+    if arguments.words:
+        raise UsageError(f"{arguments.words[0]}: not an override; overrides look like key=value")
+    own, overrides = take_own(arguments.overrides, OWN)
+    _check(own)
+    config = compose_config(overrides)
+    each = each_encoder(config)
+    inputs = [prepare_encoder(arguments.command, one, overrides) for one in each]
+    found, source = _find(own, inputs, Store(Path(config.paths.store)))
+    console.print(f"{len(found):,} occurrences in {source}", markup=False)
+
+    from pipeline.senses import compare
+    from pipeline.senses.page import verdict, write_senses
+    from pipeline.tasks.finetuning import choose_device
+
+    device = choose_device("auto")
+    encoders = {
+        name: open_encoder(one, paths, one.finetune.seed).to(device)
+        for name, one, paths in zip(_names(each), each, inputs, strict=True)
+    }
+    seen = compare(own["word"], found, encoders)
+    out = Path(own["output"])
+    write_senses(seen, source, _may_show(config, own["sentences"], overrides), out)
+    table = Table(title=escape(f"Senses of {seen.word}"), title_justify="left", show_header=False)
+    for view in seen.views:
+        table.add_row(escape(view.encoder), f"layer {view.best}", verdict(seen, view))
+    show(table)
+    print(out / "index.html")
+
+
+def _check(own: dict[str, str]) -> None:
+    """Refuse what can be seen to be wrong before anything is read."""
+    if not own["word"].strip():
+        raise UsageError("word: name the one to look at, such as word=bank")
+    if own["sentences"] and not Path(own["sentences"]).is_file():
+        raise UsageError(f"sentences={own['sentences']}: there is no such file")
+    if not own["count"].isdigit() or int(own["count"]) < 1:
+        raise UsageError(f"count={own['count']}: must be a number of occurrences, such as 200")
+    out = Path(own["output"])
+    if out.is_file() or not out.parent.is_dir():
+        raise UsageError(f"output={out}: must be a folder, new or not, in one that is there")
+
+
+def _find(
+    own: dict[str, str], inputs: list[dict[str, Path]], store: Store
+) -> tuple[list[Occurrence], str]:
+    """The occurrences, and what to call the place they come from."""
+    word, most = own["word"], int(own["count"])
+    if own["sentences"]:
+        path = Path(own["sentences"])
+        found, source = read_occurrences(path, word, most), path.name
+    else:
+        found, source = corpus_occurrences(_corpus(inputs, store), word, most), "the corpus"
+    if not found:
+        raise SesameError(f"word={word}: does not occur in {source}; give sentences= that have it")
+    return found, source
+
+
+def _names(each: list[Config]) -> list[str]:
+    """The encoders' names; two folders of one name are told apart by number."""
+    labels = [encoder_label(one) for one in each]
+    return [
+        label if labels.count(label) == 1 else f"{label} ({number})"
+        for number, label in enumerate(labels, start=1)
+    ]
+
+
+def _corpus(inputs: list[dict[str, Path]], store: Store) -> Path:
+    """The document shards that the first encoder with a corpus of its own was made from."""
+    waiting = [
+        store.output(path.parent.name, path.name) for paths in inputs for path in paths.values()
+    ]
+    while waiting:
+        output = waiting.pop(0)
+        if not output.is_done:  # cleaned away, or no output of this store
+            continue
+        if output.stage == "shard":
+            return output.path
+        waiting += map(store.from_reference, output.request()["upstream"].values())
+    raise UsageError(
+        "sentences: no encoder here has a corpus in this store; give a file with a sentence a line"
+    )
+
+
+def _may_show(config: Config, sentences: str, overrides: list[str]) -> bool:
+    """Whether text may be on the page: a file of sentences is no recipe's own."""
+    named = {word.lstrip("+").partition("=")[0] for word in overrides}
+    return config.share.text and (not sentences or bool(named & {"experiment", "share.text"}))

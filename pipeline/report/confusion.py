@@ -1,0 +1,45 @@
+"""What a classifier takes for what: the best fine-tuning of each task, label by label."""
+
+from pipeline.report.blocks import Column, Table
+from pipeline.report.collect import Collected, Made
+from pipeline.report.wording import count, share
+from pipeline.summary import RANDOM
+
+MOST_LABELS = 12  # that a table holds
+CONFUSION = "confusion"
+
+
+def confusion_tables(collected: Collected, share_text: bool) -> dict[str, Table]:
+    """A table for each task that is classified, by the task's name."""
+    best: dict[str, Made] = {}
+    for made in collected.of("finetune"):
+        counts = made.counts
+        if counts["encoder"] == RANDOM or len(counts.get(CONFUSION, ())) > MOST_LABELS:
+            continue
+        rival = best.setdefault(counts["task"], made)
+        if counts["score"] > rival.counts["score"]:
+            best[counts["task"]] = made
+    return {
+        task: _table(task, made, share_text)
+        for task, made in best.items()
+        if made.counts.get(CONFUSION)
+    }
+
+
+def _table(task: str, made: Made, share_text: bool) -> Table:
+    """Gold labels in rows, guesses in columns; labels are text, and stay home unless shared."""
+    matrix: list[list[int]] = made.counts[CONFUSION]
+    labels = [f"label {number}" for number in range(1, len(matrix) + 1)]
+    if share_text:
+        labels = made.json("scores.json")["labels"]
+    columns = (
+        Column("is ↓ guessed →"),
+        *(Column(label, True) for label in labels),
+        Column("right", True),
+    )
+    rows = [
+        [label, *map(count, row), share(row[place], sum(row))]
+        for place, (label, row) in enumerate(zip(labels, matrix, strict=True))
+    ]
+    encoder, seed = made.counts["encoder"], made.counts["seed"]
+    return Table(f"{task}: guesses of {encoder}, seed {seed}", columns, rows)

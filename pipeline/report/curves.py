@@ -1,0 +1,140 @@
+"""Curves of pretrainings from their journals, by steps, or where several are compared by tokens
+and by hours."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from pipeline.report import charts
+from pipeline.report.blocks import Figure
+from pipeline.report.collect import Made, points
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A figure: a key of a journal and, where there is one, its held-out counterpart."""
+
+    key: str
+    title: str
+    caption: str
+    held_out: str = ""
+    y_format: str = charts.NUMBER
+    zero: bool = False
+    journal: str = "metrics.jsonl"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What curves are drawn over."""
+
+    x_title: str
+    suffix: str = ""  # of the figure's name and title
+    whole: bool = True
+
+
+STEPS, TOKENS = Scale("step"), Scale("tokens")
+HOURS = Scale("hours", "by hours", whole=False)
+CURVES = (
+    Curve("mlm_loss", "Masked-word loss", "Nats a masked piece.", "heldout_mlm_loss"),
+    Curve("mlm_accuracy", "Masked-word accuracy", "Share of masked pieces guessed right.",
+          "heldout_mlm_accuracy", ".0%", zero=True),
+    Curve("pair_loss", "Sentence-pair loss", "Nats a pair.",
+          "heldout_pair_loss"),
+    Curve("pair_accuracy", "Sentence-pair accuracy", "Share of pairs told right.",
+          "heldout_pair_accuracy", ".0%"),
+    Curve("forward_loss", "Next-word loss, forward", "Nats a word; sampled in training, exact on "
+          "held-out text.", "heldout_forward_loss"),
+    Curve("backward_loss", "Next-word loss, backward", "Nats a word; sampled in training, exact on "
+          "held-out text.", "heldout_backward_loss"),
+    Curve("lr", "Learning rate", "As the schedule set it.", zero=True),
+    Curve("gradient_norm", "Gradient norm", "Before clipping.", zero=True),
+    Curve("tokens_per_second", "Speed", "Tokens a second over all ranks.", y_format="~s",
+          zero=True, journal="timing.jsonl"),
+    Curve("flop_utilisation", "Model FLOP utilisation",
+          "Share of the GPU's peak; on a CPU, of a plain matrix product of the layer's size.",
+          y_format=".0%", zero=True, journal="timing.jsonl"),
+    Curve("data_wait", "Waiting for data", "Share of time the training loop waits for its loader.",
+          y_format=".1%", zero=True, journal="timing.jsonl"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Journal:
+    """What a pretraining wrote about itself."""
+
+    made: Made
+
+    @cached_property
+    def metrics(self) -> list[dict[str, Any]]:
+        """Losses, accuracies, rates, by step."""
+        return self.made.lines("metrics.jsonl")
+
+    @cached_property
+    def timing(self) -> list[dict[str, Any]]:
+        """Speeds and waits, by step."""
+        return self.made.lines("timing.jsonl")
+
+    @cached_property
+    def restarts(self) -> list[float]:
+        """Steps at which a launch went on; the first launch only began."""
+        return [line["step"] for line in self.made.lines("launches.jsonl")[1:]]
+
+    def points(self, curve: Curve, key: str, scale: Scale) -> list[tuple[float, float]]:
+        """The values of a key over a scale."""
+        lines = self.metrics if curve.journal == "metrics.jsonl" else self.timing
+        found = points(lines, key)
+        places = self.places([step for step, _ in found], scale)
+        return list(zip(places, (value for _, value in found), strict=True))
+
+    def places(self, steps: Sequence[float], scale: Scale) -> list[float]:
+        """Where steps lie on a scale; between two lines of the journal, between their values."""
+        if scale is STEPS:
+            return list(steps)
+        if scale is TOKENS:
+            known = points(self.metrics, "tokens")
+        else:
+            seconds = points(self.timing, "seconds")
+            hours = np.cumsum([spent for _, spent in seconds]) / 3600
+            known = [(step, float(at)) for (step, _), at in zip(seconds, hours, strict=True)]
+        xs, ys = zip((0.0, 0.0), *known, strict=True)
+        return [float(place) for place in np.interp(steps, xs, ys)]
+
+
+def draw_curves(journals: Sequence[Journal], scale: Scale) -> list[Figure]:
+    """A figure for each curve there is; by hours only what is measured on held-out rows too."""
+    chosen = [curve for curve in CURVES if curve.held_out or scale is not HOURS]
+    figures = [_figure(curve, journals, scale) for curve in chosen]
+    return [figure for figure in figures if figure]
+
+
+def _figure(curve: Curve, journals: Sequence[Journal], scale: Scale) -> Figure | None:
+    alone = len(journals) == 1
+    series = []
+    for number, journal in enumerate(journals):
+        if scale is HOURS and not journal.timing:
+            continue
+        training = journal.points(curve, curve.key, scale)
+        held_out = journal.points(curve, curve.held_out, scale)
+        restarts = journal.places(journal.restarts, scale)
+        title = journal.made.title
+        if training:
+            name = "training" if alone else title
+            series.append(charts.Series(name, training, False, number, restarts))
+        if held_out:
+            name, colour = ("held out", 1) if alone else (title, number)
+            series.append(charts.Series(name, held_out, not alone, colour))
+    if not series:
+        return None
+    caption = curve.caption
+    if any(line.dashed for line in series):
+        caption += " Dashed: on held-out rows."
+    name = "-".join([*curve.key.split("_"), *scale.suffix.split()])
+    title = f"{curve.title} {scale.suffix}".strip()
+    svg = charts.lines(
+        name, title, series, x_title=scale.x_title, whole=scale.whole,
+        y_format=curve.y_format, zero=curve.zero, legend=not alone,
+    )  # fmt: skip
+    return Figure(name, title, caption, svg)

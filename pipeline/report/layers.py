@@ -1,0 +1,75 @@
+"""The section on layers: which hidden states serve a task best, encoder beside encoder."""
+
+from collections.abc import Sequence
+
+from pipeline.report import charts
+from pipeline.report.blocks import Block, Column, Figure, Figures, Note, Section, Table
+from pipeline.report.collect import Collected, Made
+from pipeline.report.tasks import INTERVALS, interval, mean_and_deviation, name_metric
+from pipeline.report.wording import named, plain
+from pipeline.summary import Score
+
+EXPLANATION = (
+    "The encoder is frozen under a two-layer BiLSTM that sees one choice of its hidden states: "
+    "means over seeds with the sample deviation. Published are CoNLL-2003 dev scores of BERT base "
+    "(Devlin et al. 2019, table 7)."
+)
+
+
+def layers_section(collected: Collected) -> Section | None:
+    """A table for each task, with a column and a figure for each encoder."""
+    tables: dict[tuple[str, str], list[Made]] = {}
+    for made in collected.of("layers"):
+        tables.setdefault((made.counts["task"], made.counts["metric"]), []).append(made)
+    if not tables:
+        return None
+    blocks: list[Block] = [Note(EXPLANATION)]
+    figures: list[Figure] = []
+    for (task, metric), group in tables.items():
+        title = f"{task}: {name_metric(metric)}"
+        names = _names(group)
+        blocks.append(_table(title, group, names))
+        for made, name in zip(group, names, strict=True):
+            figures.append(_figure(len(figures) + 1, f"{title}, {name}", made))
+    return Section("layers", "Layers", [*blocks, Figures(figures)])
+
+
+def _names(group: Sequence[Made]) -> list[str]:
+    """What tells encoders apart: run and label, else the output."""
+    names = [named(made.run, made.counts["encoder"]) for made in group]
+    return [
+        name if names.count(name) == 1 else named(name, made.manifest["fingerprint"][:8])
+        for name, made in zip(names, group, strict=True)
+    ]
+
+
+def _table(title: str, group: Sequence[Made], names: Sequence[str]) -> Table:
+    every = [_scores(made) for made in group]
+    choices = list(dict.fromkeys(choice for scores in every for choice in scores))
+    printed: dict[str, float] = group[0].counts["published"]
+    columns = (
+        Column("layers"), *(Column(name, True) for name in names), Column("published", True),
+    )  # fmt: skip
+    rows = [
+        [
+            plain(choice),
+            *(mean_and_deviation(own[choice]) if choice in own else "–" for own in every),
+            f"{printed[choice]:.1f}" if choice in printed else "–",
+        ]
+        for choice in choices
+    ]
+    return Table(title, columns, rows)
+
+
+def _scores(made: Made) -> dict[str, Score]:
+    counts = made.counts
+    return {
+        choice: Score(counts["task"], counts["metric"], counts["encoder"], tuple(values))
+        for choice, values in counts["choices"].items()
+    }
+
+
+def _figure(number: int, title: str, made: Made) -> Figure:
+    items = [interval(plain(choice), score) for choice, score in _scores(made).items()]
+    name = f"layers-{number}"
+    return Figure(name, title, INTERVALS, charts.intervals(name, title, items))

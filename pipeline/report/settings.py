@@ -1,0 +1,34 @@
+"""Settings as the page shows them: the result keys of outputs, those of text kept home."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from pipeline.report.collect import Made
+from pipeline.report.wording import amount, distinct
+
+LONGEST_VALUE = 80  # characters of a setting that are shown
+
+
+def settings_of(made: Iterable[Made], share_text: bool) -> dict[str, str]:
+    """Result keys with their values; where outputs differ, all values there are."""
+    values: dict[str, list[str]] = {}
+    for one in made:
+        for section, keys in one.config.items():
+            for key, value in keys.items():
+                values.setdefault(f"{section}.{key}", []).append(_value(value, share_text))
+    return {key: distinct(shown) for key, shown in values.items()}
+
+
+def _value(value: Any, share_text: bool) -> str:
+    """A setting; lists may name documents and labels, which stay home unless shared."""
+    if value is None:
+        return "not set"
+    if isinstance(value, bool | int | float | str):
+        return amount(value) if isinstance(value, bool) else str(value)
+    if not value:
+        return "none"
+    if not share_text and not all(isinstance(item, int | float | dict) for item in value):
+        return f"{len(value)} given"
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"

@@ -1,0 +1,42 @@
+"""The lowest floor: what the training answers alone say, whatever the text.
+
+The commonest label, the mean of numbers, the commonest tag for every word.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+from typing import Any
+
+from pipeline.tasks.answers import Prediction
+from pipeline.tasks.config import TaskConfig
+from pipeline.tasks.examples import Example
+from pipeline.tasks.finetuning import Outcome, scored
+from pipeline.tasks.kinds import make_answers
+from pipeline.tasks.splits import Splits
+
+
+def answer_majority(splits: Splits, task: TaskConfig) -> Outcome:
+    """Score the same answer to everything."""
+    golds: list[Any] = [example.gold for example in splits.train]
+
+    def predict(examples: Sequence[Example]) -> list[Prediction]:
+        if task.kind == "regress":
+            return [Prediction(fmean(golds), None)] * len(examples)
+        if task.kind == "classify":
+            return [Prediction(*_commonest(golds))] * len(examples)
+        tag, share = _commonest(tag for tags in golds for tag in tags)
+        return [Prediction((tag,) * len(example.texts), share) for example in examples]
+
+    answers = make_answers(task, splits.labels, splits.train)
+    dev = answers.score(splits.dev, predict(splits.dev))[task.metric]
+    return Outcome(
+        **scored(predict, answers, splits), dev_scores=[dev], best_epoch=1, steps=0, cut=0
+    )
+
+
+def _commonest(values: Iterable[str]) -> tuple[str, float]:
+    """The value there is most of, and its share."""
+    counts = Counter(values)
+    [(value, count)] = counts.most_common(1)
+    return value, count / counts.total()
