@@ -25,7 +25,7 @@ from pipeline.compose import compose_config
 from pipeline.config import Config, ExportConfig
 from pipeline.data.cursor import Cursor, Identity
 from pipeline.modelcard import gather_facts
-from pipeline.models.architectures import ARCHITECTURES, Architecture
+from pipeline.models.architectures import ARCHITECTURES, MODERNBERT, Architecture
 from pipeline.models.bert import BertForPretraining
 from pipeline.models.config import BertConfig
 from pipeline.stages import export
@@ -199,6 +199,8 @@ def test_a_modern_model_is_loaded_as_what_it_is(architecture: Architecture, tmp_
     model = replace(MODEL, **architecture.options)
     store = make_store(tmp_path / "store", model, "none")
     run_export(store, tmp_path / "out")
+    takes = AutoTokenizer.from_pretrained(tmp_path / "out").model_input_names
+    assert ("token_type_ids" in takes) == model.segments
     their_ids, real, (alone, bare) = their_answers(
         tmp_path / "out", (AutoModelForMaskedLM, AutoModel)
     )
@@ -207,6 +209,13 @@ def test_a_modern_model_is_loaded_as_what_it_is(architecture: Architecture, tmp_
     assert [row[keep].tolist() for row, keep in zip(their_ids, real, strict=True)] == ours.ids
     torch.testing.assert_close(alone.logits[real], ours.masked_NV, atol=1e-5, rtol=0)
     torch.testing.assert_close(bare.last_hidden_state[real], ours.last_ND, atol=1e-5, rtol=0)
+
+
+def test_rounding_of_sharp_attention_is_no_fault(tmp_path: Path) -> None:
+    """ModernBERT turns queries and keys in single precision, whatever the model's precision is."""
+    sharp = replace(MODEL, **MODERNBERT.options, layers=6, hidden=64, init_std=0.5)
+    counts = run_export(make_store(tmp_path / "store", sharp, "none"), tmp_path / "out")
+    assert counts["step"] == 30
 
 
 def test_the_card_tells_numbers_and_no_text(exported: Path) -> None:
