@@ -254,6 +254,10 @@ def _show_help() -> None:
     print("\nTry: sesame run experiment=demo; sesame pretrain --help lists that stage's keys.")
 
 
+# Sections that a stage obeys without their keys being part of its fingerprint.
+TOLD_BESIDE = {"pretrain": ("init", "tracking")}
+
+
 def _show_command_help(name: str) -> None:
     from pipeline.compose import CONF, describe_keys, group_options
     from pipeline.graph import STAGES, stage_module
@@ -265,6 +269,7 @@ def _show_command_help(name: str) -> None:
     if name not in STAGES and name not in ("run", "plan"):
         return
     sections = stage_module(name).SECTIONS if name in STAGES else ("name", "seed", "paths")
+    sections += TOLD_BESIDE.get(name, ())
     table = Table(box=None, pad_edge=False)
     for heading in ("key", "default", "meaning"):
         table.add_column(heading, overflow="fold")
