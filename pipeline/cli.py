@@ -96,6 +96,11 @@ COMMANDS = {
         "remove outputs no run needs",
         {"--yes": "really remove", "--forget=": "first forget this run"},
     ),
+    "sync": Command(
+        "pipeline.commands.sync:sync_run",
+        "upload a pretraining to wandb as one run, rebuilt from metrics.jsonl",
+        takes="<run or fingerprint> [paths.store=…]",
+    ),
     "inspect": Command(
         "pipeline.commands.looking:inspect_examples",
         "decoded examples with masks, segments and labels",

@@ -103,7 +103,21 @@ def typed(raw: DictConfig) -> Config:
 
 def compose_config(overrides: list[str]) -> Config:
     """The typed, checked configuration for command-line overrides."""
-    return typed(compose_raw(overrides))
+    config = typed(compose_raw(overrides))
+    config.share.text = config.share.text and _speaks_for_text(overrides)
+    return config
+
+
+def _speaks_for_text(overrides: list[str]) -> bool:
+    """Whether a recipe's share.text holds for the text at hand.
+
+    It does for the recipe's own corpus. What the command line brings instead, or refers to without
+    naming a recipe (which leaves the demo's), stays home until share.text itself is named.
+    """
+    named = {text.lstrip("+").partition("=")[0] for text in overrides}
+    is_brought = bool(named & {"corpus", "corpus.paths", "corpus.sources"})
+    is_referred = bool(named & {"runs", "encoder"}) and "experiment" not in named
+    return "share.text" in named or not (is_brought or is_referred)
 
 
 def literal(value: Any) -> Any:

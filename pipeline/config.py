@@ -13,6 +13,7 @@ from data_prep.fields import execution, result
 from data_prep.vectors.config import VectorsConfig
 from pipeline.models.config import ModelConfig
 from pipeline.tasks.config import FinetuneConfig, LayersConfig, TaskConfig
+from pipeline.tracking.config import TrackingConfig
 from pipeline.training.config import InitConfig, OptimConfig, PretrainConfig, TrainerConfig
 
 RANDOM = "random"  # the encoder that was never trained
@@ -28,17 +29,6 @@ class PathsConfig:
     """Where outputs live."""
 
     store: str = execution("${oc.env:SESAME_STORE,store}", "the folder of all outputs")
-
-
-@dataclass
-class TrackingConfig:
-    """Experiment dashboards."""
-
-    mode: str = execution("offline", "what wandb does", choices=("online", "offline", "disabled"))
-    project: str = execution("sesame", "wandb project")
-    entity: str | None = execution(None, "wandb entity")
-    group: str | None = execution(None, "wandb group")
-    tags: list[str] = execution([], "wandb tags")
 
 
 @dataclass

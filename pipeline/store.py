@@ -118,6 +118,20 @@ class Store:
         stage, _, name = reference.partition("/")
         return self.output(stage, name)
 
+    def ancestors(self, output: Output) -> list[Output]:
+        """Every output of the store that this one was made from, nearest first."""
+        found: dict[str, Output] = {}
+        waiting = [output]
+        while waiting:
+            near = waiting.pop(0)
+            if not (near.is_done or near.is_begun):
+                continue
+            for reference in near.request()["upstream"].values():
+                if reference not in found and not reference.startswith("folder/"):
+                    found[reference] = self.from_reference(reference)
+                    waiting.append(found[reference])
+        return list(found.values())
+
     def outputs(self, stage: str) -> Iterator[Output]:
         """All outputs of a stage, finished or not."""
         folder = self.root / stage
@@ -128,14 +142,19 @@ class Store:
                     yield output
 
 
-def run_facts(name: str, started: datetime, seconds: float) -> dict[str, Any]:
-    """What differs from machine to machine, for run.json."""
+def package_versions() -> dict[str, str]:
+    """The versions of the installed packages that results rest on."""
     versions = {}
     for package in ("sesame-encoders", "torch", "pytorch-lightning", "deepspeed", "transformers"):
         try:
             versions[package] = version(package)
         except PackageNotFoundError:
             continue
+    return versions
+
+
+def run_facts(name: str, started: datetime, seconds: float) -> dict[str, Any]:
+    """What differs from machine to machine, for run.json."""
     return {
         "name": name,
         "started": started.isoformat(timespec="seconds"),
@@ -144,7 +163,7 @@ def run_facts(name: str, started: datetime, seconds: float) -> dict[str, Any]:
         "host": socket.gethostname(),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "python": platform.python_version(),
-        "versions": versions,
+        "versions": package_versions(),
     }
 
 

@@ -11,6 +11,13 @@ import pytest
 os.environ.update(HF_HUB_OFFLINE="1", WANDB_MODE="offline", TOKENIZERS_PARALLELISM="false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tensors are tiny here; threads only get in the way
 
+# What must not be found in any file; see tests/test_privacy.py.
+SECRETS = {
+    "WANDB_API_KEY": "5e5a3e0c0ffee0000000000000000000000facade",
+    "AWS_SECRET_ACCESS_KEY": "sentinel/of+a+cloud+that+nobody+may+read",
+    "HF_TOKEN": "hf_sentinelofahubthatnobodymayread",
+}
+
 
 @dataclass(frozen=True)
 class Sesame:
@@ -47,6 +54,6 @@ def sesame(tmp_path: Path) -> Sesame:
 def smoke(tmp_path_factory: pytest.TempPathFactory) -> Sesame:
     """A user who has run the smoke recipe; many tests read what it left, none changes it."""
     user = Sesame(tmp_path_factory.mktemp("smoke"))
-    done = user.succeed("run", "experiment=smoke")
-    (user.folder / "first_run.txt").write_text(done.stdout)
+    done = user.succeed("run", "experiment=smoke", **SECRETS)
+    (user.folder / "first_run.txt").write_text(done.stderr + done.stdout)
     return user

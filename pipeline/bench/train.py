@@ -21,12 +21,13 @@ from torch import Tensor
 
 from pipeline.bench.figures import Figure, alternate, compared
 from pipeline.bench.usage import peak_bytes
-from pipeline.config import Config, TrackingConfig
+from pipeline.config import Config
 from pipeline.data.batch import Batch, collate
 from pipeline.models.architectures import BERT
 from pipeline.models.bert import BertForPretraining
 from pipeline.models.config import BertConfig
 from pipeline.models.flops import flops_per_token
+from pipeline.tracking.config import TrackingConfig
 
 VOCAB, LENGTH, MASKED, SHORT = 30_522, 128, 0.15, 0.1
 PAD = 0

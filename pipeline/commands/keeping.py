@@ -14,7 +14,7 @@ from pipeline.graph import STAGES
 from pipeline.lease import read_holder
 from pipeline.plan import how_far
 from pipeline.runs import Entry, Runs
-from pipeline.store import CLEAN_CACHE, LEASE, Output, Store
+from pipeline.store import CLEAN_CACHE, LEASE, Store
 from pipeline.summary import summarise
 
 
@@ -121,22 +121,8 @@ def clean(arguments: Arguments) -> None:
 def _needed(store: Store, runs: Runs, names: list[str]) -> set[str]:
     """Every output a run has, and those they were made from."""
     needed: set[str] = set()
-    waiting = [
-        store.output(entry.stage, entry.fingerprint)
-        for name in names
-        for entry in runs.entries(name)
-    ]
-    while waiting:
-        output = waiting.pop()
-        if output.reference in needed:
-            continue
-        needed.add(output.reference)
-        waiting += _upstream(store, output)
+    for name in names:
+        for entry in runs.entries(name):
+            output = store.output(entry.stage, entry.fingerprint)
+            needed |= {each.reference for each in (output, *store.ancestors(output))}
     return needed
-
-
-def _upstream(store: Store, output: Output) -> list[Output]:
-    if not output.path.is_dir() or not (output.is_done or output.is_begun):
-        return []
-    references = output.request()["upstream"].values()
-    return [store.from_reference(r) for r in references if not r.startswith("folder/")]

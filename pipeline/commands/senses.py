@@ -105,11 +105,6 @@ def _corpus(inputs: list[dict[str, Path]], store: Store) -> Path:
 
 
 def _may_show(config: Config, sentences: str, overrides: list[str]) -> bool:
-    """Whether text may be on the page.
-
-    The recipe that is there when none is named has a public corpus and says so by share.text; that
-    holds for no one else's sentences.
-    """
+    """Whether text may be on the page: a file of sentences is no recipe's own."""
     named = {word.lstrip("+").partition("=")[0] for word in overrides}
-    is_own = config.encoder is None and not sentences
-    return config.share.text and (is_own or bool(named & {"experiment", "share.text"}))
+    return config.share.text and (not sentences or bool(named & {"experiment", "share.text"}))

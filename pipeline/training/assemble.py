@@ -18,6 +18,8 @@ from pipeline.data.order import Order
 from pipeline.data.streams import HeldOutStreams, Share, StreamLoader, Words
 from pipeline.models.config import BertConfig, ElmoConfig, ModelConfig
 from pipeline.models.flops import elmo_flops_per_word, flops_per_token
+from pipeline.tracking.tracker import Tracker
+from pipeline.tracking.training import Training
 from pipeline.training.callbacks import (
     Checkpoints,
     Evaluation,
@@ -36,7 +38,6 @@ from pipeline.training.schedule import Phase, phase_at, plan_phases
 from pipeline.training.speed import Cost, Meter, Timed, peak_flops
 from pipeline.training.strategy import Engine, make_engine
 from pipeline.training.sums import Sums
-from pipeline.training.tracking import Tracker
 
 EVALUATION_ROWS = 64  # in a forward pass, where trainer.micro_batch_size does not say
 
@@ -215,7 +216,10 @@ def assemble(
     if rank == 0:
         metrics.cut(state.step)
         timing.cut(state.step)
-    tracker = Tracker(job.tracking, job.name, run_dir, say) if rank == 0 else None
+    tracker = None
+    if rank == 0:
+        training = Training.in_folder(job.name, run_dir)
+        tracker = Tracker(job.tracking, training, state.step, say)
     track: Callable[[dict[str, Any]], None] = tracker.log if tracker else _nowhere
     steps = Timed(data.steps(state))
     inner, outer = _largest_product(job.model)

@@ -13,8 +13,8 @@ from typing import Any
 from data_prep.errors import SesameError
 from data_prep.files import write_atomically
 from data_prep.masking import MaskRule
-from pipeline.config import TrackingConfig
 from pipeline.models.config import KINDS, ModelConfig
+from pipeline.tracking.config import TrackingConfig
 from pipeline.training.config import OptimConfig, PhaseConfig, TrainerConfig
 from pipeline.training.exits import Dropped
 

@@ -2,11 +2,20 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from data_prep.files import write_atomically
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The whole lines of a journal; one that is being written, or that a kill has torn, is not."""
+    if path.exists():
+        with open(path) as stream:
+            for line in stream:
+                if line.endswith("\n"):
+                    yield json.loads(line)
 
 
 class Journal:

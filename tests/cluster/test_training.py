@@ -77,9 +77,8 @@ def test_a_requeued_job_ends_as_if_undisturbed(trainer: User, undisturbed: bytes
     assert restarts(trainer, job) == 1
     assert "goes on from step" in trainer.logs()
     tracking = run_dir(trainer) / ".tracking"
-    starts = list(tracking.glob("wandb/offline-run-*"))
-    assert len(starts) == 2
-    assert all(start.name.endswith((tracking / "id").read_text()) for start in starts)
+    (run,) = tracking.glob("wandb/offline-run-*")  # the requeued launch told all of it again
+    assert run.name.endswith((tracking / "id").read_text())
     assert (run_dir(trainer) / "metrics.jsonl").read_bytes() == undisturbed
 
 

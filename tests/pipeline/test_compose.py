@@ -100,3 +100,21 @@ def test_the_demo_does_not_pretrain_on_its_test_articles() -> None:
     config = compose_config(["experiment=demo", "task=mentions"])
     assert config.task.test_documents
     assert config.corpus.exclude == config.task.test_documents
+
+
+@pytest.mark.parametrize(
+    ("overrides", "shared"),
+    [
+        ([], True),
+        (["experiment=demo", "optim.lr=1e-3"], True),
+        (["corpus.paths=/mine"], False),
+        (["experiment=demo", "corpus.paths=/mine"], False),
+        (["runs=[mine]"], False),
+        (["encoder=mine"], False),
+        (["experiment=demo", "encoder=demo"], True),
+        (["corpus.paths=/mine", "share.text=true"], True),
+        (["experiment=bert_mini"], False),
+    ],
+)
+def test_a_recipe_shares_its_own_text_and_nobody_elses(overrides: list[str], shared: bool) -> None:
+    assert compose_config(overrides).share.text == shared

@@ -1,0 +1,28 @@
+"""`sesame sync`: uploads a pretraining to wandb as one run, whole and in order."""
+
+from pathlib import Path
+
+from data_prep.errors import UsageError
+from pipeline.cli import Arguments
+from pipeline.compose import compose_config
+from pipeline.references import Stored, resolve
+from pipeline.store import Store
+from pipeline.tracking.sync import sync
+from pipeline.tracking.training import Training
+from pipeline.training.job import Job
+
+
+def sync_run(arguments: Arguments) -> None:
+    """Upload what a run has measured so far, finished or not, and say where it is."""
+    if len(arguments.words) != 1:
+        raise UsageError("name one run, such as: sesame sync demo")
+    (reference,) = arguments.words
+    config = compose_config(arguments.overrides)
+    found = resolve("run", reference, "pretrain", Store(Path(config.paths.store)))
+    if not isinstance(found, Stored):
+        raise UsageError(f"run={reference}: a folder; name a run or a fingerprint of the store")
+    folder = found.output.path
+    if not (folder / "metrics.jsonl").exists():
+        raise UsageError(f"run={reference}: no step of its pretraining is measured yet ({folder})")
+    job = Job.read(folder)  # has the name and settings the training ran with
+    print(sync(Training.in_folder(job.name, folder), job.tracking))

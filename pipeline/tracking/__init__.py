@@ -1,0 +1,1 @@
+"""Dashboards: wandb, TensorBoard and CSV, told from metrics.jsonl, which is the truth."""

@@ -1,0 +1,89 @@
+"""Outputs of the store as artifacts of a dashboard: by reference, with the checksums we have.
+
+Nothing is read, copied or uploaded but names, sizes and checksums. wandb's own `download` checks
+files by MD5 and would refuse ours (SHA-256); open them where the references point.
+"""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pipeline.store import Output, Store
+from pipeline.training.checkpoint import CHECKPOINTS, CHECKSUMS, checkpoints
+
+KINDS = {"pretrain": "checkpoint", "finetune": "scores", "layers": "scores"}
+RESULTS = ("export", "finetune", "layers")  # stages after pretraining; a suite reads fine-tunings
+
+
+@dataclass(frozen=True)
+class File:
+    """A file that stays where it is."""
+
+    path: Path
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """Files that were made together."""
+
+    kind: str
+    fingerprint: str
+    files: dict[str, File]
+    facts: dict[str, Any] = field(default_factory=dict)  # counts and scores, never text
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Tells it from all others; the same output has the same name in every run."""
+        return f"{self.kind}-{self.fingerprint}"
+
+
+def artifacts(output: Output) -> list[Artifact]:
+    """What an output consists of: its files, or the checkpoints that are kept, oldest first."""
+    if output.stage == "pretrain":
+        kept = checkpoints(output.path / CHECKPOINTS)
+        return [_checkpoint(output.fingerprint, path) for path in kept]
+    manifest = output.manifest()
+    files = {
+        name: File(output.path.resolve() / name, values["size"], values["sha256"])
+        for name, values in manifest["files"].items()
+    }
+    kind = KINDS.get(output.stage, output.stage)
+    return [Artifact(kind, output.fingerprint, files, {"counts": manifest["counts"]})]
+
+
+def _checkpoint(fingerprint: str, path: Path) -> Artifact:
+    files = {
+        name: File(path.resolve() / name, values["bytes"], values["sha256"])
+        for name, values in json.loads((path / CHECKSUMS).read_text()).items()
+    }
+    step = int(path.name)
+    return Artifact(KINDS["pretrain"], fingerprint, files, {"step": step}, (f"step-{step}",))
+
+
+def inputs_of(store: Store, output: Output) -> list[Artifact]:
+    """What an output was made from, however far back; of pretrainings the last checkpoint."""
+    return [
+        artifact
+        for before in store.ancestors(output)
+        if before.is_done
+        for artifact in artifacts(before)[-1:]
+    ]
+
+
+def results_of(store: Store, pretraining: Output) -> list[Output]:
+    """The exports of a pretraining, and the scores of what was fine-tuned from them."""
+
+    def rests_on_it(output: Output) -> bool:
+        before = [store.from_reference(name) for name in output.request()["upstream"].values()]
+        return any(
+            each.reference == pretraining.reference
+            or (each.stage in RESULTS and each.is_done and rests_on_it(each))
+            for each in before
+        )
+
+    later = (each for stage in RESULTS for each in store.outputs(stage))
+    return [each for each in later if each.is_done and rests_on_it(each)]

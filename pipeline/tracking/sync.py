@@ -1,0 +1,105 @@
+"""Uploads one pretraining to wandb as one run, rebuilt from metrics.jsonl.
+
+wandb cannot go on with an offline run, and what it heard before a rollback is not true any more. So
+the run is written anew, whole and in order, under the id it always had, and handed to wandb's own
+`wandb sync`; doing it again replaces what the server has. Reads the training's folder, and the
+exports and scores made from it; writes `.tracking/sync`. Try: sesame sync demo
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from data_prep.errors import SesameError, UsageError
+from pipeline.store import Output
+from pipeline.summary import summarise
+from pipeline.tracking.config import TrackingConfig
+from pipeline.tracking.lineage import artifacts, results_of
+from pipeline.tracking.training import Training
+from pipeline.tracking.wandb_settings import import_wandb
+
+ANSWER_SECONDS = 15.0
+AGAIN = "nothing is lost; run the same command again"
+
+
+def sync(training: Training, config: TrackingConfig) -> str:
+    """Upload; returns where the run can be seen."""
+    # Who asks for an upload is online, whatever holds for trainings.
+    os.environ.pop("WANDB_MODE", None)
+    address = find_server()
+    made = rebuild(training, config)
+    return upload(made, address)
+
+
+def find_server() -> str:
+    """The address of wandb's server, once there is a key for it and it answers."""
+    wandb = import_wandb()
+    address = str(wandb.setup().settings.base_url)
+    try:
+        is_known = wandb.login(prompt=False, verify=False)
+    except wandb.errors.AuthenticationError as error:
+        raise UsageError(f"the key for {address} cannot be one: {error}") from error
+    if not is_known:
+        raise UsageError(f"there is no key for {address}; run wandb login, or set WANDB_API_KEY")
+    try:
+        urllib.request.urlopen(address, timeout=ANSWER_SECONDS).close()
+    except urllib.error.HTTPError:
+        return address  # an answer all the same
+    except OSError as error:
+        reason = getattr(error, "reason", error)
+        raise SesameError(f"{address} does not answer ({reason}); {AGAIN}") from error
+    return address
+
+
+def rebuild(training: Training, config: TrackingConfig) -> Path:
+    """Write the whole run as wandb keeps one offline; returns its folder."""
+    from pipeline.tracking.dashboards import open_wandb
+
+    folder = training.folder / "sync"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    results = results_of(training.store, training.output)
+    scores = _scores(results)
+    run = open_wandb(config, training, "offline", folder)
+    for step, numbers in training.rows():
+        run.log_metrics(numbers, step)
+    for each in (training.output, *results):
+        for artifact in artifacts(each):
+            run.make(artifact)
+    run.experiment.summary.update(scores)
+    run.finish()
+    (made,) = folder.glob("wandb/offline-run-*")
+    return made
+
+
+def _scores(results: list[Output]) -> dict[str, float]:
+    """Means over seeds by task, metric and, in a sweep, settings."""
+    files = [output.path / "scores.json" for output in results if output.stage == "finetune"]
+    return {
+        "/".join(part for part in (score.task, score.metric, score.variant) if part): score.mean
+        for score in summarise(files)
+    }
+
+
+def upload(made: Path, address: str) -> str:
+    """Let wandb send an offline run; it leaves a mark once all has arrived."""
+    environment = {key: value for key, value in os.environ.items() if key != "WANDB_SILENT"}
+    done = subprocess.run(
+        [sys.executable, "-m", "wandb", "sync", str(made)],
+        cwd=made.parents[1],  # where it writes a log of its own
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    if done.returncode or not list(made.glob("*.synced")):
+        said = (done.stdout.strip().splitlines() or ["it says nothing"])[-1]
+        raise SesameError(f"{address} did not take the run ({said}); {AGAIN}")
+    seen = re.search(r"View run .* at (\S+)", done.stdout)
+    return seen.group(1) if seen else address

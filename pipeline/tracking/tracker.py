@@ -1,0 +1,87 @@
+"""Tells dashboards about a training, each on a thread of its own: training never waits for one.
+
+A dashboard that fails is told no more, which is said once. Nothing is lost with it: metrics.jsonl
+has everything, and `sesame sync` sends it to wandb later.
+"""
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import chain
+from queue import SimpleQueue
+from typing import Any
+
+from pipeline.tracking.config import TrackingConfig
+from pipeline.tracking.dashboards import close_dashboard, open_dashboard
+from pipeline.tracking.training import Training, by_step
+from pipeline.tracking.wandb_settings import import_wandb
+
+CLOSE_SECONDS = 90.0  # more than a dashboard's own patience; what hangs longer is left behind
+
+
+class Tracker:
+    """The dashboards of one launch, which goes on from `step`."""
+
+    def __init__(
+        self, config: TrackingConfig, training: Training, step: int, say: Callable[[str], None]
+    ) -> None:
+        self._followers = [_Follower(name, config, training, step, say) for name in config.active]
+        if "wandb" in config.active:
+            # Now, not on a thread: loader workers are forked, and an import under way is a lock.
+            with suppress(Exception):  # its follower fails the same way, and says so
+                import_wandb()
+        for follower in self._followers:
+            follower.start()
+
+    def log(self, line: dict[str, Any]) -> None:
+        """Tell a line that has a `step`; returns at once."""
+        for follower in self._followers:
+            follower.tell(line)
+
+    def close(self) -> None:
+        """Tell the end, and wait for those that still answer."""
+        for follower in self._followers:
+            follower.tell(None)
+        for follower in self._followers:
+            follower.join(CLOSE_SECONDS)
+
+
+class _Follower(threading.Thread):
+    """Tells one dashboard what was measured before this launch, and then every new line."""
+
+    def __init__(
+        self,
+        name: str,
+        config: TrackingConfig,
+        training: Training,
+        step: int,
+        say: Callable[[str], None],
+    ) -> None:
+        super().__init__(name=f"tracking-{name}", daemon=True)
+        self._dashboard, self._config, self._training = name, config, training
+        self._step, self._say = step, say
+        self._lines: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
+
+    def tell(self, line: dict[str, Any] | None) -> None:
+        """Hand over a line, or None for the end."""
+        if self.is_alive():
+            self._lines.put(line)
+
+    def run(self) -> None:
+        try:
+            self._follow()
+        except Exception as error:  # whatever a dashboard does, the run goes on
+            reason = str(error).strip().partition("\n")[0]
+            later = f"; later: sesame sync {self._training.name}"
+            self._say(
+                f"{self._dashboard} is off from here on ({type(error).__name__}: {reason}); "
+                "training goes on, and metrics.jsonl has everything"
+                f"{later if self._dashboard == 'wandb' else ''}"
+            )
+
+    def _follow(self) -> None:
+        logger = open_dashboard(self._dashboard, self._config, self._training)
+        new = by_step(iter(self._lines.get, None))
+        for step, numbers in chain(self._training.rows(until=self._step), new):
+            logger.log_metrics(numbers, step)
+        close_dashboard(logger, self._training)

@@ -1,0 +1,105 @@
+"""A pretraining as dashboards know it, all of it read from its folder in the store.
+
+Reads the request or manifest, metrics.jsonl and timing.jsonl; writes `.tracking/id` once, so that
+every launch and `sesame sync` continue one run.
+"""
+
+import heapq
+import json
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from data_prep.files import write_atomically
+from pipeline.store import RUN, Output, Store, package_versions
+from pipeline.training.journal import read_lines
+
+FOLDER = ".tracking"
+
+Row = tuple[int, dict[str, float]]  # a step and its numbers
+
+
+@dataclass(frozen=True)
+class Training:
+    """A pretraining in the store, finished or not."""
+
+    name: str
+    output: Output
+
+    @classmethod
+    def in_folder(cls, name: str, folder: Path) -> "Training":
+        """The training whose output a folder of a store is."""
+        place = folder.absolute()  # not resolved: a stage's folder may be a link out of the store
+        store = Store(place.parents[1])
+        return cls(name, store.output(place.parent.name, place.name))
+
+    @property
+    def store(self) -> Store:
+        """Where it lies beside what it was made from."""
+        return Store(self.output.path.parents[1])
+
+    @property
+    def folder(self) -> Path:
+        """Where dashboards keep their files; hidden, so no part of the output."""
+        return self.output.path / FOLDER
+
+    @cached_property
+    def id(self) -> str:
+        """What wandb calls this run."""
+        path = self.folder / "id"
+        if not path.exists():
+            self.folder.mkdir(exist_ok=True)
+            write_atomically(path, uuid.uuid4().hex[:12])
+        return path.read_text()
+
+    def config(self) -> dict[str, Any]:
+        """The recipe, the fingerprints of all outputs it rests on, and versions of packages.
+
+        The corpus' section stays here: its paths and patterns are the user's own.
+        """
+        request = self.output.request()
+        before = [output for output in self.store.ancestors(self.output) if output.is_done]
+        recipe: dict[str, Any] = {}
+        for each in (*(output.request() for output in reversed(before)), request):
+            recipe |= {key: value for key, value in each["config"].items() if key != "corpus"}
+        return recipe | {
+            "fingerprints": {
+                "pretrain": self.output.fingerprint,
+                "upstream": request["upstream"],
+                "all": [output.reference for output in before],
+            },
+            "versions": self._versions(),
+        }
+
+    def _versions(self) -> dict[str, str]:
+        if not self.output.is_done:
+            return package_versions()
+        versions: dict[str, str] = json.loads((self.output.path / RUN).read_text())["versions"]
+        return versions
+
+    def rows(self, until: int | None = None) -> Iterator[Row]:
+        """All that was measured so far, or up to a step."""
+        journals = [
+            read_lines(self.output.path / name) for name in ("metrics.jsonl", "timing.jsonl")
+        ]
+        for step, numbers in by_step(heapq.merge(*journals, key=lambda line: int(line["step"]))):
+            if until is not None and step > until:
+                return
+            yield step, numbers
+
+
+def by_step(lines: Iterable[dict[str, Any]]) -> Iterator[Row]:
+    """Successive lines of one step as one row; only numbers are told."""
+    for step, group in groupby(lines, key=lambda line: int(line["step"])):
+        numbers = {
+            key: value
+            for line in group
+            for key, value in line.items()
+            if key != "step" and isinstance(value, int | float)
+        }
+        if numbers:
+            yield step, numbers
