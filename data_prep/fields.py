@@ -21,6 +21,7 @@ class Rule:
     choices: tuple[str, ...] = ()
     at_least: float | None = None
     at_most: float | None = None
+    is_later: bool = False  # came after outputs were made: its default leaves their names alone
 
     def check(self, key: str, value: Any) -> None:
         """Raise a UsageError naming `key` where `value` is outside what is allowed."""
@@ -76,6 +77,7 @@ def result_keys(config: Any) -> dict[str, Any]:
         item.name: _plain(getattr(config, item.name))
         for item in fields(config)
         if rule_of(item).is_result
+        and not (rule_of(item).is_later and getattr(config, item.name) == item.default)
     }
 
 

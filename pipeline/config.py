@@ -4,6 +4,7 @@
 (enters fingerprints) or an execution key; see `data_prep.fields`.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +55,27 @@ class ExportConfig:
     """The loadable folder."""
 
     checkpoint: str = result("last", "which checkpoint: last, best or a step; name@step sets it")
+    license: str = result(
+        "unknown", "the model's licence, as the Hub calls it: apache-2.0, cc-by-4.0, other, …",
+        is_later=True,
+    )  # fmt: skip
+    language: str | None = result(
+        None, "code of the corpus's language, such as sv, or multilingual; for the model card",
+        is_later=True,
+    )  # fmt: skip
+
+    def check(self) -> None:
+        """Refuse what the Hub would not understand."""
+        if not re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", self.license):
+            raise UsageError(
+                f"export.license={self.license}: must be an identifier of the Hub, such as "
+                "apache-2.0, mit, cc-by-4.0, other or unknown"
+            )
+        if self.language and not re.fullmatch(r"[a-z]{2,3}|multilingual", self.language):
+            raise UsageError(
+                f"export.language={self.language}: must be a code of two or three letters, such "
+                "as en or sv, or multilingual"
+            )
 
 
 @dataclass

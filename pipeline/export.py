@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save
 from data_prep.errors import SesameError
 from data_prep.files import atomic_write, write_atomically
 from data_prep.tokenizers import Tokenizer
-from pipeline.modelcard import Facts, model_card
+from pipeline.modelcard import Facts, model_card, pairs_of
 from pipeline.models.architectures import Architecture, fitting
 from pipeline.models.bert import BertForPretraining
 from pipeline.models.config import BertConfig
@@ -42,7 +42,7 @@ def export_checkpoint(
     checkpoint: Path, config: BertConfig, vocab_size: int, tokenizer: Path, out: Path, facts: Facts
 ) -> dict[str, Any]:
     """Write the folder, prove it, and return counts."""
-    architecture = fitting(config, facts.pairs)
+    architecture = fitting(config, pairs_of(facts.recipe))
     words = Tokenizer.load(tokenizer)
     if words.size != vocab_size:
         raise SesameError(
@@ -55,8 +55,9 @@ def export_checkpoint(
         stream.write(save(weights, {"format": "pt"}))
     stated = architecture.stated(config, vocab_size, words.pad)
     write_atomically(out / "config.json", json.dumps(stated, indent=2) + "\n")
-    _copy_tokenizer(tokenizer, out, config.max_positions)
-    write_atomically(out / "README.md", model_card(config, vocab_size, words.kind, facts))
+    _copy_tokenizer(tokenizer, out, config)
+    card = model_card(architecture, config, vocab_size, words.kind, facts)
+    write_atomically(out / "README.md", card)
     _prove_tokenizer(words, out)
     _prove_weights(model, architecture, words.pad, out)
     return {
@@ -65,13 +66,15 @@ def export_checkpoint(
     }
 
 
-def _copy_tokenizer(tokenizer: Path, out: Path, max_positions: int) -> None:
-    """The tokenizer's files, which learn the model's longest input on the way."""
+def _copy_tokenizer(tokenizer: Path, out: Path, config: BertConfig) -> None:
+    """The tokenizer's files, which learn what the model takes on the way."""
     for name in TOKENIZER_FILES:
         if (tokenizer / name).exists():
             write_atomically(out / name, (tokenizer / name).read_bytes())
     settings = out / "tokenizer_config.json"
-    stated = json.loads(settings.read_text()) | {"model_max_length": max_positions}
+    stated = json.loads(settings.read_text()) | {"model_max_length": config.max_positions}
+    if not config.segments:
+        stated["model_input_names"] = ["input_ids", "attention_mask"]
     write_atomically(settings, json.dumps(stated, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -110,7 +113,8 @@ def _prove_weights(
         masked_NV, pair_E2 = model.predict(
             tokens_BL[real_BL], positions_BL[real_BL], segments_BL[real_BL], lengths
         )
-        answer = theirs(tokens_BL, attention_mask=real_BL.long(), token_type_ids=segments_BL)
+        told = {"token_type_ids": segments_BL} if model.bert.config.segments else {}
+        answer = theirs(tokens_BL, attention_mask=real_BL.long(), **told)
     pairs = {"masked-LM": (answer[0][real_BL], masked_NV)}
     if architecture.has_pairs:
         pairs["pair"] = (answer.seq_relationship_logits, pair_E2)

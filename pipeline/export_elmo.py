@@ -17,21 +17,14 @@ from data_prep.files import atomic_write, write_atomically
 from data_prep.tokenizers.characters import character_ids
 from data_prep.tokenizers.vocabulary import COUNTS, VOCABULARY
 from pipeline.export import PROBES, TOKENIZER_FILES
-from pipeline.modelcard import Facts, record
+from pipeline.modelcard import Facts, front_matter, record
 from pipeline.models.allennlp import load_allennlp, write_allennlp
 from pipeline.models.config import ElmoConfig
 from pipeline.models.elmo import DIRECTIONS, Elmo, ElmoForPretraining
 from pipeline.training.network import SOFTMAX
 
 TOLERANCE = 1e-6
-CARD = """\
----
-license: unknown
-tags:
-- elmo
-- sesame
----
-
+ABOUT = """\
 # ELMo, {layers} layers of {cell} projected to {projection}
 
 Word vectors from characters and their context (Peters et al. 2018): {states} layers, {width} wide,
@@ -48,8 +41,7 @@ from allennlp.modules.elmo import Elmo
 elmo = Elmo("options.json", "weights.hdf5", num_output_representations=1)
 ```
 
-It is meant as features for tagging and classification in the language and domain of its corpus. It
-repeats what its corpus says, errors and prejudices included, and was not made to generate text.
+It is meant as features for tagging and classification in the language and domain of its corpus.
 """
 
 
@@ -65,7 +57,7 @@ def export_elmo(
     for name in (*TOKENIZER_FILES, VOCABULARY, COUNTS):
         if (tokenizer / name).exists():
             write_atomically(out / name, (tokenizer / name).read_bytes())
-    about = CARD.format(
+    about = ABOUT.format(
         layers=config.layers,
         cell=config.cell,
         projection=config.projection,
@@ -73,7 +65,8 @@ def export_elmo(
         width=DIRECTIONS * config.projection,
         vocab_size=vocab_size,
     )
-    write_atomically(out / "README.md", about + record(facts))
+    card = front_matter({}, "elmo", facts) + about + record(facts, "words")
+    write_atomically(out / "README.md", card)
     _prove(model.elmo, out)
     return {
         "step": int(checkpoint.name),

@@ -79,7 +79,7 @@ class Graph:
         found = resolve("encoder", text, "pretrain", self.store)
         if isinstance(found, Folder):
             return self._vectors(found, config) or self._folder(found)
-        return self._place(
+        node = self._place(
             "export",
             replace(config, export=replace(config.export, checkpoint=found.checkpoint)),
             text,
@@ -88,6 +88,9 @@ class Graph:
                 "tokenizer": self._upstream(found, "tokenizer"),
             },
         )
+        if found.output.is_done and not node.output.is_done:
+            stage_module("export").check_finished(found.output.path, found.checkpoint)
+        return node
 
     def reported(self) -> dict[str, Input]:
         """Everything in the graph by role, for a report."""

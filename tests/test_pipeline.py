@@ -5,7 +5,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+import transformers
+from safetensors.torch import load_file
 
+from data_prep.tokenizers import Tokenizer
+from pipeline.fill import Filler
+from pipeline.models.bert import BertForPretraining
+from pipeline.models.config import BertConfig
 from tests.conftest import Sesame
 
 ROOT = Path(__file__).parent.parent
@@ -90,6 +96,28 @@ def _train_counts(store: Path) -> list[dict[str, int]]:
         json.loads((output / "statistics.json").read_text())["train"]
         for output in outputs(store, "examples")
     ]
+
+
+def test_a_mistyped_checkpoint_leaves_nothing_behind(smoke: Sesame) -> None:
+    before = set(smoke.store.rglob("*"))
+    done = smoke("export", "experiment=smoke", "encoder=smoke@bset")
+    assert done.returncode == 2
+    assert "export.checkpoint=bset: must be last, best or a step" in done.stderr
+    assert "here: 6, 12" in done.stderr
+    assert set(smoke.store.rglob("*")) == before
+
+
+def test_the_exported_model_fills_a_mask_in_plain_transformers(smoke: Sesame) -> None:
+    """With the probabilities of the checkpoint that it was made from."""
+    (exported,), (trained,) = (outputs(smoke.store, stage) for stage in ("export", "pretrain"))
+    described = json.loads((trained / "config.json").read_text())
+    model = BertForPretraining(BertConfig(**described["model"]), described["vocab_size"])
+    model.load_state_dict(load_file(max(trained.glob("checkpoints/*/weights.safetensors"))))
+    text = "The capital of [MASK] is Paris."
+    (ours,) = Filler(model, Tokenizer.load(exported)).fill(text, top=5)
+    fill = transformers.pipeline("fill-mask", model=str(exported), top_k=5)
+    theirs = {answer["token_str"]: answer["score"] for answer in fill(text)}
+    assert theirs == pytest.approx({each.piece: each.probability for each in ours}, rel=1e-5)
 
 
 def test_manifests_hold_no_times_hosts_or_places(smoke: Sesame) -> None:

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.errors import UsageError
-from pipeline.models.config import BertConfig
+from pipeline.models.config import SEGMENTS, WAVES, BertConfig, setting
 
-SEGMENTS = 2
 Names = dict[str, tuple[str, ...]]  # our module -> theirs, whose tensors are ours one below another
 
 
@@ -27,7 +26,8 @@ class Architecture:
     is_interleaved: bool  # rotary positions turn neighbours, ours turn halves of a head
     options: dict[str, Any]  # what ours must be
     keys: dict[str, str]  # our option -> key of config.json
-    fixed: dict[str, Any]  # what other keys of config.json must be
+    fixed: dict[str, Any]  # what other keys of config.json must be; None: to be written only
+    absent: dict[str, Any]  # which of those are something else where config.json does not say
     encoder: str  # the name of the encoder inside the model with heads
     bare: tuple[str, ...]  # how names begin in a file of the encoder alone
     modules: Names
@@ -56,7 +56,7 @@ class Architecture:
     def amiss(self, config: BertConfig, pairs: str) -> dict[str, str]:
         """The settings that do not fit, each with what it would have to be."""
         wrong = {
-            f"model.{key}={_text(getattr(config, key))}": f"model.{key}={_text(needed)}"
+            setting(key, getattr(config, key)): setting(key, needed)
             for key, needed in self.options.items()
             if getattr(config, key) != needed
         }
@@ -71,7 +71,13 @@ BERT = Architecture(
     model="BertForPreTraining",
     has_pairs=True,
     is_interleaved=False,
-    options={"norm": "post", "positions": "learned", "activation": "gelu", "biases": True},
+    options={
+        "norm": "post",
+        "positions": "learned",
+        "activation": "gelu",
+        "biases": True,
+        "segments": True,
+    },
     keys={
         "layers": "num_hidden_layers",
         "hidden": "hidden_size",
@@ -90,6 +96,7 @@ BERT = Architecture(
         "position_embedding_type": "absolute",
         "is_decoder": False,
     },
+    absent={},
     encoder="bert",
     bare=("embeddings.", "encoder.", "pooler."),
     modules={
@@ -130,6 +137,7 @@ ROFORMER = Architecture(
         "rotary_value": False,
         "is_decoder": False,
     },
+    absent={},
     encoder="roformer",
     bare=BERT.bare,
     modules={
@@ -141,7 +149,65 @@ ROFORMER = Architecture(
     layer_modules=BERT.layer_modules,
 )
 
-ARCHITECTURES = (BERT, ROFORMER)
+# Warner et al. 2024, with attention to all pieces in every layer.
+MODERNBERT = Architecture(
+    title="ModernBERT",
+    model_type="modernbert",
+    model="ModernBertForMaskedLM",
+    has_pairs=False,
+    is_interleaved=False,
+    options={
+        "norm": "pre",
+        "positions": "rotary",
+        "activation": "geglu",
+        "biases": False,
+        "segments": False,
+    },
+    keys=BERT.keys
+    | {
+        "dropout": "embedding_dropout",
+        "attention_dropout": "attention_dropout",
+        "norm_eps": "norm_eps",
+    },
+    fixed={
+        "hidden_activation": "gelu",
+        "classifier_activation": "gelu",
+        "norm_bias": False,
+        "attention_bias": False,
+        "mlp_bias": False,
+        "classifier_bias": False,
+        "decoder_bias": True,
+        "global_attn_every_n_layers": 1,
+        "global_rope_theta": WAVES,
+        # Its own defaults are ids of its own vocabulary.
+        **dict.fromkeys(("bos_token_id", "cls_token_id", "sep_token_id", "eos_token_id")),
+    },
+    absent={"global_attn_every_n_layers": 3, "global_rope_theta": 160_000.0},
+    encoder="model",
+    bare=("embeddings.", "layers.", "final_norm."),
+    modules={
+        "bert.embeddings.tokens": ("model.embeddings.tok_embeddings",),
+        "bert.embeddings.norm": ("model.embeddings.norm",),
+        "bert.final_norm": ("model.final_norm",),
+        "bert.pooler": (),
+        "masked": ("decoder",),
+        "masked.transform": ("head.dense",),
+        "masked.norm": ("head.norm",),
+        "masked.decoder": ("decoder",),
+        "pair": (),
+    },
+    layers="model.layers",
+    layer_modules={
+        "attention.qkv": ("attn.Wqkv",),
+        "attention.output": ("attn.Wo",),
+        "attention_norm": ("attn_norm",),
+        "feedforward.input": ("mlp.Wi",),
+        "feedforward.output": ("mlp.Wo",),
+        "feedforward_norm": ("mlp_norm",),
+    },
+)
+
+ARCHITECTURES = (BERT, ROFORMER, MODERNBERT)
 
 
 def fitting(config: BertConfig, pairs: str) -> Architecture:
@@ -181,13 +247,22 @@ def read_stated(folder: Path) -> Stated:
     if model_type not in known:
         raise UsageError(f"{path}: model_type is {model_type}; only {', '.join(known)} can be read")
     architecture = known[model_type]
+    said = architecture.absent | _said_once(stated)
     for key, value in architecture.fixed.items():
-        if stated.get(key, value) != value:
-            raise UsageError(f"{path}: {key} is {stated[key]}; only {value} can be read")
+        if value is not None and said.get(key, value) != value:
+            raise UsageError(f"{path}: {key} is {said[key]}; only {value} can be read")
     given = {ours: stated[theirs] for ours, theirs in architecture.keys.items() if theirs in stated}
     config = BertConfig(**architecture.options | given)
     return Stated(architecture, config, stated.get("vocab_size"))
 
 
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _said_once(stated: dict[str, Any]) -> dict[str, Any]:
+    """What newer versions of transformers say of ModernBERT by layer, as older ones said it."""
+    once = dict(stated)
+    if rope := (stated.get("rope_parameters") or {}).get("full_attention"):
+        is_plain = rope.get("rope_type", "default") == "default"
+        once["global_rope_theta"] = rope["rope_theta"] if is_plain else rope["rope_type"]
+    if layers := stated.get("layer_types"):
+        is_global = set(layers) == {"full_attention"}
+        once["global_attn_every_n_layers"] = 1 if is_global else "more than 1"
+    return once

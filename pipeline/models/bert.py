@@ -19,9 +19,8 @@ from torch.utils.checkpoint import checkpoint
 
 from data_prep.errors import UsageError
 from pipeline.data.batch import NO_PAIR, Batch
-from pipeline.models.architectures import SEGMENTS
 from pipeline.models.attention import AttentionPlan, attend
-from pipeline.models.config import BertConfig
+from pipeline.models.config import SEGMENTS, BertConfig
 from pipeline.models.dropout import Dropout
 from pipeline.models.losses import masked_loss
 from pipeline.models.positions import Rotation, rotate, rotation, sinusoids
@@ -44,7 +43,7 @@ class Embeddings(nn.Module):
     def __init__(self, config: BertConfig, vocab_size: int) -> None:
         super().__init__()
         self.tokens = nn.Embedding(vocab_size, config.hidden)
-        self.segments = nn.Embedding(SEGMENTS, config.hidden)
+        self.segments = nn.Embedding(SEGMENTS, config.hidden) if config.segments else None
         self.positions = (
             nn.Embedding(config.max_positions, config.hidden)
             if config.positions == "learned"
@@ -57,7 +56,9 @@ class Embeddings(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(self, tokens_N: Tensor, positions_N: Tensor, segments_N: Tensor) -> Tensor:
-        x_ND: Tensor = self.tokens(tokens_N) + self.segments(segments_N)
+        x_ND: Tensor = self.tokens(tokens_N)
+        if self.segments is not None:
+            x_ND = x_ND + self.segments(segments_N)
         if self.positions is not None:
             x_ND = x_ND + self.positions(positions_N)
         elif self.sinusoids is not None:
@@ -113,11 +114,16 @@ class FeedForward(nn.Module):
 class Layer(nn.Module):
     """Attention and feed-forward, each with residual and norm after (BERT) or before it."""
 
-    def __init__(self, config: BertConfig) -> None:
+    def __init__(self, config: BertConfig, is_first: bool) -> None:
         super().__init__()
         self.pre_norm = config.norm == "pre"
         self.attention = Attention(config)
-        self.attention_norm = nn.LayerNorm(config.hidden, config.norm_eps, bias=config.biases)
+        # What the first layer would norm before it the embeddings have normed (as in ModernBERT).
+        self.attention_norm = (
+            nn.Identity()
+            if self.pre_norm and is_first
+            else nn.LayerNorm(config.hidden, config.norm_eps, bias=config.biases)
+        )
         self.feedforward = FeedForward(config)
         self.feedforward_norm = nn.LayerNorm(config.hidden, config.norm_eps, bias=config.biases)
         self.dropout = Dropout(config.dropout)
@@ -159,7 +165,7 @@ class Bert(nn.Module):
         self.vocab_size = vocab_size
         self.checkpoint_activations = checkpoint_activations
         self.embeddings = Embeddings(config, vocab_size)
-        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+        self.layers = nn.ModuleList(Layer(config, number == 0) for number in range(config.layers))
         self.final_norm = (
             nn.LayerNorm(config.hidden, config.norm_eps, bias=config.biases)
             if config.norm == "pre"

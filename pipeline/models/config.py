@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from data_prep.errors import UsageError
 from data_prep.fields import result
 
+SEGMENTS = 2  # that an embedding may tell apart
+WAVES = 10_000.0  # wavelengths of fixed positions grow from 2π to this times 2π
+
 
 @dataclass
 class ModelConfig:
@@ -35,6 +38,9 @@ class BertConfig(ModelConfig):
         "gelu", "feed-forward activation; geglu is the gated form", choices=("gelu", "geglu")
     )
     biases: bool = result(True, "biases in linear layers and norms")
+    segments: bool = result(
+        True, "an embedding tells the first segment from the second", is_later=True
+    )
     tied: bool = result(True, "the masked-LM head shares the word embeddings' matrix")
     norm_eps: float = result(1e-12, "added to the variance in layer norm")
     init_std: float = result(0.02, "deviation of the initial weights", at_least=0.0)
@@ -98,3 +104,8 @@ class ElmoConfig(ModelConfig):
 
 
 KINDS: dict[str, type[ModelConfig]] = {"bert": BertConfig, "elmo": ElmoConfig}
+
+
+def setting(name: str, value: object) -> str:
+    """An option of the model as the command line takes it."""
+    return f"model.{name}={str(value).lower() if isinstance(value, bool) else value}"

@@ -1,6 +1,6 @@
 """What a model costs by arithmetic: parameters, and floating-point operations of training."""
 
-from pipeline.models.config import BertConfig, ElmoConfig
+from pipeline.models.config import SEGMENTS, BertConfig, ElmoConfig
 
 
 def _feedforward(config: BertConfig) -> int:
@@ -16,12 +16,13 @@ def parameters(config: BertConfig, vocab_size: int) -> int:
     biases = (3 + 1 + 1) * hidden + gate * config.intermediate if config.biases else 0
     layer = 4 * hidden**2 + _feedforward(config) + biases + 2 * norm
     positions = config.max_positions if config.positions == "learned" else 0
-    embeddings = (vocab_size + positions + 2) * hidden + norm
-    final_norm = norm if config.norm == "pre" else 0
+    segments = SEGMENTS if config.segments else 0
+    embeddings = (vocab_size + positions + segments) * hidden + norm
     dense = hidden**2 + (hidden if config.biases else 0)
     decoder = 0 if config.tied else vocab_size * hidden
     heads = dense + (dense + norm + decoder + vocab_size) + (2 * hidden + 2)
-    return embeddings + config.layers * layer + final_norm + heads
+    # Pre-norm has one norm more, the final, and one less, the first layer's.
+    return embeddings + config.layers * layer + heads
 
 
 def flops_per_token(

@@ -6,12 +6,14 @@ P positions, N pieces, H heads, D width, I = D / 2 frequencies
 import torch
 from torch import Tensor
 
+from pipeline.models.config import WAVES
+
 Rotation = tuple[Tensor, Tensor]  # cosines and sines, [N, 1, 1, D] each
 
 
 def _angles(positions: int, width: int) -> Tensor:
     """Angles [P, I]; wavelengths grow geometrically from 2π to 10,000 · 2π."""
-    frequencies_I = 10_000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    frequencies_I = WAVES ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
     return torch.arange(positions, dtype=torch.float64)[:, None] * frequencies_I
 
 

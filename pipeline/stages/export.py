@@ -12,10 +12,11 @@ from typing import Any
 from data_prep.errors import SesameError, UsageError
 from pipeline.config import Config
 from pipeline.models.architectures import fitting
-from pipeline.models.config import KINDS, BertConfig, ElmoConfig
+from pipeline.models.config import BertConfig, ElmoConfig
 from pipeline.stages.work import Request, Work
+from pipeline.training.source import read_model
 
-FORMAT = 1
+FORMAT = 2
 SECTIONS = ("export",)
 
 
@@ -26,19 +27,31 @@ def inputs(config: Config) -> dict[str, Request]:
     return {"pretrain": Request("pretrain", config), "tokenizer": Request("tokenizer", config)}
 
 
+def check_finished(pretrain: Path, checkpoint: str) -> None:
+    """Refuse, before any work, a pretraining that cannot be exported or a checkpoint it lacks."""
+    from pipeline.modelcard import pairs_of, read_recipe
+
+    choose_checkpoint(pretrain, checkpoint)
+    model = read_model(pretrain / "config.json")
+    if isinstance(model, BertConfig):
+        fitting(model, pairs_of(read_recipe(pretrain)))
+
+
 def run(work: Work) -> dict[str, Any]:
     """Write the folder and prove that a reader of it computes what we do."""
     from pipeline.export import export_checkpoint
     from pipeline.export_elmo import export_elmo
     from pipeline.modelcard import gather_facts
+    from pipeline.training.checkpoint import damage
 
     pretrain = work.inputs["pretrain"]
     checkpoint = choose_checkpoint(pretrain, work.config.export.checkpoint)
-    stated = json.loads((pretrain / "config.json").read_text())
-    model = KINDS[stated["model"]["kind"]](**stated["model"])
-    others = (
-        stated["vocab_size"], work.inputs["tokenizer"], work.out, gather_facts(pretrain, checkpoint)
-    )  # fmt: skip
+    if (fault := damage(checkpoint)) is not None:
+        raise SesameError(f"{checkpoint}: {fault}; choose another step by export.checkpoint=<step>")
+    model = read_model(pretrain / "config.json")
+    vocab_size = json.loads((pretrain / "config.json").read_text())["vocab_size"]
+    facts = gather_facts(pretrain, checkpoint, work.config.export)
+    others = (vocab_size, work.inputs["tokenizer"], work.out, facts)
     if isinstance(model, ElmoConfig):
         return export_elmo(checkpoint, model, *others)
     assert isinstance(model, BertConfig)
@@ -48,7 +61,7 @@ def run(work: Work) -> dict[str, Any]:
 def choose_checkpoint(pretrain: Path, which: str) -> Path:
     """The checkpoint named last, best (lowest held-out loss) or by its step."""
     from pipeline.modelcard import evaluations
-    from pipeline.training.checkpoint import CHECKPOINTS, checkpoints, damage
+    from pipeline.training.checkpoint import CHECKPOINTS, checkpoints
 
     found = checkpoints(pretrain / CHECKPOINTS)
     if which == "last":
@@ -65,7 +78,4 @@ def choose_checkpoint(pretrain: Path, which: str) -> Path:
             f"export.checkpoint={which}: must be last, best or a step that is kept in {pretrain} "
             f"(here: {steps}); best needs one that was evaluated"
         )
-    fault = damage(chosen[0])
-    if fault is not None:
-        raise SesameError(f"{chosen[0]}: {fault}; choose another step by export.checkpoint=<step>")
     return chosen[0]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from data_prep.errors import UsageError
 from pipeline.models.architectures import read_stated
-from pipeline.models.config import KINDS, BertConfig, ModelConfig
+from pipeline.models.config import KINDS, BertConfig, ModelConfig, setting
 from pipeline.references import Folder, resolve
 from pipeline.store import Store
 
@@ -46,10 +46,6 @@ def check_architecture(ours: ModelConfig, theirs: ModelConfig) -> None:
         and getattr(theirs, item.name) != getattr(ours, item.name)
     }
     if differing:
-        given = ", ".join(f"model.{name}={_text(getattr(ours, name))}" for name in differing)
-        wanted = " ".join(f"model.{name}={_text(value)}" for name, value in differing.items())
+        given = ", ".join(setting(name, getattr(ours, name)) for name in differing)
+        wanted = " ".join(setting(name, value) for name, value in differing.items())
         raise UsageError(f"{given}: the model of init.source is another; set {wanted}")
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -29,6 +29,15 @@ def test_only_result_keys_enter_fingerprints() -> None:
     }
 
 
+def test_a_field_that_came_later_leaves_old_outputs_their_names() -> None:
+    @dataclass
+    class Grown(Part):
+        extra: bool = result(True, "new", is_later=True)
+
+    assert result_keys(Grown()) == result_keys(Part())
+    assert result_keys(Grown(extra=False)) == result_keys(Part()) | {"extra": False}
+
+
 def test_mutable_defaults_are_not_shared() -> None:
     first, second = Whole(), Whole()
     first.names.append("x")

@@ -20,11 +20,17 @@ from pipeline.models.losses import masked_loss
 VOCAB = 61
 SMALL = BertConfig(layers=2, hidden=24, heads=3, intermediate=40, max_positions=48)
 VARIANTS = [
-    replace(SMALL, norm=norm, positions=positions, activation=activation, biases=biases, tied=tied)
-    for norm, positions, (activation, biases, tied) in product(
-        ("post", "pre"),
-        ("learned", "sinusoidal", "rotary"),
-        (("gelu", True, True), ("geglu", False, False)),
+    replace(
+        SMALL,
+        norm=norm,
+        positions=positions,
+        activation=activation,
+        biases=biases,
+        tied=biases,
+        segments=biases,
+    )
+    for norm, positions, (activation, biases) in product(
+        ("post", "pre"), ("learned", "sinusoidal", "rotary"), (("gelu", True), ("geglu", False))
     )
 ]
 

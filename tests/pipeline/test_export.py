@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
+from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForPreTraining, AutoTokenizer
 
@@ -20,6 +21,7 @@ from data_prep.files import sha256
 from data_prep.tokenizers import Tokenizer
 from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
 from pipeline.commands.stages import experiment
+from pipeline.compose import compose_config
 from pipeline.config import Config, ExportConfig
 from pipeline.data.cursor import Cursor, Identity
 from pipeline.modelcard import gather_facts
@@ -64,10 +66,23 @@ def make_store(root: Path, model: BertConfig, pairs: str) -> Path:
     (pretrain / "config.json").write_text(json.dumps(described))
     upstream = {"tokenizer": "tokenizer/t0", "examples.0": "examples/e0"}
     _write_manifest(pretrain, {"optim": {"lr": 0.001}}, {}, upstream)
-    counts = {"documents": 12_345, "by reason": {"short": 7}, "name": "canary"}
-    _write_manifest(tokenizer, {"tokenizer": {"kind": "wordpiece"}}, counts, {})
-    examples.mkdir(parents=True)
-    _write_manifest(examples, {"examples": {"pairs": pairs}}, {}, {})
+    upstream = {"shard": "shard/s0"}
+    counts = {"kind": "wordpiece", "vocab_size": len(VOCABULARY), "name": "canary"}
+    _write_manifest(tokenizer, {"tokenizer": {"kind": "wordpiece"}}, counts, upstream)
+    rows = {"examples": {"pairs": pairs, "max_seq_length": 24}}
+    _write_manifest(examples, rows, {"train": {"rows": 300, "tokens": 6_000}}, upstream)
+    counts = {
+        "documents": {"read": 12_345, "kept": 12_300, "dropped": {"canary": 45}},
+        "words": {"train": 4_321, "heldout": 99},
+        "sentences": {"train": 432, "heldout": 10},
+    }
+    names = {
+        "canary/a.jsonl.gz": {},
+        "canary.xml-p1p2-canary.bz2": {},
+        "c.TXT": {},
+        "corpus.exclude": {},
+    }
+    _write_manifest(root / "shard" / "s0", {"corpus": {"where": "canary"}}, counts, {}, names)
     return root
 
 
@@ -87,15 +102,19 @@ def _write_checkpoint(folder: Path, step: int, model: BertConfig) -> None:
     (folder / "checksums.json").write_text(json.dumps(checksums))
 
 
-def _write_manifest(folder: Path, config: dict, counts: dict, upstream: dict) -> None:
-    manifest = {"config": config, "counts": counts, "upstream": upstream}
+def _write_manifest(
+    folder: Path, config: dict, counts: dict, upstream: dict, files: dict | None = None
+) -> None:
+    manifest = {"stage": folder.parent.name, "config": config, "counts": counts}
+    manifest |= {"upstream": upstream, "files_read": files or {}}
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / MANIFEST).write_text(json.dumps(manifest))
 
 
-def run_export(store: Path, out: Path, checkpoint: str = "last") -> dict:
+def run_export(store: Path, out: Path, checkpoint: str = "last", **settings: str) -> dict:
     out.mkdir()
     inputs = {"pretrain": store / "pretrain" / "p0", "tokenizer": store / "tokenizer" / "t0"}
-    config = replace(Config(), model=MODEL, export=ExportConfig(checkpoint))
+    config = replace(Config(), model=MODEL, export=ExportConfig(checkpoint, **settings))
     return export.run(Work(config, inputs, out, "f0"))
 
 
@@ -192,11 +211,63 @@ def test_a_modern_model_is_loaded_as_what_it_is(architecture: Architecture, tmp_
 
 def test_the_card_tells_numbers_and_no_text(exported: Path) -> None:
     card = (exported / "README.md").read_text()
-    assert "optimizer steps: 30" in card and "pieces seen: 30,000" in card
-    assert "heldout loss: 2.75" in card
-    assert "tokenizer, documents: 12,345" in card and "by reason short: 7" in card
+    for line in (
+        "- files: 1 of .jsonl.gz, 1 of .txt, 1 of .xml.bz2",
+        "- documents: 12,300 kept of 12,345",
+        "- training: 4,321 words in 432 sentences",
+        "- held out: 99 words in 10 sentences",
+        "- tokenizer: wordpiece, 59 entries",
+        "- examples: 6,000 tokens in 300 rows of up to 24",
+        "- loss: 2.75",
+        "- optimizer steps: 30",
+        "- pieces seen: 30,000",
+        "export.license=<identifier>",
+    ):
+        assert line in card
+    assert card.index("documents: 12") < card.index("examples: 6,000")
     assert '"lr": 0.001' in card
     assert "canary" not in card and not (exported / "statistics.json").exists()
+
+
+def test_the_hub_reads_the_cards_head(store: Path, tmp_path: Path) -> None:
+    assert read_head(run_card(store, tmp_path / "plain")) == {
+        "library_name": "transformers",
+        "pipeline_tag": "fill-mask",
+        "license": "unknown",
+        "tags": ["bert", "sesame"],
+    }
+    stated = run_card(store, tmp_path / "stated", license="cc-by-4.0", language="no")
+    assert read_head(stated)["license"] == "cc-by-4.0"
+    assert read_head(stated)["language"] == "no"  # not YAML's false
+    assert "Not stated" not in stated
+
+
+def run_card(store: Path, out: Path, **settings: str) -> str:
+    run_export(store, out, **settings)
+    return (out / "README.md").read_text()
+
+
+def read_head(card: str) -> dict[str, Any]:
+    head: dict[str, Any] = ModelCard(card, ignore_metadata_errors=False).data.to_dict()
+    return head
+
+
+@pytest.mark.parametrize("setting", ["license=Apache 2.0", "language=English"])
+def test_what_the_hub_would_not_understand_is_refused(setting: str) -> None:
+    with pytest.raises(UsageError, match=rf"^export\.{setting}: must be"):
+        compose_config([f"export.{setting}"])
+
+
+def test_the_card_of_a_model_gone_on_from_tells_its_own_recipe(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "store", MODEL, "nsp")
+    pretrain = store / "pretrain" / "p0"
+    upstream = {"tokenizer": "tokenizer/t0", "examples.0": "examples/e0", "init": "export/x0"}
+    _write_manifest(pretrain, {"optim": {"lr": 0.002}}, {}, upstream)
+    _write_manifest(store / "export" / "x0", {}, {}, {"pretrain": "pretrain/p1"})
+    _write_manifest(store / "pretrain" / "p1", {"optim": {"lr": 0.9}}, {}, {})
+    facts = gather_facts(pretrain, pretrain / CHECKPOINTS / "00000010", ExportConfig())
+    assert facts.recipe["optim"] == {"lr": 0.002}
+    assert "goes on from: export/x0, which has data and a card of its own" in facts.data
 
 
 def test_best_and_steps_choose_their_checkpoint(store: Path, tmp_path: Path) -> None:
@@ -235,7 +306,7 @@ def test_an_export_that_computes_otherwise_fails(
 def test_another_vocabulary_is_refused(store: Path, tmp_path: Path) -> None:
     pretrain = store / "pretrain" / "p0"
     checkpoint = pretrain / CHECKPOINTS / "00000010"
-    facts = gather_facts(pretrain, checkpoint)
+    facts = gather_facts(pretrain, checkpoint, ExportConfig())
     tokenizer = store / "tokenizer" / "t0"
     with pytest.raises(SesameError, match=r"59 pieces.*64"):
         pipeline.export.export_checkpoint(checkpoint, MODEL, 64, tokenizer, tmp_path, facts)
@@ -252,6 +323,8 @@ def test_a_model_that_nobody_could_load_is_refused_before_anything_is_written(
     options: dict, pairs: str, says: str, tmp_path: Path
 ) -> None:
     store = make_store(tmp_path / "store", replace(MODEL, **options), pairs)
+    with pytest.raises(UsageError, match=re.escape(says)):  # where it is planned
+        export.check_finished(store / "pretrain" / "p0", "last")
     with pytest.raises(UsageError, match=re.escape(says)):
         run_export(store, tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []

@@ -14,7 +14,14 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from data_prep.errors import SesameError, UsageError
-from pipeline.models.architectures import ARCHITECTURES, BERT, ROFORMER, Architecture, fitting
+from pipeline.models.architectures import (
+    ARCHITECTURES,
+    BERT,
+    MODERNBERT,
+    ROFORMER,
+    Architecture,
+    fitting,
+)
 from pipeline.models.bert import BertForPretraining
 from pipeline.models.config import BertConfig
 from pipeline.models.huggingface import (
@@ -98,7 +105,8 @@ def both_logits(
         masked, pair = ours.eval().predict(
             tokens_BL[real_BL], positions_BL[real_BL], segments_BL[real_BL], LENGTHS
         )
-        answer = theirs(tokens_BL, attention_mask=real_BL.long(), token_type_ids=segments_BL)
+        told = {"token_type_ids": segments_BL} if ours.bert.config.segments else {}
+        answer = theirs(tokens_BL, attention_mask=real_BL.long(), **told)
     yield masked, answer[0][real_BL]
     if "seq_relationship_logits" in answer:
         yield pair, answer.seq_relationship_logits
@@ -207,7 +215,11 @@ def broken_copy(folder: Path, out: Path, config: dict, without: str = "") -> Pat
 @pytest.mark.parametrize(
     ("config", "without", "message"),
     [
-        ({"model_type": "roberta"}, "", "model_type is roberta; only bert, roformer"),
+        (
+            {"model_type": "roberta"},
+            "",
+            "model_type is roberta; only bert, roformer, modernbert can",
+        ),
         ({"hidden_act": "relu"}, "", "hidden_act is relu"),
         ({"vocab_size": 99}, "", r"word_embeddings.*\[53, 24\].*\[99, 24\]"),
         ({}, "bert.encoder.layer.1.output.dense.bias", "layer.1.output.dense.bias"),
@@ -218,6 +230,33 @@ def test_folders_that_do_not_fit_are_refused(
 ) -> None:
     with pytest.raises((SesameError, UsageError), match=message):
         load_folder(broken_copy(folder, tmp_path, config, without))
+
+
+@pytest.mark.parametrize(
+    ("stated", "says"),
+    [
+        ({}, "global_attn_every_n_layers is 3"),  # as transformers takes what is not said
+        (
+            {"global_attn_every_n_layers": 1, "global_rope_theta": 160_000.0},
+            "global_rope_theta is 160000",
+        ),
+        ({"layer_types": ["full_attention", "sliding_attention"]}, "every_n_layers is more than 1"),
+        (
+            {
+                "layer_types": ["full_attention"],
+                "rope_parameters": {"full_attention": {"rope_theta": 1e6, "rope_type": "default"}},
+            },
+            "global_rope_theta is 1000000",
+        ),
+    ],
+    ids=str,
+)
+def test_a_modernbert_that_attends_otherwise_is_refused(
+    stated: dict, says: str, tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "modernbert"} | stated))
+    with pytest.raises(UsageError, match=says):
+        load_folder(tmp_path)
 
 
 def test_missing_and_damaged_files_are_named(folder: Path, tmp_path: Path) -> None:
@@ -233,7 +272,13 @@ def test_missing_and_damaged_files_are_named(folder: Path, tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("options", "pairs", "architecture"),
-    [({}, "nsp", BERT), ({}, "none", BERT), ({"positions": "rotary"}, "none", ROFORMER)],
+    [
+        ({}, "nsp", BERT),
+        ({}, "none", BERT),
+        ({"positions": "rotary"}, "none", ROFORMER),
+        (MODERNBERT.options, "none", MODERNBERT),
+    ],
+    ids=str,
 )
 def test_a_model_fits_what_computes_the_same(
     options: dict, pairs: str, architecture: Architecture

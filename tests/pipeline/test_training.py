@@ -13,6 +13,9 @@ from typing import Any
 import psutil
 import pytest
 
+from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
+from pipeline.export import export_checkpoint
+from pipeline.modelcard import Facts
 from pipeline.models.config import BertConfig
 from pipeline.models.flops import parameters
 from pipeline.models.memory import of_the_model
@@ -67,6 +70,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
         runs.add(strategy, **shared)
         runs.add(f"{strategy} resumed", {"copy_of": strategy, "step": 4}, **shared)
         runs.add(f"{strategy} poisoned", {"poison": (5,), "hit": (1,)}, **shared)
+        still = {"copy_of": "single", "step": 4}  # goes through a step that changes nothing
+        runs.add(f"{strategy} still", still, strategy=strategy, devices=2, max_steps=5, lr=0.0)
     for start, end in CHANGES:
         runs.add(f"{start} to {end}", {"copy_of": start, "step": 4}, strategy=end, devices=2)
     pair: dict[str, Any] = {"strategy": "ddp", "devices": 2}
@@ -125,6 +130,25 @@ def test_another_engine_continues_the_same_run(runs: Runs, start: str, end: str)
     assert [line.get("position") for line in lines(changed)] == [
         line.get("position") for line in lines(runs["single"])
     ]
+
+
+def test_checkpoints_of_all_strategies_export_to_the_same_files(runs: Runs, tmp_path: Path) -> None:
+    tokenizer = tmp_path / "tokenizer"
+    tokenizer.mkdir()
+    write_folder(tokenizer, from_vocabulary(VOCABULARY, True, True, Specials()), Specials(), None)
+    model = toy_config().model
+    assert isinstance(model, BertConfig)
+    saved = {"single": runs["single"] / "checkpoints" / "00000004"}
+    saved |= {each: runs[f"{each} still"] / "checkpoints" / "00000005" for each in SHARED}
+    exports = {}
+    for strategy, checkpoint in saved.items():
+        out = tmp_path / strategy
+        out.mkdir()
+        facts = Facts(step=4, tokens=1)
+        export_checkpoint(checkpoint, model, len(VOCABULARY), tokenizer, out, facts)
+        exports[strategy] = {path.name: path.read_bytes() for path in out.iterdir()}
+    assert len(exports["single"]) == 8
+    assert all(files == exports["single"] for files in exports.values())
 
 
 def test_two_ranks_become_one_and_two_again(runs: Runs) -> None:

@@ -113,7 +113,7 @@ class Toy:
         return Work(config, inputs, out, name)
 
 
-def toy_config(two_phases: bool = False, **trainer: Any) -> Config:
+def toy_config(two_phases: bool = False, lr: float = 3e-3, **trainer: Any) -> Config:
     """Eight steps of a BERT with two layers, without dropout; a checkpoint every four."""
     phases = [PhaseConfig(24, 0.5), PhaseConfig(40, 0.5)] if two_phases else []
     defaults: dict[str, Any] = {
@@ -132,7 +132,7 @@ def toy_config(two_phases: bool = False, **trainer: Any) -> Config:
             layers=2, hidden=30, heads=2, intermediate=50, max_positions=64,
             dropout=0.0, attention_dropout=0.0,
         ),
-        optim=OptimConfig(lr=3e-3, warmup=0.2),
+        optim=OptimConfig(lr=lr, warmup=0.2),
         trainer=TrainerConfig(**(defaults | trainer)),
         pretrain=PretrainConfig(phases),
         tracking=TrackingConfig(mode="disabled"),
