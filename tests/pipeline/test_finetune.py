@@ -14,14 +14,15 @@ import torch
 from data_prep.errors import SesameError, UsageError
 from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
 from pipeline.config import Config
-from pipeline.encoders import Encoder, random_encoder
+from pipeline.encoders import BertEncoder, Encoder, random_encoder
 from pipeline.models.config import BertConfig
 from pipeline.stages import finetune as stage
 from pipeline.stages.work import Work
 from pipeline.tasks.batches import evaluation_order, training_order
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
 from pipeline.tasks.examples import Example, Gold
-from pipeline.tasks.finetuning import Outcome, choose_device, finetune
+from pipeline.tasks.finetuning import Model, Outcome, choose_device, finetune
+from pipeline.tasks.heads import Head
 from pipeline.tasks.optimizer import learning_rate, make_optimizer
 from pipeline.tasks.splits import Splits
 
@@ -133,6 +134,29 @@ def test_learning_rates_fall_with_depth(tokenizer: Path) -> None:
     decay = {id(p): g["weight_decay"] for g in optimizer.param_groups for p in g["params"]}
     assert decay[id(head.weight)] == config.weight_decay
     assert decay[id(head.bias)] == 0.0
+
+
+@pytest.mark.parametrize("changed", [{}, {"pooling": "mean"}, {"layers": "mix"}, {"head": "bigru"}])
+def test_a_head_that_reads_first_units_answers_as_any_other(
+    changed: dict[str, str], tokenizer: Path
+) -> None:
+    encoder = new_encoder(tokenizer)
+    config = replace(FAST, pooling="first")
+    head = Head("classify", 2, encoder, replace(config, **changed))
+    assert head.reads_first == (not changed)
+    model = Model(encoder, head, frozen=False).eval()
+    batch = encoder.encode_texts([("good film",), ("the cast was dull",)], 32).batch(np.arange(2))
+    torch.testing.assert_close(model(batch), head(encoder(batch), batch))
+
+
+def test_the_weights_that_are_kept_have_the_encoder_s_own_shape(tokenizer: Path) -> None:
+    encoder = new_encoder(tokenizer)
+    assert isinstance(encoder, BertEncoder)
+    config = replace(FAST, epochs=1, keep_model=True, pooling="first")
+    outcome = finetune(encoder, toy("classify", 32), TASKS["classify"], config)
+    trained = outcome.weights["encoder.bert.embeddings.tokens.weight"]
+    assert torch.equal(trained, encoder.bert.embeddings.tokens.weight)
+    assert len(trained) == encoder.tokenizer.size
 
 
 @pytest.mark.parametrize("head", ["linear", "bilstm"])
