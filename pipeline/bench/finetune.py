@@ -56,6 +56,7 @@ TUNING = FinetuneConfig(
 def measure(config: Config) -> list[Figure]:
     """Sentences a second beside both peers, and what each side has learnt."""
     task, splits = _sentences(config)
+    splits = replace(splits, test=splits.dev[:1])  # the peer scores no test set either
     encoder = _encoder(config, splits)
     few = replace(splits, train=splits.train[:PADDED_SENTENCES])
     once = replace(TUNING, epochs=PADDED_EPOCHS)
