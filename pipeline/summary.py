@@ -133,9 +133,12 @@ def _settings(manifest: Path) -> dict[str, Any]:
 def closing_table(nodes: list[Node]) -> Table | None:
     """What a run ends with on the terminal, once something is scored."""
     done = [n.output.path for n in nodes if n.stage == "finetune" and n.output.is_done]
-    if not done:
-        return None
-    scores = summarise([path / "scores.json" for path in done])
+    return scores_table(done) if done else None
+
+
+def scores_table(outputs: Sequence[Path]) -> Table:
+    """What fine-tunings scored, over their seeds."""
+    scores = summarise([path / "scores.json" for path in outputs])
     beside = gains(scores)
     headings = ["task", "metric", "encoder", "seeds", "mean", "median", "over random"]
     if any(score.variant for score in scores):
