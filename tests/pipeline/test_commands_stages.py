@@ -1,8 +1,12 @@
-"""A report about named runs has all that belongs to them."""
+"""Commands about stages: what a report has of named runs, and how sweeps are run."""
 
 from pathlib import Path
 
-from pipeline.commands.stages import _report
+import pytest
+
+from data_prep.errors import UsageError
+from pipeline.cli import Arguments
+from pipeline.commands.stages import _report, stage
 from pipeline.compose import compose_config
 from pipeline.runs import Entry, Runs
 from pipeline.store import Store
@@ -23,3 +27,21 @@ def test_fine_tunings_of_one_label_are_all_reported(tmp_path: Path) -> None:
     assert {item.path for item in report.inputs.values()} == {
         store.output("finetune", entry.fingerprint).path for entry in entries
     }
+
+
+@pytest.mark.parametrize(
+    ("number", "more", "said"),
+    [
+        ("0", [], "--at-once 0: must be a whole number"),
+        ("two", [], "--at-once two: must be a whole number"),
+        ("2", ["hydra/launcher=submitit_slurm"], "hydra/launcher=submitit_slurm says how"),
+        ("2", ["hydra/sweeper=optuna"], "hydra/sweeper=optuna says how"),
+    ],
+)
+def test_a_sweep_is_told_once_how_points_are_run(
+    number: str, more: list[str], said: str, tmp_path: Path
+) -> None:
+    words = ["experiment=smoke", f"paths.store={tmp_path}", "finetune.seed=1,2", *more]
+    with pytest.raises(UsageError, match=said):
+        stage(Arguments("finetune", [], words, {"-m": "", "--at-once": number}))
+    assert not list(tmp_path.iterdir())
