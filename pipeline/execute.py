@@ -111,7 +111,9 @@ def _execute_beside(nodes: list[Node], at_once: int) -> None:
                     failures.append(error)
                 bar.advance()
         except BaseException:
-            pool.shutdown(cancel_futures=True)
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():  # each may have hours to go
+                process.terminate()
             raise
     if failures:
         raise failures[0]

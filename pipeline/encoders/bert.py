@@ -126,7 +126,9 @@ class BertEncoder(Encoder):
         whole = embeddings.tokens
         tokens = np.unique(np.concatenate([each.tokens for each in inputs]))
         used = torch.from_numpy(tokens.astype(np.int64)).to(whole.weight.device)
-        embeddings.tokens = nn.Embedding(len(used), self.hidden, _weight=whole.weight.detach()[used])
+        embeddings.tokens = nn.Embedding(
+            len(used), self.hidden, _weight=whole.weight.detach()[used]
+        )
         embeddings.tokens.requires_grad_(whole.weight.requires_grad)
         absent = torch.full_like(whole.weight[:, 0], -1, dtype=torch.int64)
         self._places = absent.index_copy(0, used, torch.arange(len(used), device=used.device))
