@@ -32,6 +32,10 @@ STAGE_OPTIONS = {
     "--resolve": "with --cfg: resolve interpolations",
     "--package": "with --cfg: only this part",
 }
+TASK_OPTIONS = {
+    **STAGE_OPTIONS,
+    "--at-once=": "make so many fine-tunings at a time, each with its share of the cores",
+}
 ARRAY_OPTIONS = {
     **STAGE_OPTIONS,
     "--share=": "make only this share of the pieces, 0/8 to 7/8, beside others; see slurm/",
@@ -44,7 +48,7 @@ COMMANDS = {
         {
             "--until=": "stop after this stage",
             "--from=": "start at this stage; those before must be done",
-            **STAGE_OPTIONS,
+            **TASK_OPTIONS,
         },
     ),
     "plan": Command("pipeline.commands.stages:show_plan", "what run would do, reuse, and why"),
@@ -54,7 +58,7 @@ COMMANDS = {
     "examples": Command(_STAGE, "document shards to masked training rows", ARRAY_OPTIONS),
     "pretrain": Command(_STAGE, "training rows to a pretrained encoder", STAGE_OPTIONS),
     "export": Command(_STAGE, "a pretrained encoder to a folder others can load", STAGE_OPTIONS),
-    "finetune": Command(_STAGE, "an encoder and a task to scores", STAGE_OPTIONS),
+    "finetune": Command(_STAGE, "an encoder and a task to scores", TASK_OPTIONS),
     "layers": Command(_STAGE, "scores of every choice of an encoder's layers", STAGE_OPTIONS),
     "report": Command(_STAGE, "one page about a run", STAGE_OPTIONS),
     "submit": Command(
