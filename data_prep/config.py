@@ -68,6 +68,9 @@ class CorpusConfig:
         at_least=0,
     )  # fmt: skip
     min_characters: int = result(20, "documents shorter than this are dropped", at_least=0)
+    max_characters: int | None = result(
+        None, "documents longer than this are dropped, such as lists and logs", at_least=1
+    )
     min_letters: float = result(
         0.3, "documents with a smaller share of letters are dropped", at_least=0.0, at_most=1.0
     )
@@ -99,6 +102,11 @@ class CorpusConfig:
             raise UsageError(
                 f"corpus.near_duplicates={self.near_duplicates}: corpus.deduplicate=none keeps "
                 "copies; set corpus.deduplicate=documents"
+            )
+        if self.max_characters is not None and self.max_characters < self.min_characters:
+            raise UsageError(
+                f"corpus.max_characters={self.max_characters}: corpus.min_characters="
+                f"{self.min_characters} drops all that is shorter, so nothing would be left"
             )
         if self.paths and self.sources:
             raise UsageError(
