@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from data_prep.config import CorpusConfig
 from data_prep.deduplicate import Flags, flag_repeats, paragraphs_of
 from data_prep.errors import SesameError
+from data_prep.files import reserve
 from data_prep.mixture import source_weights
 from data_prep.segments import SECTION, Bounds, Segment, Table, documents_of, segments_of
 from data_prep.shards import BLOCK
@@ -84,6 +85,7 @@ def join_pieces(_: None, folder: Path, config: CorpusConfig, pieces: list[Path])
     documents = _new_flags(folder / "documents.npy", bounds.documents[-1])
     paragraphs = _new_flags(folder / "paragraphs.npy", bounds.paragraphs[-1])
     sections = np.memmap(folder / "sections", SECTION, "w+", shape=(bounds.sections[-1],))
+    reserve(folder / "sections")
     repeated = flag_repeats(segments, bounds, documents, paragraphs, config, folder / "compared")
     repeated["duplicate_paragraphs"], paragraph_counts = keep_the_rest(
         segments, bounds, documents, paragraphs, sections
@@ -120,7 +122,9 @@ def join_pieces(_: None, folder: Path, config: CorpusConfig, pieces: list[Path])
 
 
 def _new_flags(path: Path, size: int) -> np.memmap[Any, np.dtype[np.bool_]]:
-    return np.lib.format.open_memmap(path, "w+", np.dtype(np.bool_), (size,))
+    flags = np.lib.format.open_memmap(path, "w+", np.dtype(np.bool_), (size,))
+    reserve(path)
+    return flags
 
 
 def load_plan(folder: Path, strict: bool = False) -> Plan:
