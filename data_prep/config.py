@@ -1,5 +1,6 @@
 """Configuration of the data stages; the YAML groups corpus, tokenizer and examples extend these."""
 
+import json
 import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
@@ -174,10 +175,12 @@ class TokenizerConfig:
         """Refuse what would not be followed."""
         trained = TokenizerConfig()
         for key in ("lowercase", "strip_accents", "user_symbols", "min_documents"):
-            if self.source is not None and getattr(self, key) != getattr(trained, key):
+            value, default = getattr(self, key), getattr(trained, key)
+            if self.source is not None and value != default:
                 raise UsageError(
-                    f"tokenizer.{key}={getattr(self, key)}: tokenizer.source={self.source} "
-                    f"brings its own rules and pieces; leave out tokenizer.{key}"
+                    f"tokenizer.{key}={value}: tokenizer.source={self.source} brings its own rules "
+                    f"and pieces; set tokenizer.{key}={json.dumps(default)}, also where a recipe "
+                    "has set it"
                 )
         for key in ("byte_fallback", "split_digits"):
             if self.source is None and self.kind == "wordpiece" and getattr(self, key):

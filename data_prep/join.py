@@ -79,7 +79,7 @@ def join_pieces(_: None, folder: Path, config: CorpusConfig, pieces: list[Path])
         tally.add(Tally.from_json(json.loads((piece / "tally.json").read_text())))
     tally.check_strict()
     if tally.kept == 0:
-        raise SesameError(_nothing_left(tally))
+        raise SesameError(_nothing_left(tally, config))
     segments = segments_of(pieces)
     bounds = Bounds.of(segments)
     documents = _new_flags(folder / "documents.npy", bounds.documents[-1])
@@ -341,8 +341,16 @@ def _document_counts(tally: Tally) -> dict[str, Any]:
     }
 
 
-def _nothing_left(tally: Tally) -> str:
+def _nothing_left(tally: Tally, config: CorpusConfig) -> str:
     if tally.read == 0:
         return "corpus.paths: the files hold no documents"
-    reasons = ", ".join(f"{reason} took {count}" for reason, count in tally.dropped.most_common())
+    reasons = ", ".join(
+        f"{_filter(reason, config)} took {count}" for reason, count in tally.dropped.most_common()
+    )
     return f"corpus: none of {tally.read} documents is left: {reasons}; loosen these filters"
+
+
+def _filter(reason: str, config: CorpusConfig) -> str:
+    """A reason with its key and value, where it has one: a recipe may have set it."""
+    value = getattr(config, reason, None)
+    return f"corpus.{reason}={value}" if isinstance(value, int | float | dict) else reason
