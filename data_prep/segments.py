@@ -191,7 +191,7 @@ class SegmentWriter:
                     left = len(paragraph := next(whole))
                     hashed = self._hash(text if left == len(part) else "\n".join(paragraph))
                 left -= len(part)
-                own_words = text.count(" ") + text.count("\n") + 1
+                own_words = text.count(" ") + len(part)  # sentences have no line breaks
                 sentences += len(part)
                 words += own_words
                 texts.append(data)

@@ -93,7 +93,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
     # A checkpoint takes some 270 KB: there is room for one of them, then for all.
     with small_disk(runs.toy.root / "runs" / "small disk", 400) as mounted:
         if mounted:
-            runs.add("small disk", {"fills_disk": True}, **pair)
+            runs.add("small disk", {"fills_disk": True}, **pair, micro_batch_size=4)
             runs.add("small disk", {"disk": 2000, "goes_on": True})
         run_pair(runs.legs, runs.toy.root / "plan.json")
         yield runs
