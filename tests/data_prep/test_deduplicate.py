@@ -210,4 +210,4 @@ def test_ten_times_the_signatures_take_no_more_memory(
         return most
 
     _, few, many = map(peak, (8000, 80_000, 800_000))  # the first also imports
-    assert many < 1.1 * few
+    assert many < 1.2 * few  # small buckets are less alike in size than large ones
