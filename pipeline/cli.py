@@ -3,6 +3,7 @@
 Nothing imported here imports torch, so that help and usage errors answer at once.
 """
 
+import errno
 import importlib
 import os
 import sys
@@ -232,6 +233,12 @@ def run(argv: list[str]) -> int:
 
             return continue_job(str(error))
         return code
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        full = f"{error.strerror}: {error.filename or 'the store'}"
+        remedy = "make room and run the same command again; what is finished is kept"
+        return show_error(argv[0], SesameError(f"{full}; {remedy}"))
     except KeyboardInterrupt:
         console.print("interrupted; the same command goes on from here")
         return 130

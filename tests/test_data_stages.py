@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Sesame
+from tests.small_disk import require, resize, small_disk
 
 TEXT = (
     "the river was old and slow but children of every village knew its moods by heart until winter "
@@ -22,9 +23,9 @@ SMALL = (
 # changes them, raise the stage's FORMAT, so that old outputs are not taken for new ones; then put
 # the new hash here.
 GOLDEN = {
-    "shard": "199fd06827d3e568",
-    "tokenizer": "6a13310d9dc72b30",
-    "examples": "3289509e772334af",
+    "shard": "39f2aac172cb139f",
+    "tokenizer": "e5d501e1f3240705",
+    "examples": "283336de19a8b31e",
 }
 
 
@@ -119,3 +120,22 @@ def test_a_failing_point_of_a_sweep_says_why_in_one_sentence(user: Sesame, tmp_p
     assert done.returncode == 1
     assert "sesame tokenizer: tokenizer.vocab_size=30000" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_full_disk_is_told_in_a_sentence_and_room_is_all_it_takes(
+    user: Sesame, tmp_path: Path
+) -> None:
+    other = Sesame(tmp_path)
+    write_texts(tmp_path / "texts")
+    (made,) = (user.store / "shard").iterdir()
+    with small_disk(other.store, 60) as mounted:
+        require(mounted)
+        for kilobytes in (100, 240):  # full while joining, and while writing
+            resize(other.store, kilobytes)
+            failed = other("shard", *SMALL)
+            assert failed.returncode == 1, failed.stderr
+            assert "No space left on device" in failed.stderr and "make room" in failed.stderr
+            assert "Traceback" not in failed.stderr
+        resize(other.store, 10_000)
+        other.succeed("shard", *SMALL)
+        assert digest(other.store / "shard" / made.name) == GOLDEN["shard"]
