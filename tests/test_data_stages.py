@@ -18,13 +18,22 @@ SMALL = (
     "experiment=bert_tiny", "corpus.paths=texts", "tokenizer.vocab_size=120", "seed=3",
     "examples.max_seq_length=32",
 )  # fmt: skip
-# The bytes of shard, tokenizer and examples made of `write_texts` with SMALL. When a change of code
-# changes them, raise the stage's FORMAT, so that old outputs are not taken for new ones; then put
-# the new hash here.
+SMALL_WORDS = (
+    "experiment=elmo_tiny", "corpus.paths=texts", "tokenizer.vocab_size=30", "seed=3",
+    "examples.max_seq_length=12", "examples.chunk_rows=64",
+)  # fmt: skip
+# The bytes of shard, tokenizer and examples made of `write_texts` with SMALL, and those of words and
+# streams with SMALL_WORDS. When a change of code changes them, raise the stage's FORMAT, so that old
+# outputs are not taken for new ones; then put the new hash here.
 GOLDEN = {
     "shard": "199fd06827d3e568",
     "tokenizer": "6a13310d9dc72b30",
     "examples": "3289509e772334af",
+}
+GOLDEN_WORDS = {
+    "shard": GOLDEN["shard"],
+    "tokenizer": "",
+    "examples": "",
 }
 
 
@@ -50,6 +59,14 @@ def user(tmp_path_factory: pytest.TempPathFactory) -> Sesame:
     return made
 
 
+@pytest.fixture(scope="module")
+def reader_of_words(tmp_path_factory: pytest.TempPathFactory) -> Sesame:
+    made = Sesame(tmp_path_factory.mktemp("words"))
+    write_texts(made.folder / "texts")
+    made.succeed("examples", *SMALL_WORDS)
+    return made
+
+
 def digest(output: Path) -> str:
     """One hash of all an output's files, but for what differs from machine to machine."""
     whole = hashlib.sha256()
@@ -63,6 +80,12 @@ def digest(output: Path) -> str:
 def test_bytes_change_only_with_the_format_version(user: Sesame, stage: str) -> None:
     (output,) = (user.store / stage).iterdir()
     assert digest(output) == GOLDEN[stage]
+
+
+@pytest.mark.parametrize("stage", GOLDEN_WORDS)
+def test_bytes_of_words_and_streams_change_only_so_too(reader_of_words: Sesame, stage: str) -> None:
+    (output,) = (reader_of_words.store / stage).iterdir()
+    assert digest(output) == GOLDEN_WORDS[stage]
 
 
 def test_a_moved_corpus_makes_nothing_new(user: Sesame, tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     add("one rank", {"copy_of": str(folders["zero2"]), "step": 4})
     add("two ranks", {"copy_of": str(folders["single"]), "step": 4}, strategy="zero3", devices=2)
     add("adamw", optim="adamw")
+    add("bf16", precision="bf16-mixed")
     run_pair(legs, root / "plan.json")
     return folders
 
@@ -109,6 +110,11 @@ def test_adagrad_accumulates_from_one_and_adamw_is_an_option(runs: dict[str, Pat
     assert all((sums >= 1.0).all() for sums in moments.values())
     assert any((sums > 1.0).any() for sums in moments.values())
     assert losses(runs["adamw"]) != losses(runs["single"])
+
+
+def test_bf16_trains_as_fp32_does(runs: dict[str, Path]) -> None:
+    assert losses(runs["bf16"]) == pytest.approx(losses(runs["single"]), rel=0.03)
+    assert losses(runs["bf16"]) != pytest.approx(losses(runs["single"]), rel=1e-5)
 
 
 def test_held_out_lines_tell_both_directions(runs: dict[str, Path]) -> None:
