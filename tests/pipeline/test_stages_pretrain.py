@@ -12,7 +12,7 @@ from pipeline.stages.pretrain import inputs
     [
         (
             "tokenizer=unigram",
-            r"tokenizer\.kind=unigram: .* reads whole words; use tokenizer=words",
+            r"tokenizer\.kind=unigram: .* words; use tokenizer=words",
         ),
         ("pretrain.phases=[{max_seq_length: 32}]", r"pretrain\.phases=.* has no lengths"),
         ("trainer.ramp_steps=5", r"trainer\.ramp_steps=5: .*; set it to 0"),
