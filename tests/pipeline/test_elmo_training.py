@@ -123,4 +123,5 @@ def test_held_out_lines_tell_both_directions(runs: dict[str, Path]) -> None:
     for line in told:
         both = line["heldout_forward_loss"] + line["heldout_backward_loss"]
         assert line["heldout_loss"] == pytest.approx(both / 2)
+        assert line["heldout_perplexity"] == pytest.approx(math.exp(both / 2))
     assert told[1]["heldout_loss"] < told[0]["heldout_loss"] < math.log(PREDICTED)
