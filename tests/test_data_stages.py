@@ -19,13 +19,22 @@ SMALL = (
     "experiment=bert_tiny", "corpus.paths=texts", "tokenizer.vocab_size=120", "seed=3",
     "examples.max_seq_length=32",
 )  # fmt: skip
-# The bytes of shard, tokenizer and examples made of `write_texts` with SMALL. When a change of code
-# changes them, raise the stage's FORMAT, so that old outputs are not taken for new ones; then put
-# the new hash here.
+SMALL_WORDS = (
+    "experiment=elmo_tiny", "corpus.paths=texts", "tokenizer.vocab_size=30", "seed=3",
+    "examples.max_seq_length=12", "examples.chunk_rows=64",
+)  # fmt: skip
+# The bytes of shard, tokenizer and examples made of `write_texts` with SMALL, and below with
+# SMALL_WORDS. When a change of code changes them, raise the stage's FORMAT, so that old outputs are
+# not taken for new ones; then put the new hash here.
 GOLDEN = {
     "shard": "39f2aac172cb139f",
     "tokenizer": "e5d501e1f3240705",
     "examples": "283336de19a8b31e",
+}
+GOLDEN_WORDS = {
+    "shard": GOLDEN["shard"],
+    "tokenizer": "6bcfee88b14da040",
+    "examples": "3597d57ddb0cd133",
 }
 
 
@@ -51,6 +60,14 @@ def user(tmp_path_factory: pytest.TempPathFactory) -> Sesame:
     return made
 
 
+@pytest.fixture(scope="module")
+def reader_of_words(tmp_path_factory: pytest.TempPathFactory) -> Sesame:
+    made = Sesame(tmp_path_factory.mktemp("words"))
+    write_texts(made.folder / "texts")
+    made.succeed("examples", *SMALL_WORDS)
+    return made
+
+
 def digest(output: Path) -> str:
     """One hash of all an output's files, but for what differs from machine to machine."""
     whole = hashlib.sha256()
@@ -64,6 +81,12 @@ def digest(output: Path) -> str:
 def test_bytes_change_only_with_the_format_version(user: Sesame, stage: str) -> None:
     (output,) = (user.store / stage).iterdir()
     assert digest(output) == GOLDEN[stage]
+
+
+@pytest.mark.parametrize("stage", GOLDEN_WORDS)
+def test_bytes_of_words_and_streams_change_only_so_too(reader_of_words: Sesame, stage: str) -> None:
+    (output,) = (reader_of_words.store / stage).iterdir()
+    assert digest(output) == GOLDEN_WORDS[stage]
 
 
 def test_a_moved_corpus_makes_nothing_new(user: Sesame, tmp_path: Path) -> None:
