@@ -70,8 +70,9 @@ class CorpusConfig:
     )  # fmt: skip
     min_characters: int = result(20, "documents shorter than this are dropped", at_least=0)
     max_characters: int | None = result(
-        None, "documents longer than this are dropped, such as lists and logs", at_least=1
-    )
+        None, "documents longer than this are dropped, such as lists and logs",
+        at_least=1, is_later=True,
+    )  # fmt: skip
     min_letters: float = result(
         0.3, "documents with a smaller share of letters are dropped", at_least=0.0, at_most=1.0
     )
