@@ -1,5 +1,6 @@
 """Configuration of the data stages; the YAML groups corpus, tokenizer and examples extend these."""
 
+import json
 import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +69,10 @@ class CorpusConfig:
         at_least=0,
     )  # fmt: skip
     min_characters: int = result(20, "documents shorter than this are dropped", at_least=0)
+    max_characters: int | None = result(
+        None, "documents longer than this are dropped, such as lists and logs",
+        at_least=1, is_later=True,
+    )  # fmt: skip
     min_letters: float = result(
         0.3, "documents with a smaller share of letters are dropped", at_least=0.0, at_most=1.0
     )
@@ -99,6 +104,11 @@ class CorpusConfig:
             raise UsageError(
                 f"corpus.near_duplicates={self.near_duplicates}: corpus.deduplicate=none keeps "
                 "copies; set corpus.deduplicate=documents"
+            )
+        if self.max_characters is not None and self.max_characters < self.min_characters:
+            raise UsageError(
+                f"corpus.max_characters={self.max_characters}: corpus.min_characters="
+                f"{self.min_characters} drops all that is shorter, so nothing would be left"
             )
         if self.paths and self.sources:
             raise UsageError(
@@ -166,10 +176,12 @@ class TokenizerConfig:
         """Refuse what would not be followed."""
         trained = TokenizerConfig()
         for key in ("lowercase", "strip_accents", "user_symbols", "min_documents"):
-            if self.source is not None and getattr(self, key) != getattr(trained, key):
+            value, default = getattr(self, key), getattr(trained, key)
+            if self.source is not None and value != default:
                 raise UsageError(
-                    f"tokenizer.{key}={getattr(self, key)}: tokenizer.source={self.source} "
-                    f"brings its own rules and pieces; leave out tokenizer.{key}"
+                    f"tokenizer.{key}={value}: tokenizer.source={self.source} brings its own rules "
+                    f"and pieces; set tokenizer.{key}={json.dumps(default)}, also where a recipe "
+                    "has set it"
                 )
         for key in ("byte_fallback", "split_digits"):
             if self.source is None and self.kind == "wordpiece" and getattr(self, key):

@@ -1,11 +1,12 @@
 """Which documents and paragraphs repeat earlier ones, over the whole corpus in bounded memory.
 
-Reads the tables of all segments, one at a time, never their text. Signatures go to a table on disk
-in which DuckDB, told how much memory it may take, finds those that occur again; the first in corpus
-order survives. Copies of what is held out are gone from training by the same rule, since documents
-and paragraphs are compared before anything is held out.
+Reads the tables of all segments, one at a time, never their text. Signatures go to files on disk,
+equal ones to the same file, and these are joined one after another; the first in corpus order
+survives. Copies of what is held out are gone from training by the same rule, since documents and
+paragraphs are compared before anything is held out.
 """
 
+import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,49 +17,81 @@ from numpy.typing import NDArray
 
 from data_prep.config import CorpusConfig
 from data_prep.minhash import SIGNATURE_VALUES, band_hashes, rows_per_band
-from data_prep.segments import Bounds, Segment, documents_of
+from data_prep.segments import Bounds, Segment, Table, documents_of
 
-ENGINE: dict[str, str | bool | int | float | list[str]] = {
-    "memory_limit": "400MB", "threads": 2, "preserve_insertion_order": False,
-}  # fmt: skip
-BATCH_ROWS = 1 << 15  # pairs of signatures compared at once: 1 KB each
+SIGNED = np.dtype([("low", "<u8"), ("high", "<u8"), ("number", "<i8")])
+HELD_ROWS = 1 << 19  # signatures in memory at a time: 12 MB, and again while they are sorted
+COMPARED_ROWS = 1 << 15  # MinHash signatures in memory at a time: 512 bytes each
 Flags = NDArray[np.bool_]
 Numbers = NDArray[np.int64]
 
 
 class SignatureTable:
-    """Signatures of 128 bits with the numbers of what they belong to, in a file below `scratch`."""
+    """Signatures of 128 bits with the numbers of what they belong to, in files below `scratch`.
 
-    def __init__(self, scratch: Path):
-        import duckdb
+    A bucket holds the signatures whose low half leaves the same remainder, and there are so many
+    buckets that the distinct signatures of one fit into memory, however many there are in all.
+    Databases were tried: DuckDB takes 100 MB before its first row, and half as much again as its
+    limit.
+    """
 
+    def __init__(self, scratch: Path, most_rows: int):
         scratch.mkdir()
-        spilled = {"temp_directory": str(scratch / "spilled")}
-        self._engine = duckdb.connect(str(scratch / "signatures.duckdb"), config=ENGINE | spilled)
-        self._engine.execute("CREATE TABLE signed (low UBIGINT, high UBIGINT, number BIGINT)")
+        self._scratch = scratch
+        self._buckets = 1 + 2 * most_rows // HELD_ROWS  # half full, so that none is over
+        self._held: list[Table] = []
+        self._held_rows = 0
 
     def add(self, low: NDArray[np.uint64], high: NDArray[np.uint64], numbers: Numbers) -> None:
-        """Append rows."""
-        import pyarrow
+        """Append rows; of those with one signature, later ones have larger numbers."""
+        rows = np.empty(len(low), SIGNED)
+        rows["low"], rows["high"], rows["number"] = low, high, numbers
+        self._held.append(rows)
+        self._held_rows += len(rows)
+        if self._held_rows >= HELD_ROWS:
+            self._write()
 
-        rows = pyarrow.table({"low": low, "high": high, "number": numbers})
-        self._engine.register("added", rows)
-        self._engine.execute("INSERT INTO signed SELECT low, high, number FROM added")
-        self._engine.unregister("added")
+    def _write(self) -> None:
+        if self._held_rows == 0:
+            return
+        rows = np.concatenate(self._held)
+        self._held, self._held_rows = [], 0
+        bucket = rows["low"] % np.uint64(self._buckets)
+        order = np.argsort(bucket, kind="stable")  # in its bucket, a row stays in corpus order
+        numbers, starts = np.unique(bucket[order], return_index=True)
+        for number, own in zip(numbers.tolist(), np.split(rows[order], starts[1:]), strict=True):
+            with open(self._path(number), "ab") as stream:
+                stream.write(own.tobytes())
+
+    def _path(self, bucket: int) -> str:
+        return os.path.join(self._scratch, f"{bucket:06d}")  # pathlib would intern every name
 
     def repeats(self) -> Iterator[tuple[Numbers, Numbers]]:
         """Batches of (number, smallest number with the same signature), where they differ."""
-        self._engine.execute(
-            "CREATE TABLE repeated AS SELECT low, high, min(number) AS first "
-            "FROM signed GROUP BY low, high HAVING count(*) > 1"
-        )
-        found = self._engine.sql(
-            "SELECT number, first FROM signed JOIN repeated USING (low, high) "
-            "WHERE number > first ORDER BY number, first"
-        )
-        for batch in found.to_arrow_reader(BATCH_ROWS):
-            yield batch.column(0).to_numpy(), batch.column(1).to_numpy()
-        self._engine.close()
+        self._write()
+        for bucket in range(self._buckets):
+            for numbers, firsts in _repeats_in(self._path(bucket)):
+                for start in range(0, len(numbers), COMPARED_ROWS):
+                    batch = slice(start, start + COMPARED_ROWS)
+                    yield numbers[batch], firsts[batch]
+        shutil.rmtree(self._scratch)
+
+
+def _repeats_in(bucket: str) -> Iterator[tuple[Numbers, Numbers]]:
+    """The repeats of one bucket, read in parts: one signature may fill it a thousand times."""
+    if not os.path.exists(bucket):
+        return
+    known = np.empty(0, SIGNED)  # the first row of each signature read so far
+    with open(bucket, "rb") as stream:
+        while len(read := np.fromfile(stream, SIGNED, HELD_ROWS)):
+            rows = np.concatenate((known, read))
+            rows = rows[np.lexsort((rows["high"], rows["low"]))]  # stable: the first stays first
+            same = np.zeros(len(rows), np.bool_)
+            same[1:] = rows["low"][1:] == rows["low"][:-1]
+            same[1:] &= rows["high"][1:] == rows["high"][:-1]
+            known = rows[~same]
+            firsts = known["number"][np.cumsum(~same) - 1]
+            yield rows["number"][same], firsts[same]
 
 
 def flag_repeats(
@@ -90,7 +123,7 @@ def flag_equal_documents(
     segments: Sequence[Segment], bounds: Bounds, dropped: Flags, scratch: Path
 ) -> int:
     """Drop every document that equals an earlier one; returns how many."""
-    table = SignatureTable(scratch)
+    table = SignatureTable(scratch, bounds.documents[-1])
     for segment, first in zip(segments, bounds.documents, strict=False):
         rows = segment.sections()
         rows = rows[rows["section"] == 0]
@@ -108,14 +141,15 @@ def flag_near_documents(
     Documents that share a band are compared with the first of those that have it, so the work
     grows with the corpus and not with its square, however often one text is repeated.
     """
-    table = SignatureTable(scratch)
     rows = rows_per_band(threshold)
+    table = SignatureTable(scratch, bounds.documents[-1] * (SIGNATURE_VALUES // rows))
     for number, segment in enumerate(segments):
         _, of_document, _ = bounds.slices(number)
         survives = np.flatnonzero(~dropped[of_document])
-        signatures = segment.signatures()[survives]
-        for band, hashes in enumerate(band_hashes(signatures, rows)):
-            table.add(hashes, np.full_like(hashes, band), of_document.start + survives)
+        for start in range(0, len(survives), COMPARED_ROWS):
+            some = survives[start : start + COMPARED_ROWS]
+            for band, hashes in enumerate(band_hashes(segment.signatures()[some], rows)):
+                table.add(hashes, np.full_like(hashes, band), of_document.start + some)
     before = int(dropped.sum())
     for numbers, firsts in table.repeats():
         ours = gather_signatures(segments, bounds, numbers)
@@ -140,7 +174,7 @@ def flag_equal_paragraphs(
     segments: Sequence[Segment], bounds: Bounds, documents: Flags, dropped: Flags, scratch: Path
 ) -> None:
     """Drop every paragraph of the surviving documents that equals an earlier one of theirs."""
-    table = SignatureTable(scratch)
+    table = SignatureTable(scratch, bounds.paragraphs[-1])
     for number, segment in enumerate(segments):
         _, of_document, of_paragraph = bounds.slices(number)
         rows = segment.paragraphs()

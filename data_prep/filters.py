@@ -19,6 +19,8 @@ def reason_to_drop(text: str, config: CorpusConfig) -> str | None:
         return "empty"
     if len(text) < config.min_characters:
         return "min_characters"
+    if config.max_characters is not None and len(text) > config.max_characters:
+        return "max_characters"
     if config.min_letters and letter_share(text) < config.min_letters:
         return "min_letters"
     if config.max_repetition < 1 and is_repetitive(text, config.max_repetition):
@@ -56,9 +58,9 @@ def is_repetitive(text: str, most: float) -> bool:
 def first_words(text: str, most: int) -> list[str]:
     """What stands between spaces, or single characters in scripts that write none."""
     words = text.split(None, most)[:most]
-    if sum(map(len, words)) > LONGEST_USUAL_WORD * len(words) and SPACELESS_CHARACTER.search(text):
-        return list(text[:most])
-    return words
+    if text.isascii() or sum(map(len, words)) <= LONGEST_USUAL_WORD * len(words):
+        return words
+    return list(text[:most]) if SPACELESS_CHARACTER.search(text) else words
 
 
 def repeated_share(words: list[str]) -> float:

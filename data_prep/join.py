@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from data_prep.config import CorpusConfig
 from data_prep.deduplicate import Flags, flag_repeats, paragraphs_of
 from data_prep.errors import SesameError
+from data_prep.files import reserve
 from data_prep.mixture import source_weights
 from data_prep.segments import SECTION, Bounds, Segment, Table, documents_of, segments_of
 from data_prep.shards import BLOCK
@@ -78,12 +79,13 @@ def join_pieces(_: None, folder: Path, config: CorpusConfig, pieces: list[Path])
         tally.add(Tally.from_json(json.loads((piece / "tally.json").read_text())))
     tally.check_strict()
     if tally.kept == 0:
-        raise SesameError(_nothing_left(tally))
+        raise SesameError(_nothing_left(tally, config))
     segments = segments_of(pieces)
     bounds = Bounds.of(segments)
     documents = _new_flags(folder / "documents.npy", bounds.documents[-1])
     paragraphs = _new_flags(folder / "paragraphs.npy", bounds.paragraphs[-1])
     sections = np.memmap(folder / "sections", SECTION, "w+", shape=(bounds.sections[-1],))
+    reserve(folder / "sections")
     repeated = flag_repeats(segments, bounds, documents, paragraphs, config, folder / "compared")
     repeated["duplicate_paragraphs"], paragraph_counts = keep_the_rest(
         segments, bounds, documents, paragraphs, sections
@@ -120,7 +122,9 @@ def join_pieces(_: None, folder: Path, config: CorpusConfig, pieces: list[Path])
 
 
 def _new_flags(path: Path, size: int) -> np.memmap[Any, np.dtype[np.bool_]]:
-    return np.lib.format.open_memmap(path, "w+", np.dtype(np.bool_), (size,))
+    flags = np.lib.format.open_memmap(path, "w+", np.dtype(np.bool_), (size,))
+    reserve(path)
+    return flags
 
 
 def load_plan(folder: Path, strict: bool = False) -> Plan:
@@ -337,8 +341,16 @@ def _document_counts(tally: Tally) -> dict[str, Any]:
     }
 
 
-def _nothing_left(tally: Tally) -> str:
+def _nothing_left(tally: Tally, config: CorpusConfig) -> str:
     if tally.read == 0:
         return "corpus.paths: the files hold no documents"
-    reasons = ", ".join(f"{reason} took {count}" for reason, count in tally.dropped.most_common())
+    reasons = ", ".join(
+        f"{_filter(reason, config)} took {count}" for reason, count in tally.dropped.most_common()
+    )
     return f"corpus: none of {tally.read} documents is left: {reasons}; loosen these filters"
+
+
+def _filter(reason: str, config: CorpusConfig) -> str:
+    """A reason with its key and value, where it has one: a recipe may have set it."""
+    value = getattr(config, reason, None)
+    return f"corpus.{reason}={value}" if isinstance(value, int | float | dict) else reason

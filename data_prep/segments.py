@@ -8,10 +8,12 @@ A piece of the `clean` pass writes, and the later passes read, for each segment
 """
 
 import hashlib
+import struct
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +50,11 @@ PARAGRAPH = np.dtype(
         ("begins", "?"),  # not the rest of a paragraph cut by the section's end
     ]
 )
+# The same rows as they are written; a hash's bytes are its halves, low before high.
+SECTION_ROW = struct.Struct("<16s6IQH")
+PARAGRAPH_ROW = struct.Struct("<16s3I?")
+assert (SECTION_ROW.size, PARAGRAPH_ROW.size) == (SECTION.itemsize, PARAGRAPH.itemsize)
+UNCOMPARED = bytes(16)
 BREAK = b"\n\n"  # between paragraphs; a section ends with half of it
 
 Table = NDArray[np.void]
@@ -114,11 +121,6 @@ def documents_of(table: Table) -> NDArray[np.int64]:
     return numbers
 
 
-def digest_halves(digest: bytes) -> tuple[int, int]:
-    """A 128-bit hash as the two numbers that tables hold."""
-    return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
-
-
 def text_digest(data: bytes) -> bytes:
     """The hash by which equal texts are known."""
     return hashlib.blake2b(data, digest_size=16).digest()
@@ -126,7 +128,9 @@ def text_digest(data: bytes) -> bytes:
 
 def group_hash(group: str | None) -> int:
     """What tables hold of a group: 0 for none."""
-    return 0 if group is None else max(digest_halves(text_digest(group.encode()))[0], 1)
+    if group is None:
+        return 0
+    return max(int.from_bytes(text_digest(group.encode())[:8], "little"), 1)
 
 
 def cut_sections(paragraphs: list[list[str]], most: int) -> Iterator[list[list[str]]]:
@@ -153,17 +157,16 @@ class SegmentWriter:
     def __init__(self, folder: Path, compared_from: int = 0):
         self._folder = folder
         self._compared_from = compared_from
-        self._sections: list[tuple[Any, ...]] = []
-        self._paragraphs: list[tuple[Any, ...]] = []
-        self._signatures: list[NDArray[np.uint32]] = []
         self._number = 0
-        self._text: IO[bytes] | None = None
+        self._bytes = 0  # of text in the current segment
+        self._files: dict[str, IO[bytes]] = {}  # of the current segment, by ending
+        self._open = ExitStack()
 
     def __enter__(self) -> "SegmentWriter":
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._roll()
+        self._open.close()
 
     def add(
         self,
@@ -175,49 +178,49 @@ class SegmentWriter:
         source: int = 0,
     ) -> None:
         """Append one document of a group (by its hash) and a source (by its number)."""
-        if self._text is None:
-            self._text = (self._folder / f"{self._number:06d}.text").open("wb")
         whole = iter(paragraphs)
-        left, hashed = 0, (0, 0)  # sentences of the current paragraph to come, and its hash
+        left, hashed = 0, UNCOMPARED  # sentences of the current paragraph to come, and its hash
         for number, section in enumerate(cut_sections(paragraphs, SECTION_SENTENCES)):
             texts, rows = [], []
+            sentences = words = 0
             for part in section:
                 text = "\n".join(part)
                 data = text.encode()
                 begins = left == 0
                 if begins:
-                    paragraph = next(whole)
-                    left = len(paragraph)
+                    left = len(paragraph := next(whole))
                     hashed = self._hash(text if left == len(part) else "\n".join(paragraph))
                 left -= len(part)
+                own_words = text.count(" ") + len(part)  # sentences have no line breaks
+                sentences += len(part)
+                words += own_words
                 texts.append(data)
-                words = text.count(" ") + text.count("\n") + 1
-                rows.append((*hashed, len(data) + len(BREAK), len(part), words, begins))
+                size = len(data) + len(BREAK)
+                rows.append(PARAGRAPH_ROW.pack(hashed, size, len(part), own_words, begins))
             data = BREAK.join(texts) + b"\n"
-            self._text.write(data)
-            self._text.write(tail)
-            sentences, words = sum(row[3] for row in rows), sum(row[4] for row in rows)
+            self._write("text", data + tail)
             sizes = len(data), len(tail), sentences, words, len(rows)
-            self._sections.append((*digest_halves(digest), number, *sizes, group, source))
-            self._paragraphs += rows
+            self._write("table", SECTION_ROW.pack(digest, number, *sizes, group, source))
+            self._write("paragraphs", b"".join(rows))
+            self._bytes += len(data) + len(tail)
         if signature is not None:
-            self._signatures.append(signature)
-        if self._text.tell() >= SEGMENT_BYTES:
+            self._write("minhash", signature.tobytes())
+        if self._bytes >= SEGMENT_BYTES:
             self._roll()
 
-    def _hash(self, paragraph: str) -> tuple[int, int]:
+    def _hash(self, paragraph: str) -> bytes:
         if len(paragraph) < self._compared_from:
-            return 0, 0
-        return digest_halves(text_digest(paragraph.encode()))
+            return UNCOMPARED
+        return text_digest(paragraph.encode())
+
+    def _write(self, ending: str, data: bytes) -> None:
+        if ending not in self._files:
+            path = self._folder / f"{self._number:06d}.{ending}"
+            self._files[ending] = self._open.enter_context(path.open("wb"))
+        self._files[ending].write(data)
 
     def _roll(self) -> None:
-        if self._text is None:
-            return
-        self._text.close()
-        segment = self._folder / f"{self._number:06d}"
-        np.array(self._sections, SECTION).tofile(segment.with_suffix(".table"))
-        np.array(self._paragraphs, PARAGRAPH).tofile(segment.with_suffix(".paragraphs"))
-        if self._signatures:
-            np.concatenate(self._signatures).tofile(segment.with_suffix(".minhash"))
-        self._sections, self._paragraphs, self._signatures, self._text = [], [], [], None
+        self._open.close()
+        self._files.clear()
         self._number += 1
+        self._bytes = 0

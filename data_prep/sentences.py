@@ -51,8 +51,8 @@ class Splitter:
         found = []
         start = 0
         for match in END.finditer(line):
-            end = match.end()
-            if end < len(line) and self._ends_sentence(line, start, match.start(), end):
+            mark, end = match.span()
+            if end < len(line) and self._ends_sentence(line, start, mark, end):
                 found.append(line[start:end].rstrip())
                 start = end
         found.append(line[start:])
@@ -78,7 +78,7 @@ class Splitter:
             return False
         if line[mark] != "." or line[mark + 1] == ".":
             return True
-        word = line[max(line.rfind(" ", start, mark) + 1, start) : mark].lstrip(OPENING)
+        word = line[line.rfind(" ", start, mark) + 1 or start : mark].lstrip(OPENING)
         if len(word) > self._longest and "." not in word:
             return True
         folded = word.lower()
@@ -88,7 +88,8 @@ class Splitter:
         if word.isdigit():  # "1. First point", "am 3. Oktober"
             is_ordinal = _next_word_in(known.after_ordinals, line, after)
             return mark - start > len(word) and not is_ordinal
-        if folded in known.undecided or INITIALS.match(word):
+        may_be_initials = len(word) == 1 or "." in word  # worth the pattern
+        if folded in known.undecided or (may_be_initials and INITIALS.match(word)):
             return _next_word_in(known.first_words, line, after)
         return True
 

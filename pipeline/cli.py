@@ -3,6 +3,7 @@
 Nothing imported here imports torch, so that help and usage errors answer at once.
 """
 
+import errno
 import importlib
 import os
 import sys
@@ -32,6 +33,10 @@ STAGE_OPTIONS = {
     "--resolve": "with --cfg: resolve interpolations",
     "--package": "with --cfg: only this part",
 }
+TASK_OPTIONS = {
+    **STAGE_OPTIONS,
+    "--at-once=": "make so many fine-tunings at a time, each with its share of the cores",
+}
 ARRAY_OPTIONS = {
     **STAGE_OPTIONS,
     "--share=": "make only this share of the pieces, 0/8 to 7/8, beside others; see slurm/",
@@ -44,7 +49,7 @@ COMMANDS = {
         {
             "--until=": "stop after this stage",
             "--from=": "start at this stage; those before must be done",
-            **STAGE_OPTIONS,
+            **TASK_OPTIONS,
         },
     ),
     "plan": Command("pipeline.commands.stages:show_plan", "what run would do, reuse, and why"),
@@ -54,7 +59,7 @@ COMMANDS = {
     "examples": Command(_STAGE, "document shards to masked training rows", ARRAY_OPTIONS),
     "pretrain": Command(_STAGE, "training rows to a pretrained encoder", STAGE_OPTIONS),
     "export": Command(_STAGE, "a pretrained encoder to a folder others can load", STAGE_OPTIONS),
-    "finetune": Command(_STAGE, "an encoder and a task to scores", STAGE_OPTIONS),
+    "finetune": Command(_STAGE, "an encoder and a task to scores", TASK_OPTIONS),
     "layers": Command(_STAGE, "scores of every choice of an encoder's layers", STAGE_OPTIONS),
     "report": Command(_STAGE, "one page about a run", STAGE_OPTIONS),
     "submit": Command(
@@ -228,6 +233,12 @@ def run(argv: list[str]) -> int:
 
             return continue_job(str(error))
         return code
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        full = f"{error.strerror}: {error.filename or 'the store'}"
+        remedy = "make room and run the same command again; what is finished is kept"
+        return show_error(argv[0], SesameError(f"{full}; {remedy}"))
     except KeyboardInterrupt:
         console.print("interrupted; the same command goes on from here")
         return 130
@@ -254,6 +265,10 @@ def _show_help() -> None:
     print("\nTry: sesame run experiment=demo; sesame pretrain --help lists that stage's keys.")
 
 
+# Sections that a stage obeys without their keys being part of its fingerprint.
+TOLD_BESIDE = {"pretrain": ("init", "tracking")}
+
+
 def _show_command_help(name: str) -> None:
     from pipeline.compose import CONF, describe_keys, group_options
     from pipeline.graph import STAGES, stage_module
@@ -265,6 +280,7 @@ def _show_command_help(name: str) -> None:
     if name not in STAGES and name not in ("run", "plan"):
         return
     sections = stage_module(name).SECTIONS if name in STAGES else ("name", "seed", "paths")
+    sections += TOLD_BESIDE.get(name, ())
     table = Table(box=None, pad_edge=False)
     for heading in ("key", "default", "meaning"):
         table.add_column(heading, overflow="fold")

@@ -1,20 +1,24 @@
 """Does the work of a plan: takes the lease, runs the stage, writes the manifest last."""
 
+import multiprocessing
+import os
 import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from data_prep.errors import SesameError, UsageError
 from data_prep.files import write_atomically
-from data_prep.pieces import Share
-from data_prep.progress import console
+from data_prep.pieces import Share, end_with_parent
+from data_prep.progress import console, progress
 from pipeline.graph import Node, stage_module
 from pipeline.lease import lease
 from pipeline.stages.work import Work
 from pipeline.store import LEASE, MANIFEST, Output, run_facts
 
 PIECES = ".pieces"  # the folder in which stages keep theirs
+BESIDE = "finetune"  # the stage whose outputs may be made several at a time, in processes of one
 
 
 def execute(node: Node) -> None:
@@ -55,10 +59,20 @@ def _share_path(output: Output, share: Share) -> Path:
     return output.path / PIECES / f".share-{share.number}-of-{share.count}"
 
 
-def _work(node: Node, share: Share | None) -> dict[str, Any]:
+def _unfinished(node: Node) -> str | None:
+    """The role of an input that is not finished."""
     for role, item in node.inputs.items():
         if not (item.path / MANIFEST).exists() and not item.reference.startswith("folder/"):
-            raise SesameError(f"{node.stage}: its input {role} ({item.path}) is not finished")
+            return role
+    return None
+
+
+def _work(node: Node, share: Share | None) -> dict[str, Any]:
+    role = _unfinished(node)
+    if role is not None:
+        raise SesameError(
+            f"{node.stage}: its input {role} ({node.inputs[role].path}) is not finished"
+        )
     node.output.begin(node.request)
     inputs = {role: item.path for role, item in node.inputs.items()}
     work = Work(node.config, inputs, node.output.path, node.output.fingerprint, share)
@@ -66,15 +80,61 @@ def _work(node: Node, share: Share | None) -> dict[str, Any]:
     return counts
 
 
-def execute_all(nodes: list[Node]) -> None:
-    """Make every output in turn, saying how long each took."""
-    for node in nodes:
-        if node.output.is_done:
-            continue
-        clock = time.monotonic()
-        execute(node)
-        title = f"{node.stage} [dim]{node.label}[/]" if node.label else node.stage
-        console.print(f"[green]✓[/] {title} in {time.monotonic() - clock:.1f} s")
+def execute_all(nodes: list[Node], at_once: int = 1) -> None:
+    """Make every output in turn, fine-tunings `at_once` at a time; says how long each took."""
+    left = [node for node in nodes if not node.output.is_done]
+    while left:
+        beside = [node for node in left if node.stage == BESIDE and _unfinished(node) is None]
+        if at_once > 1 and len(beside) > 1:
+            _execute_beside(beside, at_once)
+        else:
+            _say_made(left[0], _timed(left[0]))
+        left = [node for node in left if not node.output.is_done]
+
+
+def _execute_beside(nodes: list[Node], at_once: int) -> None:
+    """Make outputs in processes of their own; all are tried before the first failure is raised."""
+    pool = ProcessPoolExecutor(
+        min(at_once, len(nodes)),
+        multiprocessing.get_context("spawn"),
+        initializer=_begin_process,
+        initargs=(max(1, len(os.sched_getaffinity(0)) // at_once),),
+    )
+    failures: list[SesameError] = []
+    with pool, progress(BESIDE, len(nodes)) as bar:
+        futures = {pool.submit(_timed, node): node for node in nodes}
+        try:
+            for future in as_completed(futures):
+                try:
+                    _say_made(futures[future], future.result())
+                except SesameError as error:
+                    failures.append(error)
+                bar.advance()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():  # each may have hours to go
+                process.terminate()
+            raise
+    if failures:
+        raise failures[0]
+
+
+def _begin_process(threads: int) -> None:
+    """Runs before anything imports torch, which reads the number of threads only then."""
+    end_with_parent()
+    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+    os.environ["TTY_COMPATIBLE"] = "0"  # several live bars would write over each other
+
+
+def _timed(node: Node) -> float:
+    clock = time.monotonic()
+    execute(node)
+    return time.monotonic() - clock
+
+
+def _say_made(node: Node, seconds: float) -> None:
+    title = f"{node.stage} [dim]{node.label}[/]" if node.label else node.stage
+    console.print(f"[green]✓[/] {title} in {seconds:.1f} s")
 
 
 def refuse_to_pretrain(nodes: list[Node], command: str, overrides: list[str]) -> None:

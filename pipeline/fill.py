@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from data_prep.errors import UsageError
 from data_prep.tokenizers import Tokenizer
 from data_prep.vectors.table import VECTORS
-from pipeline.models.allennlp import find_pair
+from pipeline.models.allennlp_options import find_pair
 from pipeline.models.bert import BertForPretraining
 from pipeline.models.huggingface import HEADS, load_for_pretraining
 

@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +101,8 @@ class Lease:
             if not self.is_held():
                 return
             beats += 1
-            write_atomically(self._path, json.dumps(self._identity | {"beats": beats}))
+            with suppress(OSError):  # a full disk costs a beat, not the lease
+                write_atomically(self._path, json.dumps(self._identity | {"beats": beats}))
 
     def release(self) -> None:
         """Give the lease back if it is still ours."""

@@ -40,6 +40,8 @@ def resolve(key: str, text: str, stage: str, store: Store) -> Folder | Stored:
             f"{key}={text}: no run with a {stage}, fingerprint or folder of this name"
             f"{near(name, runs.names())}"
         )
+    # What failed before it made anything is not meant where something else has the name.
+    found = [output for output in found if output.is_done or output.files()] or found
     if len(found) > 1:
         choices = ", ".join(output.fingerprint for output in found)
         raise UsageError(

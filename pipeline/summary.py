@@ -193,25 +193,33 @@ def _settings(config: dict[str, Any]) -> dict[str, Any]:
 def closing_table(nodes: list[Node]) -> Table | None:
     """What a run ends with on the terminal, once something is scored."""
     done = [n.output.path for n in nodes if n.stage == "finetune" and n.output.is_done]
-    if not done:
-        return None
-    scores = summarise([path / "scores.json" for path in done])
+    return scores_table(done) if done else None
+
+
+def scores_table(outputs: Sequence[Path]) -> Table:
+    """What fine-tunings scored, over their seeds."""
+    scores = summarise([path / "scores.json" for path in outputs])
     beside = gains(scores)
-    headings = ["task", "metric", "encoder", "seeds", "mean", "median", "over random"]
-    if any(score.variant for score in scores):
-        headings.insert(3, "settings")
+    columns = {
+        "task": [score.task for score in scores],
+        "metric": [score.metric for score in scores],
+        "encoder": [score.encoder for score in scores],
+        "settings": [score.variant for score in scores],
+        "seeds": [str(len(score.values)) for score in scores],
+        "mean": [_mean(score) for score in scores],
+        "median": [f"{100 * score.median:.1f}" for score in scores],
+        "over random": [_verdict(beside.get(score)) for score in scores],
+    }
+    shown = {heading: cells for heading, cells in columns.items() if any(cells)}
     table = Table(title="Scores on the test sets", title_justify="left")
-    for heading in headings:
+    for heading in shown:
         is_text = heading in ("task", "metric", "encoder", "settings")
-        table.add_column(heading, justify="left" if is_text else "right")
-    for score in scores:
-        settings = [score.variant] if "settings" in headings else []
-        table.add_row(
-            score.task, score.metric, score.encoder, *settings, str(len(score.values)),
-            _mean(score),
-            f"{100 * score.median:.1f}",
-            _verdict(beside.get(score)),
-        )  # fmt: skip
+        is_short = heading in ("seeds", "mean", "median")
+        table.add_column(
+            heading, justify="left" if is_text else "right", overflow="fold", no_wrap=is_short
+        )
+    for row in zip(*shown.values(), strict=True):
+        table.add_row(*row)
     return table
 
 

@@ -8,13 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from data_prep.chunks import ChunkStore
 from pipeline.data.loader import HeldOut
+from pipeline.models.allennlp import write_allennlp
+from pipeline.models.config import ElmoConfig
+from pipeline.models.elmo import Elmo
 from pipeline.models.huggingface import load_for_pretraining
 from pipeline.training.objective import MaskedPieces
 from pipeline.training.sums import Sums
 from tests.conftest import Sesame
+from tests.test_data_stages import SMALL_WORDS, write_texts
 
 STEPS = 300
 SPECIALS = 5  # the first pieces of a vocabulary, never asked for
@@ -87,3 +92,21 @@ def test_learning_is_real(grown: Sesame) -> None:
     unigram = float(nats[asked].mean())
     assert 3 < unigram < math.log(train.vocab_size)
     assert held_out_loss(grown, STEPS) < unigram - 0.1
+
+
+def test_a_published_elmo_goes_on_with_a_fresh_softmax(sesame: Sesame) -> None:
+    """From a pair as others share it: no vocabulary and no softmax beside it."""
+    write_texts(sesame.folder / "texts")
+    (sesame.folder / "pair").mkdir()
+    sizes = {"cell": 12, "projection": 6, "filters": [[1, 4], [2, 6]], "highways": 1}
+    published = Elmo(ElmoConfig(**sizes))
+    write_allennlp(sesame.folder / "pair", published)
+    own = ["experiment=elmo_tiny", "init.source=pair", *SMALL_WORDS[1:], "tracking=none"]
+    budget = ["trainer.global_batch_size=4", "trainer.max_steps=1", "optim.lr=0"]
+    model = [f"model.{name}={value}".replace(" ", "") for name, value in sizes.items()]
+    said = sesame.succeed("pretrain", *own, *budget, *model).stderr
+    assert "the softmax over words not in init.source: starting fresh" in said
+    (trained,) = sesame.store.glob("pretrain/*/checkpoints/*/weights.safetensors")
+    weights = load_file(trained)
+    for name, weight in published.state_dict().items():
+        torch.testing.assert_close(weights[f"elmo.{name}"], weight, atol=1e-6, rtol=0)

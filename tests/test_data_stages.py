@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Sesame
+from tests.small_disk import require, resize, small_disk
 
 TEXT = (
     "the river was old and slow but children of every village knew its moods by heart until winter "
@@ -18,13 +19,22 @@ SMALL = (
     "experiment=bert_tiny", "corpus.paths=texts", "tokenizer.vocab_size=120", "seed=3",
     "examples.max_seq_length=32",
 )  # fmt: skip
-# The bytes of shard, tokenizer and examples made of `write_texts` with SMALL. When a change of code
-# changes them, raise the stage's FORMAT, so that old outputs are not taken for new ones; then put
-# the new hash here.
+SMALL_WORDS = (
+    "experiment=elmo_tiny", "corpus.paths=texts", "tokenizer.vocab_size=30", "seed=3",
+    "examples.max_seq_length=12", "examples.chunk_rows=64",
+)  # fmt: skip
+# The bytes of shard, tokenizer and examples made of `write_texts` with SMALL, and below with
+# SMALL_WORDS. When a change of code changes them, raise the stage's FORMAT, so that old outputs are
+# not taken for new ones; then put the new hash here.
 GOLDEN = {
-    "shard": "199fd06827d3e568",
-    "tokenizer": "6a13310d9dc72b30",
-    "examples": "3289509e772334af",
+    "shard": "39f2aac172cb139f",
+    "tokenizer": "e5d501e1f3240705",
+    "examples": "283336de19a8b31e",
+}
+GOLDEN_WORDS = {
+    "shard": GOLDEN["shard"],
+    "tokenizer": "6bcfee88b14da040",
+    "examples": "3597d57ddb0cd133",
 }
 
 
@@ -50,6 +60,14 @@ def user(tmp_path_factory: pytest.TempPathFactory) -> Sesame:
     return made
 
 
+@pytest.fixture(scope="module")
+def reader_of_words(tmp_path_factory: pytest.TempPathFactory) -> Sesame:
+    made = Sesame(tmp_path_factory.mktemp("words"))
+    write_texts(made.folder / "texts")
+    made.succeed("examples", *SMALL_WORDS)
+    return made
+
+
 def digest(output: Path) -> str:
     """One hash of all an output's files, but for what differs from machine to machine."""
     whole = hashlib.sha256()
@@ -63,6 +81,12 @@ def digest(output: Path) -> str:
 def test_bytes_change_only_with_the_format_version(user: Sesame, stage: str) -> None:
     (output,) = (user.store / stage).iterdir()
     assert digest(output) == GOLDEN[stage]
+
+
+@pytest.mark.parametrize("stage", GOLDEN_WORDS)
+def test_bytes_of_words_and_streams_change_only_so_too(reader_of_words: Sesame, stage: str) -> None:
+    (output,) = (reader_of_words.store / stage).iterdir()
+    assert digest(output) == GOLDEN_WORDS[stage]
 
 
 def test_a_moved_corpus_makes_nothing_new(user: Sesame, tmp_path: Path) -> None:
@@ -119,3 +143,22 @@ def test_a_failing_point_of_a_sweep_says_why_in_one_sentence(user: Sesame, tmp_p
     assert done.returncode == 1
     assert "sesame tokenizer: tokenizer.vocab_size=30000" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_full_disk_is_told_in_a_sentence_and_room_is_all_it_takes(
+    user: Sesame, tmp_path: Path
+) -> None:
+    other = Sesame(tmp_path)
+    write_texts(tmp_path / "texts")
+    (made,) = (user.store / "shard").iterdir()
+    with small_disk(other.store, 60) as mounted:
+        require(mounted)
+        for kilobytes in (100, 240):  # full while joining, and while writing
+            resize(other.store, kilobytes)
+            failed = other("shard", *SMALL)
+            assert failed.returncode == 1, failed.stderr
+            assert "No space left on device" in failed.stderr and "make room" in failed.stderr
+            assert "Traceback" not in failed.stderr
+        resize(other.store, 10_000)
+        other.succeed("shard", *SMALL)
+        assert digest(other.store / "shard" / made.name) == GOLDEN["shard"]

@@ -145,7 +145,7 @@ def test_a_sweep_of_fine_tunings_leaves_one_pretraining(smoke: Sesame, tmp_path:
     shutil.copytree(smoke.store, user.store)
     user.succeed(
         "finetune", "-m", "experiment=smoke", "encoder=smoke", "task=polarity",
-        "finetune.lr=1e-4,5e-4", "finetune.seed=7,8",
+        "finetune.lr=1e-4,5e-4", "finetune.seed=7,8", "--at-once=2",
     )  # fmt: skip
     assert len(outputs(user.store, "pretrain")) == 1
     assert len(outputs(user.store, "finetune")) == 4 + 4

@@ -1,167 +1,232 @@
-"""`sesame bench finetune`: fine-tuning on short sentences beside transformers in a plain loop.
+"""`sesame bench finetune`: fine-tuning on sentences beside transformers in a plain loop.
 
-bert_mini, the same 256 sentences a round on all sides, in batches of 32, same threads, same
-optimizer, sides alternating. Sentences have SST-2's lengths: 9.4 words on average, the longest of
-32 about 33. The peers shuffle, and pad to the longest of each batch or to 128. What sentences say
-is made up, with labels that can be learnt; the last line compares accuracies on new sentences
-after the same epochs, batch size and learning rate from the same weights.
+Both sides train and evaluate, on the same sentences from the same weights, with the same batch
+size, epochs, schedule, threads and optimizer, and classify by [CLS]; they take turns, seed by seed.
+The peer shuffles, and pads to the longest of each batch or to 128; it gets its sentences tokenised,
+ours tokenises them itself. The last line has the accuracies on the development set over the seeds.
+
+Without a task, sentences are made up, with labels that can be learnt and SST-2's lengths: 9.4 words
+on average. Without an encoder, a bert_mini of 30,522 pieces starts from random weights.
+Try it: sesame bench finetune task=sst2 task.data_dir=/data/glue/SST-2 encoder=mine
 """
 
 from collections.abc import Iterator
-from functools import partial
+from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
+from statistics import fmean, stdev
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from data_prep.errors import UsageError
 from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
-from pipeline.bench.figures import Figure, alternate, compared
+from data_prep.words import split_words
+from pipeline.bench.figures import Figure, compared, seconds
+from pipeline.commands.encoder import prepare_encoder
 from pipeline.config import Config
-from pipeline.encoders import BertEncoder, random_encoder
+from pipeline.encoders import BertEncoder, Encoder, random_encoder
 from pipeline.models.architectures import BERT
 from pipeline.models.config import BertConfig
 from pipeline.models.huggingface import to_huggingface
+from pipeline.stages.encoder_inputs import open_encoder
 from pipeline.tasks.answers import ClassAnswers
-from pipeline.tasks.batches import TaskData, training_order
-from pipeline.tasks.config import FinetuneConfig
+from pipeline.tasks.batches import TaskData
+from pipeline.tasks.config import FinetuneConfig, TaskConfig
 from pipeline.tasks.examples import Example
-from pipeline.tasks.finetuning import Model, head_outputs, train_step
-from pipeline.tasks.heads import Head
-from pipeline.tasks.optimizer import make_optimizer
+from pipeline.tasks.finetuning import finetune
+from pipeline.tasks.optimizer import learning_rate
+from pipeline.tasks.splits import Splits, read_splits
 
-Rows = NDArray[np.int64]
+Timed = list[tuple[float, float]]  # seconds of ours and of the peer, a round each
 MINI = BertConfig(layers=4, hidden=256, heads=4, intermediate=1024)
-VOCAB, USED = 30_522, 2000  # pieces of the model, and those that sentences are made of
+VOCAB, USED = 30_522, 2000  # pieces of the model, and words that made-up sentences have
 LONGEST, PAD = 128, 0
-BATCH, SENTENCES = 32, 256
-LEARNT, LEARNT_EPOCHS = 1024, 2  # sentences and epochs of the comparison of accuracies
-LABELS = ("bad", "good")
-TUNING = FinetuneConfig(lr=3e-4, batch_size=BATCH, accelerator="cpu")
+SEEDS = (1, 2, 3)
+SENTENCES, EPOCHS = 2048, 2
+PADDED_SENTENCES, PADDED_EPOCHS = 512, 1  # beside the peer that pads to 128, five times as slow
+TUNING = FinetuneConfig(
+    lr=3e-4, epochs=EPOCHS, pooling="first", max_seq_length=LONGEST, accelerator="cpu"
+)
 
 
 def measure(config: Config) -> list[Figure]:
-    """Sentences a second beside both peers, and what each has learnt."""
-    with TemporaryDirectory() as folder:
-        encoder = _encoder(Path(folder))
-    data = ClassAnswers(LABELS, []).encode(encoder, _sentences(SENTENCES, 0), LONGEST)
-    figures = [
-        _speed("padded to the longest", encoder, data, None, rounds=5),
-        _speed(f"padded to {LONGEST}", encoder, data, LONGEST, rounds=3),
-    ]
-    return [*figures, _accuracy(encoder)]
+    """Sentences a second beside both peers, and what each side has learnt."""
+    task, splits = _sentences(config)
+    splits = replace(splits, test=splits.dev[:1])  # the peer scores no test set either
+    encoder = _encoder(config, splits)
+    few = replace(splits, train=splits.train[:PADDED_SENTENCES])
+    once = replace(TUNING, epochs=PADDED_EPOCHS)
+    beside_longest, right = _race(encoder, task, splits, TUNING, None)
+    beside_padded, _ = _race(encoder, task, few, once, LONGEST)
+    mean, _ = _race(encoder, task, splits, replace(TUNING, pooling="mean"), None)
+    trained, unit = len(splits.train) * EPOCHS, "sentences/s"
+    ours, theirs = zip(*right, strict=True)
+    return [
+        compared("peer pads to the longest", trained, unit, beside_longest),
+        compared(f"peer pads to {LONGEST}", len(few.train) * PADDED_EPOCHS, unit, beside_padded),
+        compared("ours with pooling=mean, peer to the longest", trained, unit, mean),
+        Figure(
+            f"accuracy after {EPOCHS} epochs, {len(SEEDS)} seeds",
+            fmean(ours), "", fmean(theirs), fmean(ours) / fmean(theirs),
+            f"deviations {stdev(ours):.3f}, {stdev(theirs):.3f}",
+        ),
+    ]  # fmt: skip
 
 
-def _encoder(folder: Path) -> BertEncoder:
-    """A bert_mini whose pieces are made-up words."""
-    vocabulary = [*Specials().names(), *(f"w{number}" for number in range(VOCAB - 5))]
-    library = from_vocabulary(vocabulary, lowercase=True, strip_accents=False, specials=Specials())
-    write_folder(folder, library, Specials(), None)
-    encoder = random_encoder(MINI, folder, seed=0)
-    assert isinstance(encoder, BertEncoder)
-    return encoder
+def _race(
+    encoder: BertEncoder,
+    task: TaskConfig,
+    splits: Splits,
+    config: FinetuneConfig,
+    width: int | None,
+) -> tuple[Timed, list[tuple[float, float]]]:
+    """Seconds and accuracies of both sides, seed by seed."""
+    timed, right = [], []
+    for seed in SEEDS:
+        own = replace(config, seed=seed)
+        ours, peer = _Ours(encoder, task, splits, own), _Peer(encoder, splits, own, width)
+        timed.append((seconds(ours.run), seconds(peer.run)))
+        right.append((ours.accuracy, peer.accuracy))
+    return timed, right
 
 
-def _sentences(count: int, seed: int) -> list[Example]:
+def _sentences(config: Config) -> tuple[TaskConfig, Splits]:
+    """The task's sentences, or made-up ones; as many to train on as a bench has time for."""
+    task = config.task
+    if task.train is None:
+        return TaskConfig(name="made up"), _made_up(SENTENCES, 872)
+    if task.kind != "classify" or task.text_b is not None:
+        raise UsageError(f"task={task.name}: the bench takes labelled sentences, such as task=sst2")
+    own = replace(
+        task,
+        train_examples=task.train_examples or SENTENCES,
+        also={},
+        unlabelled={},
+        metric="accuracy",
+    )
+    return own, read_splits(own, seed=0)
+
+
+def _made_up(train: int, dev: int) -> Splits:
     """Sentences of SST-2's lengths; every tenth kind of word is kind, another tenth is not."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
+    labels = ["bad", "good"]
     examples = []
-    for length in np.minimum(1 + rng.geometric(1 / 8.4, count), 52):
+    for length in np.minimum(1 + rng.geometric(1 / 8.4, train + dev), 52):
         words = rng.integers(0, USED, length)
         kind = int((words % 10 == 0).sum()) >= int((words % 10 == 1).sum())
         text = " ".join(f"w{word}" for word in words)
-        examples.append(Example((text,), LABELS[kind], text, 0))
-    return examples
+        examples.append(Example((text,), labels[kind], text, 0))
+    return Splits(examples[:train], examples[train:], examples[train:], labels)
 
 
-def _speed(
-    name: str, encoder: BertEncoder, data: TaskData, width: int | None, rounds: int
-) -> Figure:
-    ours, peer = _Ours(encoder), _Peer(encoder, width)
-    run, peer_run = partial(ours.epoch, data, 1), partial(peer.epoch, data, 1)
-    run(), peer_run()  # the first steps allocate
-    timed = alternate(run, peer_run, rounds)
-    return compared(f"bert_mini, {name}", SENTENCES, "sentences/s", timed)
-
-
-def _accuracy(encoder: BertEncoder) -> Figure:
-    answers = ClassAnswers(LABELS, [])
-    train, test = (
-        answers.encode(encoder, _sentences(count, seed), LONGEST)
-        for count, seed in ((LEARNT, 1), (1000, 2))
-    )
-    right = []
-    for side in (_Peer(encoder, None), _Ours(encoder)):  # ours last: it trains the encoder itself
-        for epoch in range(1, LEARNT_EPOCHS + 1):
-            side.epoch(train, epoch)
-        right.append(float((side.answers(test) == test.gold).mean()))
-    peer, ours = right
-    return Figure(f"accuracy after {LEARNT_EPOCHS} epochs", ours, "", peer, ours / peer)
+def _encoder(config: Config, splits: Splits) -> BertEncoder:
+    """The encoder that is named, or a bert_mini whose pieces are the sentences' words."""
+    encoder: Encoder
+    if config.encoder is not None:
+        encoder = open_encoder(config, prepare_encoder("bench", config, []), seed=0)
+    else:
+        texts = (
+            text for part in (splits.train, splits.dev) for each in part for text in each.texts
+        )
+        words = {word.lower() for text in texts for word in split_words(text)[0]}
+        names = [*Specials().names(), *sorted(words)][:VOCAB]
+        names += [f"[unused{number}]" for number in range(VOCAB - len(names))]
+        library = from_vocabulary(names, lowercase=True, strip_accents=False, specials=Specials())
+        with TemporaryDirectory() as folder:
+            write_folder(Path(folder), library, Specials(), None)
+            encoder = random_encoder(MINI, Path(folder), seed=0)
+    if not isinstance(encoder, BertEncoder) or encoder.bert.config.positions != "learned":
+        raise UsageError(f"encoder={config.encoder}: the peer reads BERTs only")
+    return encoder
 
 
 class _Ours:
-    """Our loop, with its flat batches bucketed by length."""
+    """What `sesame finetune` does once its files are read."""
 
-    def __init__(self, encoder: BertEncoder) -> None:
-        torch.manual_seed(0)
-        self.model = Model(encoder, Head("classify", len(LABELS), encoder, TUNING), frozen=False)
-        self.optimizer = make_optimizer(encoder, self.model.head, TUNING)
+    def __init__(
+        self, encoder: BertEncoder, task: TaskConfig, splits: Splits, config: FinetuneConfig
+    ) -> None:
+        self._given = (deepcopy(encoder), splits, task, config)
+        self.accuracy = 0.0
 
-    def epoch(self, data: TaskData, seed: int) -> None:
-        """Train on all sentences once."""
-        for rows in training_order(data.inputs.lengths, BATCH, np.random.default_rng(seed)):
-            train_step(self.model, data, rows, self.optimizer, TUNING.clip)
-
-    def answers(self, data: TaskData) -> Rows:
-        """Which label each sentence gets."""
-        best: Rows = head_outputs(self.model, data).argmax(1)
-        return best
+    def run(self) -> None:
+        """Train, evaluate after each epoch, score."""
+        self.accuracy = finetune(*self._given).dev_scores[-1]
 
 
 class _Peer:
     """transformers' classifier in the loop that its examples show."""
 
-    def __init__(self, encoder: BertEncoder, width: int | None) -> None:
+    def __init__(
+        self, encoder: BertEncoder, splits: Splits, config: FinetuneConfig, width: int | None
+    ) -> None:
         from transformers import AutoModelForSequenceClassification
         from transformers import BertConfig as PeerConfig
 
-        torch.manual_seed(0)
-        stated = PeerConfig(**BERT.stated(MINI, VOCAB, PAD), num_labels=len(LABELS))
-        self.model = AutoModelForSequenceClassification.from_config(stated)
-        own = {f"bert.{name}": value for name, value in encoder.bert.state_dict().items()}
-        self.model.load_state_dict(to_huggingface(own, BERT, MINI), strict=False)
-        self.optimizer = torch.optim.AdamW(
-            self.model.parameters(), lr=TUNING.lr, weight_decay=TUNING.weight_decay, fused=True
+        torch.manual_seed(config.seed)
+        stated = BERT.stated(encoder.bert.config, encoder.bert.vocab_size, PAD)
+        self._model = AutoModelForSequenceClassification.from_config(
+            PeerConfig(**stated, num_labels=len(splits.labels))
         )
-        self.width = width
+        self._model.load_state_dict(_encoder_weights(encoder), strict=False)
+        answers = ClassAnswers(splits.labels, [])
+        self._train, self._dev = (
+            answers.encode(encoder, part, LONGEST) for part in (splits.train, splits.dev)
+        )
+        self._config = config
+        self._width = width
+        self.accuracy = 0.0
 
-    def epoch(self, data: TaskData, seed: int) -> None:
-        """Train on all sentences once."""
-        self.model.train()
-        order = np.random.default_rng(seed).permutation(len(data.gold))
-        for inputs, gold_E in self._batches(data, order):
-            self.optimizer.zero_grad(set_to_none=True)
-            torch.autograd.backward(self.model(**inputs, labels=gold_E).loss)
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), TUNING.clip)
-            self.optimizer.step()
+    def run(self) -> None:
+        """Train, evaluate after each epoch."""
+        config, parameters = self._config, self._model.parameters()
+        steps = -(-len(self._train.gold) // config.batch_size) * config.epochs
+        optimizer = torch.optim.AdamW(
+            parameters, lr=config.lr, weight_decay=config.weight_decay, fused=True
+        )
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: learning_rate(step, steps, config.warmup)
+        )
+        for epoch in range(config.epochs):
+            self._model.train()
+            rng = np.random.default_rng([config.seed, epoch])
+            for inputs, gold_E in self._batches(
+                self._train, rng.permutation(len(self._train.gold))
+            ):
+                optimizer.zero_grad(set_to_none=True)
+                torch.autograd.backward(self._model(**inputs, labels=gold_E).loss)
+                torch.nn.utils.clip_grad_norm_(self._model.parameters(), config.clip)
+                optimizer.step()
+                schedule.step()
+            self.accuracy = self._evaluate()
 
     @torch.inference_mode()
-    def answers(self, data: TaskData) -> Rows:
-        """Which label each sentence gets."""
-        self.model.eval()
-        batches = self._batches(data, np.arange(len(data.gold)))
-        best: Rows = torch.cat(
-            [self.model(**inputs).logits.argmax(1) for inputs, _ in batches]
-        ).numpy()
-        return best
+    def _evaluate(self) -> float:
+        self._model.eval()
+        batches = self._batches(self._dev, np.arange(len(self._dev.gold)))
+        right = [self._model(**inputs).logits.argmax(1) == gold_E for inputs, gold_E in batches]
+        return torch.cat(right).float().mean().item()
 
-    def _batches(self, data: TaskData, order: Rows) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
-        for rows in np.split(order, range(BATCH, len(order), BATCH)):
+    def _batches(
+        self, data: TaskData, order: NDArray[np.int64]
+    ) -> Iterator[tuple[dict[str, Any], Tensor]]:
+        size = self._config.batch_size
+        for rows in np.split(order, range(size, len(order), size)):
             batch, gold_E = data.batch(rows)
-            width = self.width or int(batch.lengths.max())
+            width = self._width or int(batch.lengths.max())
             real_EL = torch.arange(width) < torch.from_numpy(batch.lengths)[:, None]
             tokens_EL = torch.full(real_EL.shape, PAD)
             tokens_EL[real_EL] = batch.tokens_N
             yield {"input_ids": tokens_EL, "attention_mask": real_EL.long()}, gold_E
+
+
+def _encoder_weights(encoder: BertEncoder) -> dict[str, Tensor]:
+    """The encoder's tensors under transformers' names."""
+    own = {f"bert.{name}": value for name, value in encoder.bert.state_dict().items()}
+    return to_huggingface(own, BERT, encoder.bert.config)

@@ -3,7 +3,7 @@
 A unigram and an interpolated trigram (Kneser and Ney 1995, one discount an order) are counted on
 the training text of an ELMo experiment and asked for its held-out text: the same sentences, the
 same vocabulary, the same words to predict (`</S>` and `<UNK>` included) as the network's forward
-direction, whose metrics say `heldout_perplexity`.
+direction, whose metrics say `heldout_forward_perplexity`.
 Try it: sesame bench ngrams experiment=elmo_small corpus.paths=wiki.train.tokens
 
 N words of a text, V vocabulary

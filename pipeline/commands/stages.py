@@ -28,8 +28,9 @@ from pipeline.graph import STAGES, Graph, Input, Node, as_input, experiment_grap
 from pipeline.plan import as_table, plan
 from pipeline.runs import Entry, Runs
 from pipeline.store import Store
-from pipeline.summary import closing_table
+from pipeline.summary import closing_table, scores_table
 from pipeline.sweeps import (
+    LAUNCHER,
     SWEEPER,
     Point,
     for_hydra,
@@ -101,8 +102,14 @@ def _sweep(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]]) 
     folder = sweep_folder(config)
     told = for_hydra(overrides, command, config, folder, read_site())
     swept = swept_keys(overrides)
+    at_once = _at_once(arguments)
+    if at_once > 1 and (word := next(filter(_says_who_runs, overrides), None)):
+        raise UsageError(f"--at-once: {word} says how points are run; leave one of them out")
     if f"{SWEEPER}=optuna" not in overrides and command != "run":
-        _prepare_common(arguments, sweep_points(overrides))
+        graphs = _point_graphs(arguments, sweep_points(overrides))
+        _prepare_common(arguments, graphs)
+        if at_once > 1:
+            _prepare_points(arguments, graphs, at_once)
 
     def job(raw: DictConfig) -> float:
         from hydra.core.hydra_config import HydraConfig
@@ -124,10 +131,12 @@ def _sweep(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]]) 
     _with_hydra(["--multirun", *told], job)
     console.print(summarise_sweep(folder, command))
     points = read_points(folder)
-    if command == "tokenizer" and any(point.output for point in points):
-        store = Store(Path(config.paths.store))
-        made = [(p.settings, store.from_reference(p.output).path) for p in points if p.output]
+    store = Store(Path(config.paths.store))
+    made = [(p.settings, store.from_reference(p.output).path) for p in points if p.output]
+    if command == "tokenizer" and made:
         console.print(vocabulary_table(made))
+    if command == "finetune" and made:
+        console.print(scores_table([path for _, path in made]))
     failed = [point for point in points if point.error]
     if failed:
         raise SesameError(
@@ -135,12 +144,37 @@ def _sweep(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]]) 
         )
 
 
-def _prepare_common(arguments: Arguments, points: list[list[str]]) -> None:
-    """Make what all points need before they fan out, so that no job waits for another."""
+def _says_who_runs(override: str) -> bool:
+    return override.partition("=")[0] in (LAUNCHER, SWEEPER)
+
+
+def _at_once(arguments: Arguments) -> int:
+    text = arguments.options.get("--at-once", "1")
+    if not text.isdecimal() or int(text) < 1:
+        raise UsageError(f"--at-once {text}: must be a whole number, 1 or more")
+    return int(text)
+
+
+def _point_graphs(arguments: Arguments, points: list[list[str]]) -> list[tuple[Graph, Node]]:
     graphs = []
     for point in points:
         config = compose_config([word for word in point if not word.startswith("hydra")])
         graphs.append(_target(arguments.command, config, point))
+    return graphs
+
+
+def _prepare_points(arguments: Arguments, graphs: list[tuple[Graph, Node]], at_once: int) -> None:
+    """Make the points' outputs several at a time; the sweep then finds them done, in its order."""
+    nodes = {reference: node for graph, _ in graphs for reference, node in graph.nodes.items()}
+    refuse_to_pretrain(list(nodes.values()), arguments.command, unswept(arguments.overrides))
+    try:
+        execute_all(list(nodes.values()), at_once)
+    except SesameError:  # the sweep comes to that point again, says so and goes on to the others
+        return
+
+
+def _prepare_common(arguments: Arguments, graphs: list[tuple[Graph, Node]]) -> None:
+    """Make what all points need before they fan out, so that no job waits for another."""
     first, _ = graphs[0]
     common = [
         node
@@ -148,9 +182,9 @@ def _prepare_common(arguments: Arguments, points: list[list[str]]) -> None:
         if all(reference in graph.nodes and node.stage != target.stage for graph, target in graphs)
     ]
     missing = [node for node in common if not node.output.is_done]
-    if missing and len(points) > 1:
+    if missing and len(graphs) > 1:
         refuse_to_pretrain(missing, arguments.command, unswept(arguments.overrides))
-        console.print(f"making what all {len(points)} points need")
+        console.print(f"making what all {len(graphs)} points need")
         execute_all(missing)
 
 
@@ -173,7 +207,7 @@ def _stage(arguments: Arguments, config: Config) -> list[Node]:
     before = nodes if asked is None else [node for node in nodes if node is not target]
     # A page about named runs belongs to them, whatever experiment the command line has.
     about = config.runs if arguments.command == "report" else []
-    _execute(graph, before, about or [config.name], replace=False)
+    _execute(graph, before, about or [config.name], _at_once(arguments), replace=False)
     closing: Callable[[Path], Table] | None = getattr(
         stage_module(arguments.command), "closing", None
     )
@@ -190,7 +224,8 @@ def _run(arguments: Arguments, config: Config) -> list[Node]:
     nodes = list(graph.nodes.values())
     console.print(as_table(plan(nodes, graph.store)))
     chosen = between(nodes, arguments.options.get("--from"), arguments.options.get("--until"))
-    _execute(graph, chosen, [config.name], replace="-m" not in arguments.options)
+    is_sweep = "-m" in arguments.options
+    _execute(graph, chosen, [config.name], _at_once(arguments), replace=not is_sweep)
     if (table := closing_table(nodes)) is not None:
         console.print(table)
     for node in chosen:
@@ -199,12 +234,14 @@ def _run(arguments: Arguments, config: Config) -> list[Node]:
     return chosen
 
 
-def _execute(graph: Graph, nodes: list[Node], names: list[str], replace: bool) -> None:
+def _execute(
+    graph: Graph, nodes: list[Node], names: list[str], at_once: int, replace: bool
+) -> None:
     graph.checksums.save()
     entries = [Entry(node.stage, node.output.fingerprint, node.label) for node in nodes]
     for name in names:
         Runs(graph.store).record(name, entries, replace)
-    execute_all(nodes)
+    execute_all(nodes, at_once)
 
 
 def experiment(overrides: list[str]) -> Graph:

@@ -5,7 +5,8 @@ that reads pieces the first of each word stands for it. Layers are matched from 
 a member with fewer gives its lowest again, so that a mix of layers is a mix of each member's own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,6 +94,17 @@ class Concatenation(Encoder):
             states = [state[own.word_starts_W] for state in member(own)]
             columns.append([states[0]] * (self.states - len(states)) + states)
         return [torch.cat(layer, 1) for layer in zip(*columns, strict=True)]
+
+    @contextmanager
+    def narrowed(self, inputs: Sequence[EncodedInputs]) -> Iterator[None]:
+        """Each member narrowed to its own inputs."""
+        by_member = zip(
+            *(each.members for each in inputs if isinstance(each, JoinedInputs)), strict=True
+        )
+        with ExitStack() as stack:
+            for member, own in zip(self._encoders, by_member, strict=True):
+                stack.enter_context(member.narrowed(own))
+            yield
 
     def _encode(self, inputs: Sequence[tuple[Words, ...]], max_length: int) -> EncodedInputs:
         """Keep what fits into every member, so that all have the same words."""

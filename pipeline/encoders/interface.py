@@ -9,6 +9,7 @@ N units of a batch, E inputs, W words, D hidden width
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -126,6 +127,16 @@ class Encoder(nn.Module, ABC):
         from pipeline.embedding import embed
 
         return embed(self, sentences, layers)
+
+    def first_states(self, batch: InputBatch) -> Tensor:
+        """The last hidden state of each input's first unit, x_ED: all that some heads read."""
+        lengths_E = torch.from_numpy(batch.lengths).to(batch.tokens_N.device)
+        first_ED: Tensor = self(batch)[-1][lengths_E.cumsum(0) - lengths_E]
+        return first_ED
+
+    def narrowed(self, inputs: Sequence[EncodedInputs]) -> AbstractContextManager[None]:
+        """Where it is cheaper, hold only the parameters these inputs use: meanwhile no others."""
+        return nullcontext()
 
     def encode_word_pairs(
         self, inputs: Sequence[tuple[Words, Words]], max_length: int

@@ -15,7 +15,6 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
@@ -23,23 +22,19 @@ import torch
 from numpy.typing import NDArray
 
 from data_prep.errors import SesameError, UsageError
-from data_prep.fields import check
 from data_prep.files import atomic_write, write_atomically
 from data_prep.tokenizers.characters import ALPHABET
+from pipeline.models.allennlp_options import (
+    OPTIONS,
+    WEIGHTS,
+    find_pair,
+    options_of,
+    read_options,
+)
 from pipeline.models.config import ElmoConfig
 from pipeline.models.elmo import DIRECTIONS, Elmo
 
-OPTIONS, WEIGHTS = "options.json", "weights.hdf5"
 Array = NDArray[np.float32]
-
-
-def find_pair(folder: Path) -> tuple[Path, Path] | None:
-    """The options and weights of a folder, where it has them."""
-    found = [sorted(folder.glob(f"*{name}")) for name in (OPTIONS, WEIGHTS)]
-    for name, files in zip((OPTIONS, WEIGHTS), found, strict=True):
-        if len(files) > 1:
-            raise UsageError(f"{folder}: has {len(files)} files that end in {name}; keep one pair")
-    return (found[0][0], found[1][0]) if all(found) else None
 
 
 def write_allennlp(folder: Path, elmo: Elmo) -> None:
@@ -47,7 +42,7 @@ def write_allennlp(folder: Path, elmo: Elmo) -> None:
     with atomic_write(folder / WEIGHTS) as stream, h5py.File(stream.name, "w") as file:
         for name, array in _members(elmo):
             file.create_dataset(name, data=array)
-    write_atomically(folder / OPTIONS, json.dumps(_options(elmo.config), indent=1) + "\n")
+    write_atomically(folder / OPTIONS, json.dumps(options_of(elmo.config), indent=1) + "\n")
 
 
 def load_allennlp(folder: Path) -> Elmo:
@@ -55,7 +50,7 @@ def load_allennlp(folder: Path) -> Elmo:
     pair = find_pair(folder)
     if pair is None:
         raise UsageError(f"{folder}: has no pair of {OPTIONS} and {WEIGHTS}")
-    elmo = Elmo(_read_options(pair[0]))
+    elmo = Elmo(read_options(pair[0]))
     try:
         with h5py.File(pair[1], "r") as file:
             state = dict(_read_members(_Reader(pair[1], file), elmo.config))
@@ -63,71 +58,6 @@ def load_allennlp(folder: Path) -> Elmo:
         raise SesameError(f"{pair[1]}: damaged or not an HDF5 file; fetch it again") from error
     elmo.load_state_dict({name: torch.tensor(array) for name, array in state.items()})
     return elmo
-
-
-def _options(config: ElmoConfig) -> dict[str, Any]:
-    return {
-        "bidirectional": True,
-        "char_cnn": {
-            "activation": config.activation,
-            "embedding": {"dim": config.character_dim},
-            "filters": config.filters,
-            "max_characters_per_token": config.max_characters,
-            "n_characters": ALPHABET,
-            "n_highway": config.highways,
-        },
-        "dropout": config.dropout,
-        "lstm": {
-            # Without a limit null, which both programs take for none; 0 would clip in bilm-tf.
-            "cell_clip": config.cell_clip or None,
-            "dim": config.cell,
-            "n_layers": config.layers,
-            "proj_clip": config.projection_clip or None,
-            "projection_dim": config.projection,
-            "use_skip_connections": True,
-        },
-        "n_negative_samples_batch": config.samples,
-        "unroll_steps": config.window,
-    }
-
-
-def _read_options(path: Path) -> ElmoConfig:
-    defaults = ElmoConfig()
-    try:
-        stated = json.loads(path.read_text())
-        lstm, characters = stated["lstm"], stated["char_cnn"]
-        config = ElmoConfig(
-            layers=lstm["n_layers"],
-            cell=lstm["dim"],
-            projection=lstm["projection_dim"],
-            cell_clip=float(lstm.get("cell_clip") or 0),
-            projection_clip=float(lstm.get("proj_clip") or 0),
-            dropout=stated.get("dropout", defaults.dropout),
-            character_dim=characters["embedding"]["dim"],
-            max_characters=characters["max_characters_per_token"],
-            filters=[list(each) for each in characters["filters"]],
-            highways=characters["n_highway"],
-            activation=characters["activation"],
-            window=stated.get("unroll_steps", defaults.window),
-            samples=stated.get("n_negative_samples_batch", defaults.samples),
-        )
-        symbols = characters["n_characters"]
-        residual = bool(lstm.get("use_skip_connections")) or config.layers == 1
-        check(config, "model.")
-        config.check()
-    except OSError as error:
-        raise SesameError(f"{path}: cannot be read") from error
-    except KeyError as error:
-        raise SesameError(f"{path}: has no {error}, so these are no options of an ELMo") from error
-    except (ValueError, TypeError, AttributeError) as error:
-        raise SesameError(f"{path}: not the JSON of an ELMo's options") from error
-    except UsageError as error:
-        raise SesameError(f"{path}: {error}") from error
-    if symbols not in (ALPHABET - 1, ALPHABET):
-        raise SesameError(f"{path}: n_characters is {symbols}; only {ALPHABET} can be read")
-    if not residual:
-        raise SesameError(f"{path}: layers without use_skip_connections cannot be read")
-    return config
 
 
 def _members(elmo: Elmo) -> Iterator[tuple[str, Array]]:

@@ -185,6 +185,14 @@ class Bert(nn.Module):
         states = self.encode(tokens_N, positions_N, segments_N, lengths, plan)
         return [plan.restore(x_ND) for x_ND in states]
 
+    def first_states(
+        self, tokens_N: Tensor, positions_N: Tensor, segments_N: Tensor, lengths: NDArray[np.int64]
+    ) -> Tensor:
+        """The last hidden state of each example's first piece, x_ED."""
+        plan = AttentionPlan.of(lengths, tokens_N.device)
+        states = self.encode(tokens_N, positions_N, segments_N, lengths, plan, plan.starts_E)
+        return states[-1]
+
     def encode(
         self,
         tokens_N: Tensor,

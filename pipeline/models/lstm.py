@@ -87,10 +87,12 @@ class _Unrolled(torch.autograd.Function):
             gates_SG[:, 3 * cell :].sigmoid_()
             i_SC, f_SC, g_SC, o_SC = gates_SG.chunk(4, 1)
             torch.mul(f_SC, c_USC[t], out=c_USC[t + 1]).addcmul_(i_SC, g_SC)
-            c_USC[t + 1].clamp_(-cell_clip, cell_clip)
+            if cell_clip < math.inf:
+                c_USC[t + 1].clamp_(-cell_clip, cell_clip)
             inner_SC = c_USC[t + 1].tanh().mul_(o_SC)
             torch.mm(inner_SC, projection_PC.t(), out=h_USP[t + 1])
-            h_USP[t + 1].clamp_(-projection_clip, projection_clip)
+            if projection_clip < math.inf:
+                h_USP[t + 1].clamp_(-projection_clip, projection_clip)
         ctx.clips = (cell_clip, projection_clip)
         ctx.save_for_backward(gates_TSG, h_USP, c_USC, recurrent_GP, projection_PC)
         last_SC = c_USC[-1].clone()
@@ -106,20 +108,20 @@ class _Unrolled(torch.autograd.Function):
         d_gates_TSG = torch.empty_like(gates_TSG)
         d_projected_TSP = torch.empty_like(d_y_TSP)
         inner_TSC = torch.empty_like(c_USC[1:])
-        d_h_SP: Tensor | None = None
-        d_c_SC = torch.zeros_like(c_USC[0])
+        d_h_SP, d_c_SC = torch.zeros_like(h_USP[0]), torch.zeros_like(c_USC[0])
         for t in range(steps - 1, -1, -1):
             i_SC, f_SC, g_SC, o_SC = gates_TSG[t].chunk(4, 1)
             d_i_SC, d_f_SC, d_g_SC, d_o_SC = d_gates_TSG[t].chunk(4, 1)
-            d_SP = d_y_TSP[t] if d_h_SP is None else d_y_TSP[t] + d_h_SP
-            # What was clipped passes no gradient on.
-            torch.mul(d_SP, h_USP[t + 1].abs() < projection_clip, out=d_projected_TSP[t])
-            d_inner_SC = d_projected_TSP[t] @ projection_PC
+            d_projected_SP = torch.add(d_y_TSP[t], d_h_SP, out=d_projected_TSP[t])
+            if projection_clip < math.inf:  # what was clipped passes no gradient on
+                d_projected_SP *= h_USP[t + 1].abs() < projection_clip
+            d_inner_SC = d_projected_SP @ projection_PC
             squashed_SC = c_USC[t + 1].tanh()
             torch.mul(squashed_SC, o_SC, out=inner_TSC[t])
             torch.mul(d_inner_SC, squashed_SC, out=d_o_SC)
             d_c_SC = d_c_SC.addcmul_(d_inner_SC.mul_(o_SC), squashed_SC.square_().neg_().add_(1))
-            d_c_SC *= c_USC[t + 1].abs() < cell_clip
+            if cell_clip < math.inf:
+                d_c_SC *= c_USC[t + 1].abs() < cell_clip
             torch.mul(d_c_SC, g_SC, out=d_i_SC)
             torch.mul(d_c_SC, c_USC[t], out=d_f_SC)
             torch.mul(d_c_SC, i_SC, out=d_g_SC)

@@ -19,6 +19,7 @@ MOST_POINTS = 240  # a line has; more would not be seen
 FONT = "Helvetica, Arial, Liberation Sans, sans-serif"
 NUMBER = ".3~r"  # three digits, never an exponent
 LONG = 22  # characters of a name that two columns of a legend hold
+LINE = 14  # pixels of a legend's line
 
 INK, MUTED, RULE = "#23272e", "#636b75", "#dedbd4"
 SERIES = ("#2f6299", "#b9771c", "#2c7f6d", "#8c4f82", "#7a6a58", "#c0503f")
@@ -114,7 +115,7 @@ def lines(
         rules = alt.Chart(alt.NamedData("marks")).mark_rule(strokeDash=[2, 3], strokeWidth=1)
         layers.append(rules.encode(alt.X("x:Q"), alt.Stroke("colour:N", scale=None)))
     datasets = {"points": data, "marks": marks}
-    return _draw(alt.layer(*layers), datasets, name, title)
+    return _draw(alt.layer(*layers), datasets, name, title, _height(series))
 
 
 def histogram(
@@ -280,7 +281,7 @@ def bands(name: str, title: str, items: Sequence[Band], *, x_title: str) -> str:
             x, alt.Y("y:Q"), alt.Fill("colour:N", scale=None)
         ),
     )
-    return _draw(chart, {"points": data}, name, title)
+    return _draw(chart, {"points": data}, name, title, _height(items))
 
 
 @dataclass(frozen=True)
@@ -314,11 +315,21 @@ def _legend(alt: Any, series: Sequence[Series] | Sequence[Band], always: bool = 
     names = {item.name for item in series}
     if len(names) < 2 and not always:
         return None
-    columns = 2 if max(map(len, names)) <= LONG else 1
+    columns = _legend_columns(names)
     limit = (WIDTH - 80) // columns
     return alt.Legend(
         orient="top", title=None, symbolType="stroke", labelLimit=limit, columns=columns
     )
+
+
+def _legend_columns(names: set[str]) -> int:
+    return 2 if max(map(len, names)) <= LONG else 1
+
+
+def _height(series: Sequence[Series] | Sequence[Band]) -> int:
+    """A legend of several lines takes nothing from the drawing."""
+    names = {item.name for item in series}
+    return HEIGHT + LINE * ((len(names) - 1) // _legend_columns(names))
 
 
 def _draw(

@@ -1,5 +1,4 @@
-"""Curves of pretrainings from their journals, by steps, or where several are compared by tokens
-and by hours."""
+"""Curves of pretrainings from their journals: by steps, or by tokens and time to compare them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,11 +31,11 @@ class Scale:
 
     x_title: str
     suffix: str = ""  # of the figure's name and title
-    whole: bool = True
+    seconds: float = 0.0  # in a unit, where it is one of time
 
 
 STEPS, TOKENS = Scale("step"), Scale("tokens")
-HOURS = Scale("hours", "by hours", whole=False)
+MINUTES, HOURS = Scale("minutes", "by time", 60), Scale("hours", "by time", 3600)
 CURVES = (
     Curve("mlm_loss", "Masked-word loss", "Nats a masked piece.", "heldout_mlm_loss"),
     Curve("mlm_accuracy", "Masked-word accuracy", "Share of masked pieces guessed right.",
@@ -97,15 +96,20 @@ class Journal:
             known = points(self.metrics, "tokens")
         else:
             seconds = points(self.timing, "seconds")
-            hours = np.cumsum([spent for _, spent in seconds]) / 3600
-            known = [(step, float(at)) for (step, _), at in zip(seconds, hours, strict=True)]
+            passed = np.cumsum([spent for _, spent in seconds]) / scale.seconds
+            known = [(step, float(at)) for (step, _), at in zip(seconds, passed, strict=True)]
         xs, ys = zip((0.0, 0.0), *known, strict=True)
         return [float(place) for place in np.interp(steps, xs, ys)]
 
 
+def time_scale(journals: Sequence[Journal]) -> Scale:
+    """Hours, or minutes where no run has taken an hour."""
+    return HOURS if max(journal.made.seconds for journal in journals) >= HOURS.seconds else MINUTES
+
+
 def draw_curves(journals: Sequence[Journal], scale: Scale) -> list[Figure]:
-    """A figure for each curve there is; by hours only what is measured on held-out rows too."""
-    chosen = [curve for curve in CURVES if curve.held_out or scale is not HOURS]
+    """A figure for each curve there is; by time only what is measured on held-out rows too."""
+    chosen = [curve for curve in CURVES if curve.held_out or not scale.seconds]
     figures = [_figure(curve, journals, scale) for curve in chosen]
     return [figure for figure in figures if figure]
 
@@ -114,7 +118,7 @@ def _figure(curve: Curve, journals: Sequence[Journal], scale: Scale) -> Figure |
     alone = len(journals) == 1
     series = []
     for number, journal in enumerate(journals):
-        if scale is HOURS and not journal.timing:
+        if scale.seconds and not journal.timing:
             continue
         training = journal.points(curve, curve.key, scale)
         held_out = journal.points(curve, curve.held_out, scale)
@@ -134,7 +138,7 @@ def _figure(curve: Curve, journals: Sequence[Journal], scale: Scale) -> Figure |
     name = "-".join([*curve.key.split("_"), *scale.suffix.split()])
     title = f"{curve.title} {scale.suffix}".strip()
     svg = charts.lines(
-        name, title, series, x_title=scale.x_title, whole=scale.whole,
+        name, title, series, x_title=scale.x_title, whole=not scale.seconds,
         y_format=curve.y_format, zero=curve.zero, legend=not alone,
     )  # fmt: skip
     return Figure(name, title, caption, svg)

@@ -26,6 +26,7 @@ REASONS = {
     "where": "not chosen by corpus.where",
     "exclude": "named in corpus.exclude",
     "min_characters": "below corpus.min_characters",
+    "max_characters": "above corpus.max_characters",
     "min_letters": "below corpus.min_letters",
     "duplicate_paragraphs": "of repeated paragraphs only",
 }

@@ -62,10 +62,10 @@ def _table(title: str, group: Sequence[Made], names: Sequence[str]) -> Table:
 
 
 def _scores(made: Made) -> dict[str, Score]:
-    counts = made.counts
+    found = made.json("layers.json")  # from the first layer up, unlike the manifest's keys
     return {
-        choice: Score(counts["task"], counts["metric"], counts["encoder"], tuple(values))
-        for choice, values in counts["choices"].items()
+        choice: Score(found["task"], found["metric"], found["encoder"], tuple(values))
+        for choice, values in found["choices"].items()
     }
 
 

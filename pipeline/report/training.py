@@ -15,7 +15,7 @@ from pipeline.report.blocks import (
     Table,
 )
 from pipeline.report.collect import Collected, points
-from pipeline.report.curves import HOURS, STEPS, TOKENS, Journal, draw_curves
+from pipeline.report.curves import STEPS, TOKENS, Journal, draw_curves, time_scale
 from pipeline.report.wording import count, distinct, duration, percent, share, short
 
 GB = 1e9
@@ -38,8 +38,8 @@ def training_section(collected: Collected) -> Section | None:
         blocks.append(Figures(draw_curves(journals, STEPS)))
     else:
         blocks += [Heading("By tokens"), Figures(draw_curves(journals, TOKENS))]
-        by_hours = draw_curves(journals, HOURS)
-        blocks += [Heading("By hours"), Figures(by_hours)] if by_hours else []
+        by_time = draw_curves(journals, time_scale(journals))
+        blocks += [Heading("By time"), Figures(by_time)] if by_time else []
     blocks += _dropped(journals)
     return Section("training", "Pretraining", blocks)
 

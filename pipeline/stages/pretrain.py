@@ -94,6 +94,11 @@ def check_kind(config: Config) -> None:
                 not config.trainer.activation_checkpointing,
                 "keeps its activations; set it to false",
             ),
+            "trainer.compile": (
+                True,
+                not config.trainer.compile,
+                "has its own LSTM, which is not compiled; set it to false",
+            ),
         }
     else:
         refused = {

@@ -43,18 +43,21 @@ class TaskData:
 
 
 def training_order(lengths: Ints, batch_size: int, rng: np.random.Generator) -> list[Ints]:
-    """All rows in batches of similar length: shuffled, sorted inside windows, batches shuffled."""
+    """All rows in batches of similar length: shuffled, sorted inside windows, batches shuffled.
+
+    Longer ones come first, as attention wants them: then it need not sort a batch again.
+    """
     order = rng.permutation(len(lengths))
     batches = []
     for start in range(0, len(order), WINDOW * batch_size):
         window = order[start : start + WINDOW * batch_size]
-        window = window[np.argsort(lengths[window], kind="stable")]
+        window = window[np.argsort(-lengths[window], kind="stable")]
         batches += [window[i : i + batch_size] for i in range(0, len(window), batch_size)]
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
 def evaluation_order(lengths: Ints) -> list[Ints]:
-    """All rows by length, in batches of about as many pieces."""
-    order = np.argsort(lengths, kind="stable")
+    """All rows from the longest on, in batches of about as many pieces."""
+    order = np.argsort(-lengths, kind="stable")
     number = (np.cumsum(lengths[order]) - 1) // EVALUATION_PIECES
     return np.split(order, np.flatnonzero(np.diff(number)) + 1)

@@ -6,6 +6,8 @@ follows another, begins or ends. All sentences of a batch are computed at once, 
 W words of a batch, B sentences, T words of the longest, C tags
 """
 
+import math
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -40,16 +42,20 @@ class Crf(nn.Module):
         return (total_B - gold_B).sum() / len(gold_W)
 
     def decide(self, logits_WC: Tensor, lengths: Ints) -> Tensor:
-        """Log-probabilities of each word's tags, those of the best tagging lifted to the largest.
+        """Log-probabilities of each word's tags, those of the best tagging made the largest.
 
-        Nearly always they are the largest anyhow. So whoever takes the largest gets the best
-        tagging of the sentence, and its softmax is the tag's own probability.
+        Nearly always they are the largest anyhow; elsewhere all other tags share the rest equally.
+        So whoever takes the largest gets the best tagging of the sentence, and its softmax is the
+        tag's own probability.
         """
         logits_BTC, real_BT = lay(logits_WC, lengths)
         marginals_WC = self._marginals(logits_BTC, real_BT)[real_BT]
-        path_W = self._best(logits_BTC, real_BT)[real_BT][:, None]
-        most_W = marginals_WC.gather(1, path_W)
-        return marginals_WC.minimum(most_W - HIGHER).scatter(1, path_W, most_W)
+        path_W1 = self._best(logits_BTC, real_BT)[real_BT][:, None]
+        most_W1 = marginals_WC.gather(1, path_W1)
+        share_W1 = torch.log1p(-most_W1.exp()) - math.log(max(marginals_WC.shape[1] - 1, 1))
+        is_largest_W1 = most_W1 >= marginals_WC.amax(1, keepdim=True)
+        others_WC = torch.where(is_largest_W1, marginals_WC, share_W1)
+        return others_WC.minimum(most_W1 - HIGHER).scatter(1, path_W1, most_W1)
 
     def _sums(self, logits_BTC: Tensor, real_BT: Tensor) -> Tensor:
         """Logs of summed scores of all beginnings that end in each word's tags."""

@@ -67,6 +67,8 @@ class Model(nn.Module):
 
     def forward(self, batch: InputBatch) -> Tensor:
         """The head's answers for a batch."""
+        if self.head.reads_first:
+            return self.head.answer(self.encoder.first_states(batch))
         answers: Tensor = self.head(self.encoder(batch), batch)
         return answers
 
@@ -93,7 +95,8 @@ def finetune(encoder: Encoder, splits: Splits, task: TaskConfig, config: Finetun
         head = Head(task.kind, answers.outputs, encoder, config, apart)
         model = Model(encoder, head, config.mode == "frozen")
         model.to(choose_device(config.accelerator))
-        fit = _fit(model, train, dev, answers, task, config)
+        with encoder.narrowed([train.inputs, dev.inputs]):
+            fit = _fit(model, train, dev, answers, task, config)
 
     def predict(examples: Sequence[Example]) -> list[Prediction]:
         data = test if examples is splits.test else encode(examples)

@@ -115,6 +115,16 @@ class Head(nn.Module):
         nn.init.normal_(self.output.weight, std=0.02)
         nn.init.zeros_(self.output.bias)
 
+    @property
+    def reads_first(self) -> bool:
+        """Whether it reads nothing but the last state of each input's first unit."""
+        return (
+            self.kind in ("classify", "regress")
+            and (self.layers.choice, self.pooling) == ("last", "first")
+            and self.context is None
+            and not self.apart
+        )
+
     def forward(self, states: list[Tensor], batch: InputBatch) -> Tensor:
         """Logits [U, C], or predicted numbers [U, 1]."""
         x, lengths = self.layers(states), batch.lengths
@@ -124,7 +134,11 @@ class Head(nn.Module):
             x = self.context(x, lengths)
         if self.kind in ("classify", "regress"):
             x = self._pooled(x, batch)
-        answers: Tensor = self.output(self.dropout(x))
+        return self.answer(x)
+
+    def answer(self, x_UD: Tensor) -> Tensor:
+        """Logits or numbers of what has been chosen and pooled."""
+        answers: Tensor = self.output(self.dropout(x_UD))
         return answers
 
     def _pooled(self, x_ND: Tensor, batch: InputBatch) -> Tensor:

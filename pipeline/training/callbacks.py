@@ -82,7 +82,6 @@ def metrics_line(state: TrainingState, outcome: Outcome) -> dict[str, Any]:
         "step": state.step,
         "position": state.cursor.position,
         **state.window.means(),
-        "perplexity": state.window.perplexity,
         "lr": outcome.lr,
         "gradient_norm": outcome.gradient_norm if math.isfinite(outcome.gradient_norm) else None,
         "tokens": state.tokens,

@@ -17,7 +17,9 @@ class InitConfig:
     """Where pretraining starts from."""
 
     source: str | None = execution(
-        None, "a run, name@step, fingerprint or Hugging Face BERT folder; random weights if not set"
+        None,
+        "a run, name@step, fingerprint, Hugging Face BERT folder or AllenNLP pair; random weights "
+        "if not set",
     )
     needed: bool = execution(False, "a recipe that only makes sense from a model says so here")
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from data_prep.errors import SesameError
 from data_prep.files import write_atomically
 
 
@@ -38,8 +39,14 @@ class Journal:
     def append(self, line: dict[str, Any]) -> None:
         """Add a line; it reaches the file at once."""
         self._fence()
-        with open(self._path, "a") as stream:
-            stream.write(json.dumps(line, allow_nan=False) + "\n")
+        try:
+            with open(self._path, "a") as stream:
+                stream.write(json.dumps(line, allow_nan=False) + "\n")
+        except OSError as error:
+            raise SesameError(
+                f"{self._path} cannot be written ({error.strerror}); make room on the disk and run "
+                "the same command again: it goes on from the last checkpoint"
+            ) from error
 
     def sync(self) -> None:
         """Make all lines durable, so that no checkpoint is ahead of them."""

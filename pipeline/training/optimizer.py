@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from pytorch_lightning import LightningModule
 from torch import Tensor
+from torch.optim.adagrad import adagrad
 
 from pipeline.training.config import OptimConfig
 
@@ -36,10 +37,22 @@ class Adagrad(torch.optim.Optimizer):
         if not state:
             state["step"] = torch.tensor(0.0)
             state["sum"] = torch.full_like(parameter, self._initial_accumulator)
-        state["step"] += 1
-        parameter.mul_(1 - group["lr"] * group["weight_decay"])
-        state["sum"].addcmul_(gradient, gradient)
-        parameter.addcdiv_(gradient, state["sum"].sqrt().add_(group["eps"]), value=-group["lr"])
+        if group["weight_decay"]:
+            parameter.mul_(1 - group["lr"] * group["weight_decay"])
+        # On CPUs in one pass over the memory: most of a large vocabulary's rows have no gradient in
+        # a step and stay as they are, but each pass over them costs the same.
+        adagrad(
+            [parameter],
+            [gradient],
+            [state["sum"]],
+            [state["step"]],
+            fused=parameter.is_cpu,
+            lr=group["lr"],
+            weight_decay=0.0,
+            lr_decay=0.0,
+            eps=group["eps"],
+            maximize=False,
+        )
 
 
 # What an optimizer remembers of a parameter beside the number of updates.

@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 
 from data_prep.errors import SesameError
+from data_prep.files import write_atomically
 from data_prep.progress import console
 from pipeline.training.exits import DIVERGED, INTERRUPTED, REPORTS, Diverged, write_end
 from pipeline.training.job import Job
@@ -168,7 +169,10 @@ def train_to_end(run_dir: Path, stop: StopRequest) -> int:
         return DIVERGED
     except SesameError as error:
         report = run_dir / REPORTS / f"{this_rank()}.error"
-        report.write_text(str(error))
+        try:
+            write_atomically(report, str(error))
+        except OSError:  # the disk is full: the launcher points to these last words
+            say(str(error))
         return error.exit_code
 
 

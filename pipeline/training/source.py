@@ -1,12 +1,14 @@
 """The model of `init.source`: whether the configured one is of its architecture; torch-free."""
 
 import json
+import shlex
 from dataclasses import fields
 from pathlib import Path
 
 from data_prep.errors import UsageError
+from pipeline.models.allennlp_options import find_pair, read_options
 from pipeline.models.architectures import read_stated
-from pipeline.models.config import KINDS, BertConfig, ModelConfig, setting
+from pipeline.models.config import KINDS, ModelConfig, setting
 from pipeline.references import Folder, resolve
 from pipeline.store import Store
 
@@ -18,12 +20,17 @@ def check_source(reference: str, model: ModelConfig, store: Store) -> None:
     """Refuse, before any work, to go on from a model of another architecture."""
     found = resolve("init.source", reference, "pretrain", store)
     if isinstance(found, Folder):
-        if isinstance(model, BertConfig):  # an ELMo's folder tells when it is loaded
-            check_architecture(model, read_stated(found.path).config)
+        check_architecture(model, _stated(found.path))
         return
     stated = found.output.path / "config.json"
     if stated.exists():  # else it has never begun, which the graph will say
         check_architecture(model, read_model(stated))
+
+
+def _stated(folder: Path) -> ModelConfig:
+    """What a folder outside the store says its model is."""
+    pair = find_pair(folder)
+    return read_options(pair[0]) if pair else read_stated(folder).config
 
 
 def read_model(stated: Path) -> ModelConfig:
@@ -47,5 +54,5 @@ def check_architecture(ours: ModelConfig, theirs: ModelConfig) -> None:
     }
     if differing:
         given = ", ".join(setting(name, getattr(ours, name)) for name in differing)
-        wanted = " ".join(setting(name, value) for name, value in differing.items())
+        wanted = shlex.join(setting(name, value) for name, value in differing.items())
         raise UsageError(f"{given}: the model of init.source is another; set {wanted}")

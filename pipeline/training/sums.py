@@ -39,8 +39,7 @@ class Sums:
         return mlm + (self.pair_sum / self.pairs if self.pairs else 0.0)
 
     def means(self) -> dict[str, float | None]:
-        """Losses and accuracies; None where nothing was asked."""
-
+        """Losses, accuracies and perplexity; None where nothing was asked."""
         if self.words:
             return {
                 "loss": self.loss,
@@ -48,6 +47,7 @@ class Sums:
                 "backward_loss": self.backward_sum / self.words,
                 "forward_perplexity": perplexity(self.forward_sum / self.words),
                 "backward_perplexity": perplexity(self.backward_sum / self.words),
+                "perplexity": perplexity(self.loss),  # of the words of both directions
             }
 
         def mean(total: float, count: float) -> float | None:
@@ -59,14 +59,8 @@ class Sums:
             "mlm_accuracy": mean(self.mlm_correct, self.predictions),
             "pair_loss": mean(self.pair_sum, self.pairs),
             "pair_accuracy": mean(self.pair_correct, self.pairs),
+            "perplexity": perplexity(self.mlm_sum / self.predictions) if self.predictions else None,
         }
-
-    @property
-    def perplexity(self) -> float | None:
-        """Of the masked pieces, or of the words of both directions."""
-        if self.words:
-            return perplexity(self.loss)
-        return perplexity(self.mlm_sum / self.predictions) if self.predictions else None
 
 
 def perplexity(loss: float) -> float:

@@ -2,6 +2,7 @@
 
 import json
 import random
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -155,10 +156,16 @@ def test_bands_find_pairs_at_the_threshold() -> None:
     assert equal == [False] * 8 + [True] * 8
 
 
-def test_the_table_finds_every_repeat(tmp_path: Path) -> None:
+@pytest.mark.parametrize("held_rows", [64, 1 << 19])
+def test_the_table_finds_every_repeat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held_rows: int
+) -> None:
+    """Also in buckets that hold many times what is read at once."""
+    monkeypatch.setattr("data_prep.deduplicate.HELD_ROWS", held_rows)
     rng = np.random.default_rng(0)
     keys = rng.integers(0, 3000, (2, 10_000)).astype(np.uint64) // np.uint64(30)
-    table = SignatureTable(tmp_path / "table")
+    keys[:, 2000:7000] = keys[:, :1]
+    table = SignatureTable(tmp_path / "table", 10_000)
     for first in range(0, 10_000, 900):
         some = slice(first, first + 900)
         table.add(keys[0, some], keys[1, some], np.arange(10_000)[some])
@@ -173,4 +180,34 @@ def test_the_table_finds_every_repeat(tmp_path: Path) -> None:
         if key in seen:
             expected.append((number, seen[key]))
         seen.setdefault(key, number)
-    assert found == expected
+    assert sorted(found) == expected
+    assert not (tmp_path / "table").exists()
+
+
+def test_an_empty_table_has_no_repeats(tmp_path: Path) -> None:
+    assert list(SignatureTable(tmp_path / "table", 0).repeats()) == []
+
+
+@pytest.mark.parametrize("alike", [0.2, 0.9])
+def test_ten_times_the_signatures_take_no_more_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alike: float
+) -> None:
+    """With a small limit, so that few rows are over it; also where most are one notice's."""
+    monkeypatch.setattr("data_prep.deduplicate.HELD_ROWS", 1 << 13)
+
+    def peak(count: int) -> int:
+        rng = np.random.default_rng(count)
+        table = SignatureTable(tmp_path / "table", count)
+        tracemalloc.start()
+        for first in range(0, count, 4000):
+            keys = rng.integers(0, 1 << 62, (2, 4000)).astype(np.uint64)
+            keys[:, : int(alike * 4000)] = 7
+            table.add(*keys, first + np.arange(4000))
+        repeated = sum(len(numbers) for numbers, _ in table.repeats())
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert repeated == alike * count - 1
+        return most
+
+    _, few, many = map(peak, (8000, 80_000, 800_000))  # the first also imports
+    assert many < 1.2 * few  # small buckets are less alike in size than large ones

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_prep.config import CorpusConfig
+from data_prep.errors import UsageError
 from data_prep.filters import (
     RUN_WORDS,
     first_words,
@@ -31,6 +32,11 @@ def test_each_filter_has_its_name() -> None:
     assert reason_to_drop("1234567890 1234567890 1234567890", config) == "min_letters"
     assert reason_to_drop("A sentence of ordinary words.", config) is None
     assert reason_to_drop("buy it now, " * 50, config) == "max_repetition"
+    config = CorpusConfig(max_characters=29)
+    assert reason_to_drop("A sentence of ordinary words.", config) is None
+    assert reason_to_drop("A sentence of ordinary words!!", config) == "max_characters"
+    with pytest.raises(UsageError, match=r"corpus\.max_characters=9: corpus\.min_characters=20"):
+        CorpusConfig(max_characters=9).check()
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=60))

@@ -551,9 +551,9 @@ def test_a_truncated_archive_keeps_what_was_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
-        ({"min_characters": 10_000}, "min_characters took 9"),
-        ({"fraction": 0.0}, "fraction took 9"),
-        ({"where": {"kind": "x"}}, "where took 9"),
+        ({"min_characters": 10_000}, r"corpus\.min_characters=10000 took 9"),
+        ({"fraction": 0.0}, r"corpus\.fraction=0\.0 took 9"),
+        ({"where": {"kind": "x"}}, r"corpus\.where={'kind': 'x'} took 9"),
         ({"text_field": "body"}, "missing_text took 9"),
     ],
 )

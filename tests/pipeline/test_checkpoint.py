@@ -150,6 +150,11 @@ def test_another_model_is_refused_by_name(saved: Path) -> None:
         list(read_parameters(saved / "00000020", wrong))
 
 
+def test_a_journal_on_a_full_disk_says_what_to_do() -> None:
+    with pytest.raises(SesameError, match=r"/dev/full cannot be written \(No space left.*room"):
+        Journal(Path("/dev/full"), lambda: None).append({"step": 1})
+
+
 def test_a_journal_is_cut_to_the_checkpoint(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "metrics.jsonl", lambda: None)
     for step in range(1, 6):

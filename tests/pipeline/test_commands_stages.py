@@ -1,4 +1,4 @@
-"""A report about named runs has all that belongs to them; a name typed wrong is answered."""
+"""Commands about stages: what a report has of named runs, and how sweeps are run."""
 
 from pathlib import Path
 
@@ -60,3 +60,21 @@ def test_a_run_that_cannot_be_shown_is_named(tmp_path: Path, typed: str, says: s
     runs.record("begun", [Entry("shard", "0" * 16, "")], replace=True)
     with pytest.raises(UsageError, match=says.replace("?", r"\?")):
         _report(compose_config([f"runs={typed}", f"paths.store={tmp_path}"]), [])
+
+
+@pytest.mark.parametrize(
+    ("number", "more", "said"),
+    [
+        ("0", [], "--at-once 0: must be a whole number"),
+        ("two", [], "--at-once two: must be a whole number"),
+        ("2", ["hydra/launcher=submitit_slurm"], "hydra/launcher=submitit_slurm says how"),
+        ("2", ["hydra/sweeper=optuna"], "hydra/sweeper=optuna says how"),
+    ],
+)
+def test_a_sweep_is_told_once_how_points_are_run(
+    number: str, more: list[str], said: str, tmp_path: Path
+) -> None:
+    words = ["experiment=smoke", f"paths.store={tmp_path}", "finetune.seed=1,2", *more]
+    with pytest.raises(UsageError, match=said):
+        stage(Arguments("finetune", [], words, {"-m": "", "--at-once": number}))
+    assert not list(tmp_path.iterdir())

@@ -3,12 +3,14 @@
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from data_prep.errors import UsageError
 from data_prep.tokenizers.characters import character_ids
@@ -159,6 +161,32 @@ def test_evaluation_is_exact_over_the_whole_vocabulary(monkeypatch: pytest.Monke
         evaluated = softmax([x_MP], [targets_M], None)[0]
     torch.testing.assert_close(evaluated, expected)
     torch.testing.assert_close(trained, expected)
+
+
+class Largest(TorchDispatchMode):
+    """Notes the size of the largest tensor that is made."""
+
+    elements = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for made in result if isinstance(result, tuple | list) else [result]:
+            if isinstance(made, Tensor) and made._base is None and not func.is_view:
+                self.elements = max(self.elements, made.numel())
+        return result
+
+
+@pytest.mark.parametrize("vocab", [2_000, 20_000])
+def test_no_tensor_of_an_evaluation_grows_with_the_vocabulary(
+    monkeypatch: pytest.MonkeyPatch, vocab: int
+) -> None:
+    monkeypatch.setattr("pipeline.models.sampled_softmax.ROWS", 7)
+    monkeypatch.setattr("pipeline.models.sampled_softmax.WORDS", 50)
+    softmax = WordSoftmax(vocab, 8)
+    x_MP, targets_M = torch.randn(30, 8), torch.randint(vocab, (30,))
+    with torch.no_grad(), Largest() as largest:
+        softmax([x_MP], [targets_M], None)
+    assert largest.elements == 7 * 50
 
 
 def streams(streams: int, words: int, seed: int = 0) -> WordBatch:

@@ -61,6 +61,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     add("one rank", {"copy_of": str(folders["zero2"]), "step": 4})
     add("two ranks", {"copy_of": str(folders["single"]), "step": 4}, strategy="zero3", devices=2)
     add("adamw", optim="adamw")
+    add("bf16", precision="bf16-mixed")
     run_pair(legs, root / "plan.json")
     return folders
 
@@ -111,10 +112,16 @@ def test_adagrad_accumulates_from_one_and_adamw_is_an_option(runs: dict[str, Pat
     assert losses(runs["adamw"]) != losses(runs["single"])
 
 
+def test_bf16_trains_as_fp32_does(runs: dict[str, Path]) -> None:
+    assert losses(runs["bf16"]) == pytest.approx(losses(runs["single"]), rel=0.03)
+    assert losses(runs["bf16"]) != pytest.approx(losses(runs["single"]), rel=1e-5)
+
+
 def test_held_out_lines_tell_both_directions(runs: dict[str, Path]) -> None:
     told = [line for line in lines(runs["single"]) if "heldout_loss" in line]
     assert [line["step"] for line in told] == [4, 8]
     for line in told:
         both = line["heldout_forward_loss"] + line["heldout_backward_loss"]
         assert line["heldout_loss"] == pytest.approx(both / 2)
+        assert line["heldout_perplexity"] == pytest.approx(math.exp(both / 2))
     assert told[1]["heldout_loss"] < told[0]["heldout_loss"] < math.log(PREDICTED)

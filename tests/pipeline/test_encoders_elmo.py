@@ -101,15 +101,15 @@ def tagged(rng: np.random.Generator) -> Example:
     return Example(chosen, tuple("B-X" if word == "cat" else "O" for word in chosen), "", 0)
 
 
-@pytest.mark.parametrize(("mode", "least"), [("frozen", 0.5), ("full", 0.9)])
+@pytest.mark.parametrize(("mode", "lr"), [("frozen", 0.1), ("full", 3e-2)])
 def test_tasks_learn_on_top_of_it_frozen_with_a_mix_and_whole(
-    tmp_path: Path, mode: str, least: float
+    tmp_path: Path, mode: str, lr: float
 ) -> None:
     rng = np.random.default_rng(0)
     splits = Splits(*([tagged(rng) for _ in range(n)] for n in (64, 16, 32)), ["O", "B-X"])
     task = TaskConfig(name="toy", kind="tag", reader="conll", metric="entity_f1")
     config = FinetuneConfig(
-        lr=3e-2, epochs=10, batch_size=16, mode=mode, layers="mix", dropout=0.0, accelerator="cpu"
+        lr=lr, epochs=10, batch_size=16, mode=mode, layers="mix", dropout=0.0, accelerator="cpu"
     )
     encoder = random_encoder(replace(MODEL, dropout=0.0), tmp_path, seed=0)
     for weights in encoder.parameters():
@@ -118,6 +118,6 @@ def test_tasks_learn_on_top_of_it_frozen_with_a_mix_and_whole(
     outcome = finetune(encoder, splits, task, config)
     same = [torch.equal(value, before[name]) for name, value in encoder.state_dict().items()]
     assert all(same) if mode == "frozen" else not any(same)
-    assert outcome.scores["entity_f1"] > least  # by chance 0.25
+    assert outcome.scores["entity_f1"] > 0.9  # by chance 0.25
     assert outcome.mix is not None
     assert sum(outcome.mix["weights"]) == pytest.approx(1)

@@ -1,3 +1,4 @@
+import errno
 import json
 import multiprocessing
 import os
@@ -61,6 +62,28 @@ def test_the_lease_of_a_killed_process_is_taken_over_at_once(tmp_path: Path) -> 
     with lease(path, lambda: False, said.append) as held:
         assert held is not None
     assert "taking over from" in said[0]
+
+
+def test_a_full_disk_costs_a_beat_and_not_the_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, refused = lease_module.write_atomically, []
+
+    def refuse_once(path: Path, content: str) -> None:
+        if not refused:
+            refused.append(path)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(path, content)
+
+    monkeypatch.setattr(lease_module, "write_atomically", refuse_once)
+    monkeypatch.setattr(lease_module, "BEAT_SECONDS", 0.01)
+    path = tmp_path / "lease.json"
+    with lease(path, lambda: False, print) as held:
+        deadline = time.monotonic() + 60
+        while (read_holder(path) or {"beats": 0})["beats"] < 2:
+            assert time.monotonic() < deadline, "it beats no more"
+            time.sleep(0.01)
+        assert held is not None and held.is_held() and refused
 
 
 def test_a_silent_holder_elsewhere_is_stale_after_a_while(

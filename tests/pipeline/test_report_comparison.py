@@ -10,7 +10,7 @@ from pipeline.report.blocks import Section, Table
 from pipeline.report.collect import collect
 from pipeline.report.comparison import comparison_section
 from pipeline.report.confusion import confusion_tables
-from pipeline.report.curves import HOURS, STEPS, TOKENS, Journal, draw_curves
+from pipeline.report.curves import HOURS, MINUTES, STEPS, TOKENS, Journal, draw_curves, time_scale
 from pipeline.report.layers import layers_section
 from pipeline.report.learning import learning_section
 from pipeline.report.page import make_page
@@ -36,13 +36,13 @@ def tables(section: Section | None) -> dict[str, dict[str, list[str]]]:
     }
 
 
-def test_curves_lie_over_one_another_by_tokens_and_by_hours(two_runs: SampleRun) -> None:
+def test_curves_lie_over_one_another_by_tokens_and_by_time(two_runs: SampleRun) -> None:
     page = make_page(collect(two_runs.inputs), Config(name="x"))
     svgs = {figure.name: figure.svg for figure in page.figures}
-    for name, x_title in (("mlm-loss", "tokens"), ("mlm-loss-by-hours", "hours")):
+    for name, x_title in (("mlm-loss", "tokens"), ("mlm-loss-by-time", "minutes")):
         for said in ("left · pretrain", "right · pretrain", f">{x_title}<"):
             assert said in svgs[name], (name, said)
-    assert "lr-by-hours" not in svgs  # a schedule is one of steps
+    assert "lr-by-time" not in svgs  # a schedule is one of steps
     assert "Dashed: on held-out rows." in page.html
 
 
@@ -60,6 +60,16 @@ def test_steps_are_placed_by_what_the_journal_says(two_runs: SampleRun) -> None:
     assert journal.places([0, 15, 300], STEPS) == [0, 15, 300]
     assert journal.places([0, 15, 300], TOKENS) == [0, 105_000, 2_100_000]
     assert journal.places([10, 300], HOURS) == pytest.approx([2.8 / 3600, 30 * 2.8 / 3600])
+
+
+def test_time_is_told_in_hours_once_a_run_has_taken_one(tmp_path: Path) -> None:
+    run = SampleRun(tmp_path)
+    run.write_pretraining("pretrain/short")
+    run.seconds["pretrain"] = 3600.0
+    run.write_pretraining("pretrain/long")
+    short, long = (Journal(made) for made in collect(run.inputs).made)
+    assert time_scale([short]) is MINUTES
+    assert time_scale([short, long]) is HOURS
 
 
 def test_only_settings_that_differ_are_told(two_runs: SampleRun) -> None:
@@ -155,7 +165,7 @@ def test_layers_of_two_encoders_share_a_table(two_runs: SampleRun) -> None:
     assert rows[""] == ["layers", "left · bert", "right · elmo", "published"]
     assert rows["last"] == ["54.0 ± 1.4", "54.0 ± 1.4", "94.9"]
     assert rows["mix"][-1] == "–"
-    assert len(rows) == 1 + len(CHOICES)
+    assert [row.replace(" ", "_") for row in rows] == ["", *CHOICES]  # from the first layer up
     assert section is not None and len(section.figures) == 2
 
 

@@ -69,6 +69,9 @@ def test_the_best_tagging_is_decided_and_its_tags_have_their_own_probability(
                 with_tag = [score for tags, score in every.items() if tags[word] == tag]
                 probability = (torch.stack(with_tag).logsumexp(0) - total).item()
                 assert own[word, tag].item() == pytest.approx(probability, abs=1e-9)
+                if probability > -np.log(TAGS):  # below that no tag could be the likeliest of all
+                    sure = own.log_softmax(1)[word, tag].item()
+                    assert sure == pytest.approx(probability, abs=1e-3)
 
 
 def test_laying_out_and_back_is_nothing() -> None:

@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from tests.pipeline.toy_pretraining import (
     start_run,
     toy_config,
 )
+from tests.small_disk import require, small_disk
 
 SHARED = ("ddp", "zero1", "zero2", "zero3")
 CHANGES = (("single", "zero2"), ("zero2", "ddp"), ("ddp", "zero3"), ("zero3", "zero1"))
@@ -62,7 +63,7 @@ class Runs:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
     runs = Runs(Toy.make(tmp_path_factory.mktemp("toy")))
     runs.add("single", micro_batch_size=16)
     for strategy in SHARED:
@@ -86,14 +87,21 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     runs.add("phases resumed", {"copy_of": "phases", "step": 4}, **pair, **phases)
     runs.add("one rank", {"copy_of": "zero2", "step": 4}, checkpoint_every=2)
     runs.add("two again", {"copy_of": "one rank", "step": 6}, **pair, micro_batch_size=2)
-    runs.add("by the clock", **pair, max_steps=None, max_hours=2 / 3600)
-    runs.add("by the clock", {"goes_on": True})
+    stopped = {"signal": signal.SIGTERM, "hit": (0,)}
+    runs.add("by the clock", stopped, **pair, max_steps=None, max_hours=3 / 3600)
+    for _ in range(2):
+        runs.add("by the clock", {"goes_on": True})
     runs.add("spiked", {"poison": (60,), "factor": 5.0, "hit": (1,)}, **pair, max_steps=64)
     poison = {"poison": tuple(range(2, 8)), "hit": (0,), "diverges": True}
     runs.add("diverged", poison, **pair)
     runs.add("full disk", {"file_limit": 20_000, "hit": (1,)}, **pair)
-    run_pair(runs.legs, runs.toy.root / "plan.json")
-    return runs
+    # A checkpoint takes some 270 KB: there is room for one of them, then for all.
+    with small_disk(runs.toy.root / "runs" / "small disk", 400) as mounted:
+        if mounted:
+            runs.add("small disk", {"fills_disk": True}, **pair, micro_batch_size=4)
+            runs.add("small disk", {"disk": 2000, "goes_on": True})
+        run_pair(runs.legs, runs.toy.root / "plan.json")
+        yield runs
 
 
 def journal(run: Path, name: str) -> list[dict[str, Any]]:
@@ -160,10 +168,18 @@ def test_two_ranks_become_one_and_two_again(runs: Runs) -> None:
 def test_all_ranks_follow_one_clock(runs: Runs) -> None:
     (last,) = checkpoints(runs["by the clock"] / "checkpoints")[-1:]
     state = read_state(last)
-    assert state.seconds >= 2.0
+    assert state.seconds >= 3.0
     assert state.step == lines(runs["by the clock"])[-1]["step"]
-    # A second launch found the time used up, as the checkpoint keeps it, and took no step.
-    assert len(journal(runs["by the clock"], "launches.jsonl")) == 1
+
+
+def test_an_interrupted_run_has_the_rest_of_its_hours(runs: Runs) -> None:
+    run = runs["by the clock"]
+    # A third launch found the time used up, as the checkpoint keeps it, and took no step.
+    first, second = journal(run, "launches.jsonl")
+    assert first["step"] == 0 < second["step"]
+    left = {line["step"]: line["seconds_left"] for line in journal(run, "timing.jsonl")}
+    assert 3.0 > left[1] > left[second["step"]] > left[second["step"] + 1]
+    assert list(left.values()) == sorted(left.values(), reverse=True)
 
 
 def test_zero_divides_the_optimizer_state(runs: Runs) -> None:
@@ -260,6 +276,19 @@ def test_a_full_disk_costs_the_checkpoint_not_the_run(runs: Runs) -> None:
     assert losses(run) == pytest.approx(losses(runs["ddp"]), rel=1e-4)
     assert lines(run)[-1]["step"] == 8
     assert list((run / "checkpoints").iterdir()) == []
+
+
+def test_what_was_saved_stays_good_on_a_small_disk_and_the_run_goes_on_with_room(
+    runs: Runs,
+) -> None:
+    require("small disk" in runs.folders)
+    run, whole = runs["small disk"], runs["ddp"]
+    # Step 8 found no room: its launch said so, and the next one went on from step 4.
+    assert [line["step"] for line in journal(run, "launches.jsonl")] == [0, 4]
+    assert losses(run) == losses(whole)
+    assert [path.name for path in checkpoints(run / "checkpoints")] == ["00000004", "00000008"]
+    assert all(damage(path) is None for path in checkpoints(run / "checkpoints"))
+    assert not list((run / "checkpoints").glob(".*"))
 
 
 def wait_for(what: Callable[[], bool]) -> None:

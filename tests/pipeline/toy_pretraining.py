@@ -33,6 +33,7 @@ from pipeline.training.exits import Diverged
 from pipeline.training.job import Job
 from pipeline.training.launch import rank_environment
 from pipeline.training.rank import StopRequest, train
+from tests.small_disk import resize
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PIECES = 60
@@ -154,6 +155,8 @@ class Leg:
     factor: float = math.nan
     diverges: bool = False  # because of the poison; it is then rolled back, and runs without it
     file_limit: int = 0  # bytes that ranks `hit` can write to a file
+    fills_disk: bool = False  # the run lies on a disk too small for its second checkpoint
+    disk: int = 0  # kilobytes that this disk then gets
     hit: tuple[int, ...] = ()
 
 
@@ -222,6 +225,8 @@ def _train_leg(leg: Leg, rank: int) -> None:
     if job.trainer.strategy == "single" and rank:
         return
     if rank == 0:
+        if leg.disk:
+            resize(run_dir, leg.disk)
         if leg.copy_of is not None:
             copy_checkpoint(Path(leg.copy_of), run_dir, leg.step)
         if leg.copy_of is not None or leg.goes_on:
@@ -244,10 +249,10 @@ def _train_leg(leg: Leg, rank: int) -> None:
             assert leg.diverges
             diverged = error
         except SesameError as error:
-            assert leg.file_limit
+            assert leg.file_limit or leg.fills_disk
             assert "could not be saved" in str(error)
         else:
-            assert not (leg.diverges or leg.file_limit)
+            assert not (leg.diverges or leg.file_limit or leg.fills_disk)
             assert finished == (leg.signal == 0), leg
     if leg.diverges:
         if rank == 0:

@@ -1,0 +1,55 @@
+"""Outputs made several at a time are those made in turn; a failure leaves the others whole."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data_prep.errors import SesameError
+from data_prep.vectors.table import VectorTable
+from pipeline.config import Config
+from pipeline.execute import execute_all
+from pipeline.graph import Graph, Node
+from pipeline.store import Store
+from pipeline.tasks.config import FinetuneConfig, TaskConfig
+
+SEEDS = (1, 2, 3)
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    VectorTable(["good", "bad"], np.eye(2, dtype=np.float32)).write(tmp_path)
+    rng = np.random.default_rng(0)
+    words = [rng.choice(["good", "bad", "film"], size=4) for _ in range(60)]
+    rows = [f"{' '.join(each)}\t{int('good' in each)}" for each in words]
+    (tmp_path / "train.tsv").write_text("\n".join(["sentence\tlabel", *rows, ""]))
+    task = TaskConfig(name="toy", data_dir=str(tmp_path), train="train.tsv")
+    tuning = FinetuneConfig(epochs=1, head="bigru", max_seq_length=8, accelerator="cpu")
+    return Config(encoder=str(tmp_path), task=task, finetune=tuning)
+
+
+def fine_tunings(config: Config, store: Path) -> list[Node]:
+    graph = Graph(Store(store))
+    for seed in SEEDS:
+        graph.add("finetune", replace(config, finetune=replace(config.finetune, seed=seed)))
+    return list(graph.nodes.values())
+
+
+def test_seeds_at_once_give_what_they_give_in_turn_and_a_failure_stops_no_other(
+    config: Config, tmp_path: Path
+) -> None:
+    in_turn, at_once = (fine_tunings(config, tmp_path / name) for name in ("turn", "once"))
+    execute_all(in_turn)
+    (tmp_path / "none.tsv").write_text("sentence\tlabel\n")
+    bad = replace(at_once[-1].config, task=replace(config.task, train="none.tsv"))
+    graph = Graph(Store(tmp_path / "once"))
+    graph.add("finetune", bad)
+    with pytest.raises(SesameError, match=r"none\.tsv: too few examples"):
+        execute_all([*graph.nodes.values(), *at_once], at_once=2)
+    assert [node.stage for node in in_turn].count("finetune") == len(SEEDS)
+    for one, other in zip(in_turn, at_once, strict=True):
+        for path in one.output.path.iterdir():
+            if path.name != "run.json":
+                assert path.read_bytes() == (other.output.path / path.name).read_bytes()

@@ -1,0 +1,40 @@
+"""What a name, a fingerprint's beginning or a folder refers to, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from data_prep.errors import UsageError
+from pipeline.references import Folder, Stored, resolve
+from pipeline.runs import Entry, Runs
+from pipeline.store import Output, Store
+
+
+def made(store: Store, fingerprint: str, *, done: bool) -> Output:
+    """An output of the run `mine`, finished or failed at once."""
+    output = store.output("tokenizer", fingerprint)
+    output.begin({"stage": "tokenizer"})
+    if done:
+        output.finish({"stage": "tokenizer"}, {}, {})
+    Runs(store).record("mine", [Entry("tokenizer", fingerprint, "tokenizer")], replace=False)
+    return output
+
+
+def test_what_failed_is_not_meant_where_another_output_has_the_name(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    failed = made(store, "aaaa000000000000", done=False)
+    assert resolve("tokenizer.source", "mine", "tokenizer", store) == Stored(failed, "last")
+    first = made(store, "bbbb000000000000", done=True)
+    assert resolve("tokenizer.source", "mine", "tokenizer", store) == Stored(first, "last")
+    made(store, "bbcc000000000000", done=True)
+    with pytest.raises(UsageError, match=r"mine: names 2 outputs.*give one of bbbb0+, bbcc0+"):
+        resolve("tokenizer.source", "mine", "tokenizer", store)
+    assert resolve("tokenizer.source", "bbbb", "tokenizer", store) == Stored(first, "last")
+
+
+def test_folders_and_unknown_names(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    made(store, "aaaa000000000000", done=True)
+    assert resolve("encoder", str(tmp_path), "pretrain", store) == Folder(tmp_path)
+    with pytest.raises(UsageError, match=r"encoder=mune: no run.*did you mean mine\?"):
+        resolve("encoder", "mune", "pretrain", store)
