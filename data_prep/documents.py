@@ -135,12 +135,8 @@ def _read_json_lines(part: Part, config: CorpusConfig, tally: Tally) -> Iterator
         if not line.strip():
             continue
         tally.read += 1
-        text = _decode(line, part.file, offset, tally)
         try:
-            record = json.loads(text)
-            if isinstance(record, str):  # an object written as a string: escaped twice
-                record = json.loads(record)
-                tally.repaired["double_escaped_json"] += 1
+            record = _load_json(_decode(line, part.file, offset, tally), tally)
         except (ValueError, RecursionError):
             tally.drop_damaged("malformed_json", part.file.name, offset)
             continue
@@ -148,6 +144,14 @@ def _read_json_lines(part: Part, config: CorpusConfig, tally: Tally) -> Iterator
             yield from _document_of(record, part.file, offset, config, tally)
         else:
             tally.drop_damaged("malformed_json", part.file.name, offset)
+
+
+def _load_json(text: str, tally: Tally) -> Any:
+    record = json.loads(text)
+    if isinstance(record, str):  # an object written as a string: escaped twice
+        record = json.loads(record)
+        tally.repaired["double_escaped_json"] += 1
+    return record
 
 
 def _document_of(

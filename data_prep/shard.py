@@ -25,7 +25,7 @@ from data_prep.abbreviations import load_abbreviations
 from data_prep.cache import PieceCache
 from data_prep.cleaning import clean_document
 from data_prep.config import CorpusConfig
-from data_prep.documents import cut_whole, read_documents
+from data_prep.documents import RawDocument, cut_whole, read_documents
 from data_prep.files import write_atomically
 from data_prep.filters import reason_to_drop
 from data_prep.join import Plan, join_pieces, load_plan, place_sections
@@ -42,7 +42,7 @@ from data_prep.segments import (
 )
 from data_prep.sentences import Splitter
 from data_prep.shards import metadata_tail, write_shard
-from data_prep.sources import PIECE_BYTES, Part, discover, plan_pieces
+from data_prep.sources import PIECE_BYTES, Part, SourceFile, discover, plan_pieces
 from data_prep.tally import Tally
 
 log = logging.getLogger(__name__)
@@ -126,20 +126,32 @@ def clean_piece(parts: list[Part], folder: Path, config: CorpusConfig) -> None:
     with SegmentWriter(folder, config.duplicate_characters) as writer:
         for part in parts:
             for document in read_documents(part, config, tally):
-                text = clean_document(document.text, config, tally.repaired)
-                reason = reason_to_drop(text, config)
-                digest = text_digest(text.encode())
-                if reason is None and not in_fraction(digest, config.fraction):
-                    reason = "fraction"
-                if reason is not None:
-                    tally.dropped[reason] += 1
-                    continue
-                paragraphs = splitter.paragraphs(text)
-                tail = metadata_tail(document.id, part.file.name, document.group)
-                group = group_hash(document.group)
-                signed = None if config.near_duplicates is None else signature(text)
-                writer.add(paragraphs, tail, digest, signed, group, part.file.source)
+                add_document(document, part.file, config, splitter, tally, writer)
     (folder / "tally.json").write_text(json.dumps(tally.as_json()))
+
+
+def add_document(
+    document: RawDocument,
+    file: SourceFile,
+    config: CorpusConfig,
+    splitter: Splitter,
+    tally: Tally,
+    writer: SegmentWriter,
+) -> None:
+    """Clean, sign and write one document, or count why it is dropped."""
+    text = clean_document(document.text, config, tally.repaired)
+    reason = reason_to_drop(text, config)
+    digest = text_digest(text.encode())
+    if reason is None and not in_fraction(digest, config.fraction):
+        reason = "fraction"
+    if reason is not None:
+        tally.dropped[reason] += 1
+        return
+    paragraphs = splitter.paragraphs(text)
+    tail = metadata_tail(document.id, file.name, document.group)
+    group = group_hash(document.group)
+    signed = None if config.near_duplicates is None else signature(text)
+    writer.add(paragraphs, tail, digest, signed, group, file.source)
 
 
 def in_fraction(digest: bytes, fraction: float) -> bool:
