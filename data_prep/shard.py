@@ -6,7 +6,8 @@
     write   each shard file
 
 Reads the user's files; writes `train-*.tar`, `heldout-*.tar`, their indexes and `statistics.json`.
-Memory holds one segment (16 MB of clean text) a worker, whatever the corpus.
+Memory holds one document a worker, and in the join the tables of one segment (16 MB of clean text)
+and one bucket of signatures, whatever the corpus.
 """
 
 import functools
