@@ -5,20 +5,19 @@ and Adagrad, as `sesame pretrain` takes a step. The peer: forward and backward p
 `nn.LSTM(512, 4096, proj_size=512)`, two a direction, over the same windows, and nothing else; the
 step may cost 1.6 times as much, a ratio of 0.63. Words repeat as in text (log-uniform), and both
 directions read the same ones. Without clipping, and with the published one, which `nn.LSTM` lacks.
-About two minutes and 3 GB. Try it: sesame bench elmo
+About two minutes and 4 GB. Try it: sesame bench elmo
 """
 
 import warnings
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import torch
 
 from data_prep.tokenizers.characters import character_ids
 from pipeline.bench.figures import Figure, alternate, compared, seconds
-from pipeline.bench.usage import peak_bytes
+from pipeline.bench.usage import measure_usage
 from pipeline.config import Config
 from pipeline.data.streams import WordBatch
 from pipeline.models.config import ElmoConfig
@@ -26,6 +25,7 @@ from pipeline.models.elmo import ElmoForPretraining, draw_negatives
 from pipeline.training.optimizer import Adagrad
 
 VOCAB, STREAMS, ROUNDS = 100_000, 16, 5
+EVALUATED = 64  # streams of an evaluation's batch, as training has them
 LETTERS = 6  # of a word in the mean, besides its first
 LARGEST_NORM = 10.0
 PUBLISHED = ElmoConfig()
@@ -37,13 +37,13 @@ def measure(config: Config) -> list[Figure]:
     """Words a second, where a word counts once for both directions."""
     warnings.filterwarnings("ignore", "LSTM with projections")  # that oneDNN has none of these
     torch.manual_seed(0)
-    batch = _batch(np.random.default_rng(0))
+    batch = _batch(np.random.default_rng(0), STREAMS)
     peer = partial(_peer, _bare_lstms(UNCLIPPED))
     peer()  # the first pass allocates
     return [
         _against(peer, "without clipping", UNCLIPPED, batch),
         _against(peer, "clipped as published", PUBLISHED, batch),
-        *_evaluation(batch),
+        *_evaluation(),
         Figure(f"words spelt of {2 * WORDS:,} read", len(batch.characters_UC), "words"),
     ]
 
@@ -57,22 +57,37 @@ def _against(peer: partial[None], name: str, sizes: ElmoConfig, batch: WordBatch
     return compared(title, WORDS, "words/s", alternate(step, peer, ROUNDS))
 
 
-def _evaluation(batch: WordBatch) -> list[Figure]:
+def _evaluation() -> list[Figure]:
     """Exact perplexity: its speed, and what it takes beside the weights."""
     model = ElmoForPretraining(PUBLISHED, VOCAB).eval()
-    Path("/proc/self/clear_refs").write_text("5")  # the peak counts from now on (Linux)
-    weights = peak_bytes()
-    taken = seconds(partial(_evaluate, model, batch))
-    beside = (peak_bytes() - weights) / 1e6
+    batch = _batch(np.random.default_rng(0), EVALUATED)
+    words = batch.forward_targets_ST.numel()
+    speed = words / seconds(partial(_evaluate, model, batch))
     return [
-        Figure(f"exact perplexity over {VOCAB:,} words", WORDS / taken, "words/s"),
-        Figure("its memory beside the weights", beside, "MB"),
+        Figure(f"exact perplexity over {VOCAB:,} words", speed, "words/s"),
+        *(
+            Figure(f"its memory beside the weights, {vocab:,} words", _beside(vocab), "MB")
+            for vocab in (VOCAB, 4 * VOCAB)
+        ),
     ]
 
 
-def _batch(rng: np.random.Generator) -> WordBatch:
+def _beside(vocab: int) -> float:
+    """Megabytes that an evaluation adds, in processes of their own, where nothing is left over."""
+    without, evaluating = (measure_usage(partial(_in_process, vocab, n)) for n in (0, 1))
+    return evaluating.megabytes - without.megabytes
+
+
+def _in_process(vocab: int, evaluations: int) -> None:
+    model = ElmoForPretraining(PUBLISHED, vocab).eval()
+    batch = _batch(np.random.default_rng(0), EVALUATED)
+    for _ in range(evaluations):
+        _evaluate(model, batch)
+
+
+def _batch(rng: np.random.Generator, streams: int) -> WordBatch:
     """Windows of words by falling frequency, spelt at random."""
-    drawn_ST = np.exp(rng.random((STREAMS, PUBLISHED.window)) * np.log(VOCAB)).astype(np.int64)
+    drawn_ST = np.exp(rng.random((streams, PUBLISHED.window)) * np.log(VOCAB)).astype(np.int64)
     words_U, index = np.unique(drawn_ST, return_inverse=True)
     sizes_U = 1 + rng.poisson(LETTERS, len(words_U))
     spelt = ["".join(chr(97 + letter) for letter in rng.integers(0, 26, size)) for size in sizes_U]
@@ -86,7 +101,7 @@ def _batch(rng: np.random.Generator) -> WordBatch:
         backward_index_ST=forward_ST.flip(1),
         forward_targets_ST=words_ST.roll(-1, 1),
         backward_targets_ST=words_ST.flip(1).roll(-1, 1),
-        streams=slice(0, STREAMS),
+        streams=slice(0, streams),
     )
 
 
