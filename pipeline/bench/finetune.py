@@ -116,9 +116,10 @@ def _made_up(train: int, dev: int) -> Splits:
     """Sentences of SST-2's lengths; every tenth kind of word is kind, another tenth is not."""
     rng = np.random.default_rng(0)
     labels = ["bad", "good"]
+    often = 1 / np.arange(1, USED + 1)  # as words of a language are
     examples = []
     for length in np.minimum(1 + rng.geometric(1 / 8.4, train + dev), 52):
-        words = rng.integers(0, USED, length)
+        words = rng.choice(USED, length, p=often / often.sum())
         kind = int((words % 10 == 0).sum()) >= int((words % 10 == 1).sum())
         text = " ".join(f"w{word}" for word in words)
         examples.append(Example((text,), labels[kind], text, 0))
