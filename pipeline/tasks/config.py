@@ -186,7 +186,7 @@ class FinetuneConfig:
     clip: float = result(1.0, "largest gradient norm", at_least=0.0)
     max_seq_length: int = result(128, "pieces of an input; longer ones are cut", at_least=8)
     patience: int | None = result(
-        None, "stop after this many epochs without a better score", at_least=1
+        None, "stop after this many epochs without a better score, once there is any", at_least=1
     )
     keep_model: bool = result(
         False, "write the best epoch's weights, the head's and the trained encoder's"
@@ -209,5 +209,5 @@ class LayersConfig:
     lr: float = result(1e-3, "peak learning rate of the heads", at_least=0.0)
     epochs: int = result(10, "passes over the training examples", at_least=1)
     patience: int | None = result(
-        2, "stop after this many epochs without a better score", at_least=1
+        2, "stop after this many epochs without a better score, once there is any", at_least=1
     )

@@ -173,7 +173,12 @@ def _fit(
             bar.note(f"{task.metric} {scores[-1]:.3f}")
             if best_epoch == 0 or scores[-1] > scores[best_epoch - 1]:
                 best_epoch, best_state, best_answers = epoch, model.trained_state(), tuned
-            elif config.patience is not None and epoch - best_epoch >= config.patience:
+            # F1 and correlations are 0 until a head begins to answer: no score to lose patience by.
+            elif (
+                config.patience is not None
+                and epoch - best_epoch >= config.patience
+                and scores[best_epoch - 1] > 0
+            ):
                 break
     model.load_state_dict(best_state, strict=False)
     return Fit(best_answers, scores, best_epoch, steps)

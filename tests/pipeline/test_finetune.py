@@ -230,6 +230,15 @@ def test_the_best_epoch_is_kept_and_patience_ends_it(tokenizer: Path) -> None:
     assert outcome.scores["accuracy"] == outcome.dev_scores[outcome.best_epoch - 1]
 
 
+def test_patience_waits_for_a_first_score(tokenizer: Path) -> None:
+    """Heads over frozen encoders may find no entity for some epochs; here none is there."""
+    splits = toy("tag", 32)
+    nothing = [replace(e, gold=("O",) * len(e.texts)) for e in splits.dev]
+    config = replace(FAST, epochs=4, patience=1)
+    outcome = finetune(new_encoder(tokenizer), replace(splits, dev=nothing), TASKS["tag"], config)
+    assert outcome.dev_scores == [0.0] * 4
+
+
 def test_sentences_longer_than_the_window_are_split_and_stitched(tokenizer: Path) -> None:
     splits = toy("tag", 64)
     words = tuple(np.random.default_rng(1).choice(WORDS, size=100))
