@@ -83,6 +83,11 @@ class ElmoConfig(ModelConfig):
     highways: int = result(2, "highway layers over the convolutions", at_least=0)
     activation: str = result("relu", "of the convolutions", choices=("relu", "tanh"))
     window: int = result(20, "words of a stream that gradients flow back through", at_least=1)
+    forget_every: int = result(
+        0, "windows after which streams begin with nothing again, as every text will that the "
+        "model reads; 0: never, as published",
+        at_least=0, is_later=True,
+    )  # fmt: skip
     samples: int = result(
         8192, "words the training softmax is sampled from; 0: the whole vocabulary", at_least=0
     )

@@ -92,7 +92,8 @@ class NextWords(Objective):
         return torch.zeros(self._config.layers, DIRECTIONS, self._streams, width, device=device)
 
     def begin(self, step: int, device: torch.device) -> None:
-        if self.carried is None:
+        every = self._config.forget_every
+        if self.carried is None or (every and step % every == 0):
             self.carried = self._zeros(device)
         # Another tensor, so that a dropped step leaves no trace in what is carried on.
         self._ahead = torch.empty_like(self.carried)

@@ -2,9 +2,11 @@
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from pipeline.config import Config, TrackingConfig
@@ -13,6 +15,7 @@ from pipeline.stages.pretrain import make_job
 from pipeline.stages.work import Work
 from pipeline.training.checkpoint import damage
 from pipeline.training.config import OptimConfig, TrainerConfig
+from pipeline.training.objective import NextWords
 from pipeline.training.saving import read_carried
 from tests.pipeline.toy_pretraining import Leg, lines, run_pair
 from tests.pipeline.toy_streams import PREDICTED, make_examples
@@ -21,7 +24,7 @@ SHARED = ("ddp", "zero1", "zero2", "zero3")
 STREAMS = 8
 MODEL = ElmoConfig(
     layers=2, cell=12, projection=6, dropout=0.0, character_dim=4, max_characters=12,
-    filters=[[1, 4], [2, 6]], highways=1, window=5, samples=16,
+    filters=[[1, 4], [2, 6]], highways=1, window=5, forget_every=3, samples=16,
 )  # fmt: skip
 
 
@@ -98,7 +101,7 @@ def test_carried_state_is_elastic(runs: dict[str, Path], name: str) -> None:
     expected, carried = (read_carried(checkpoint) for checkpoint in checkpoints)
     assert expected is not None and carried is not None
     assert expected.shape == (2, 2, STREAMS, MODEL.cell + MODEL.projection)
-    assert expected.abs().sum() > 0
+    assert expected.abs().sum() > 0  # steps 6 and 7 have read since streams began anew
     assert carried.numpy() == pytest.approx(expected.numpy(), abs=1e-4)
 
 
@@ -125,3 +128,15 @@ def test_held_out_lines_tell_both_directions(runs: dict[str, Path]) -> None:
         assert line["heldout_loss"] == pytest.approx(both / 2)
         assert line["heldout_perplexity"] == pytest.approx(math.exp(both / 2))
     assert told[1]["heldout_loss"] < told[0]["heldout_loss"] < math.log(PREDICTED)
+
+
+def test_streams_begin_with_nothing_when_they_are_told_to_forget() -> None:
+    objective = NextWords(MODEL, PREDICTED, STREAMS, seed=0)
+    batch = SimpleNamespace(streams=slice(0, STREAMS))
+    remembered = []
+    for step in range(7):
+        objective.begin(step, torch.device("cpu"))
+        remembered.append(bool(objective.carried.any()))
+        objective.losses(lambda _, state, __: (None, state + 1), batch)
+        objective.end(accepted=True)
+    assert remembered == [False, True, True, False, True, True, False]
