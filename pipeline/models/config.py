@@ -77,6 +77,12 @@ class ElmoConfig(ModelConfig):
     highways: int = result(2, "highway layers over the convolutions", at_least=0)
     activation: str = result("relu", "of the convolutions", choices=("relu", "tanh"))
     window: int = result(20, "words of a stream that gradients flow back through", at_least=1)
+    carry: int = result(
+        0,
+        "windows after which all streams begin with an empty state again, as sentences do when "
+        "they are embedded; 0: never, as published",
+        at_least=0,
+    )
     samples: int = result(
         8192, "words the training softmax is sampled from; 0: the whole vocabulary", at_least=0
     )

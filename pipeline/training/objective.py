@@ -92,7 +92,10 @@ class NextWords(Objective):
         return torch.zeros(self._config.layers, DIRECTIONS, self._streams, width, device=device)
 
     def begin(self, step: int, device: torch.device) -> None:
-        if self.carried is None:
+        # Else an empty state, from which sentences are embedded and held-out text is read, would be
+        # met at the first step only, and a network without limits may not find its way from there.
+        anew = self._config.carry and step % self._config.carry == 0
+        if self.carried is None or anew:
             self.carried = self._zeros(device)
         # Another tensor, so that a dropped step leaves no trace in what is carried on.
         self._ahead = torch.empty_like(self.carried)

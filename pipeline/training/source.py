@@ -13,7 +13,7 @@ from pipeline.references import Folder, resolve
 from pipeline.store import Store
 
 # When going on from a model.
-FREE_TO_CHANGE = ("dropout", "attention_dropout", "init_std", "window", "samples")
+FREE_TO_CHANGE = ("dropout", "attention_dropout", "init_std", "window", "carry", "samples")
 
 
 def check_source(reference: str, model: ModelConfig, store: Store) -> None:

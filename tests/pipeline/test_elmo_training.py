@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from pipeline.config import Config, TrackingConfig
@@ -13,6 +14,7 @@ from pipeline.stages.pretrain import make_job
 from pipeline.stages.work import Work
 from pipeline.training.checkpoint import damage
 from pipeline.training.config import OptimConfig, TrainerConfig
+from pipeline.training.objective import NextWords
 from pipeline.training.saving import read_carried
 from tests.pipeline.toy_pretraining import Leg, lines, run_pair
 from tests.pipeline.toy_streams import PREDICTED, make_examples
@@ -21,7 +23,7 @@ SHARED = ("ddp", "zero1", "zero2", "zero3")
 STREAMS = 8
 MODEL = ElmoConfig(
     layers=2, cell=12, projection=6, dropout=0.0, character_dim=4, max_characters=12,
-    filters=[[1, 4], [2, 6]], highways=1, window=5, samples=16,
+    filters=[[1, 4], [2, 6]], highways=1, window=5, carry=3, samples=16,
 )  # fmt: skip
 
 
@@ -110,6 +112,18 @@ def test_adagrad_accumulates_from_one_and_adamw_is_an_option(runs: dict[str, Pat
     assert all((sums >= 1.0).all() for sums in moments.values())
     assert any((sums > 1.0).any() for sums in moments.values())
     assert losses(runs["adamw"]) != losses(runs["single"])
+
+
+def test_streams_begin_anew_when_they_have_been_carried_long_enough() -> None:
+    objective = NextWords(MODEL, PREDICTED, STREAMS, seed=0)
+    empty = []
+    for step in range(2, 8):
+        objective.begin(step, torch.device("cpu"))
+        assert objective.carried is not None and objective._ahead is not None
+        empty.append(not objective.carried.any())
+        objective._ahead.fill_(1.0)
+        objective.end(accepted=True)
+    assert empty == [True, True, False, False, True, False]  # nothing before 2; anew at 3 and 6
 
 
 def test_bf16_trains_as_fp32_does(runs: dict[str, Path]) -> None:
