@@ -10,7 +10,7 @@ from pipeline.encoders.bert import BertEncoder
 from pipeline.encoders.elmo import load_elmo_encoder, random_elmo_encoder
 from pipeline.encoders.interface import Encoder
 from pipeline.encoders.static import StaticEncoder
-from pipeline.models.allennlp import find_pair
+from pipeline.models.allennlp_options import find_pair
 from pipeline.models.bert import Bert
 from pipeline.models.config import BertConfig, ElmoConfig, ModelConfig
 from pipeline.models.huggingface import load_folder

@@ -15,7 +15,8 @@ from data_prep.errors import SesameError, UsageError
 from data_prep.tokenizers.characters import character_ids
 from pipeline.encoders import load_encoder
 from pipeline.encoders.elmo import ElmoEncoder
-from pipeline.models.allennlp import find_pair, load_allennlp, write_allennlp
+from pipeline.models.allennlp import load_allennlp, write_allennlp
+from pipeline.models.allennlp_options import find_pair
 from pipeline.models.config import ElmoConfig
 from pipeline.models.elmo import Elmo
 
