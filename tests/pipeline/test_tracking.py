@@ -98,7 +98,7 @@ def sample(tmp_path: Path) -> Sample:
     export = finish(store, "export", {"pretrain": pretrain}, **{"model.safetensors": "weights"})
     scores = {
         "task": "polarity", "metric": "accuracy", "score": 0.75, "encoder": "sample", "seed": 1,
-        "train_examples": 3, "test_examples": 4,
+        "scores": {"accuracy": 0.75}, "train_examples": 3, "test_examples": 4,
     }  # fmt: skip
     finetune = finish(store, "finetune", {"encoder": export}, **{"scores.json": json.dumps(scores)})
     runs = store.root / "runs"
