@@ -20,7 +20,7 @@ from data_prep.minhash import SIGNATURE_VALUES, band_hashes, rows_per_band
 from data_prep.segments import Bounds, Segment, Table, documents_of
 
 SIGNED = np.dtype([("low", "<u8"), ("high", "<u8"), ("number", "<i8")])
-HELD_ROWS = 1 << 19  # signatures in memory at a time: 12 MB, and again while they are sorted
+HELD_ROWS = 1 << 17  # signatures in memory at a time: 3 MB, and again while they are sorted
 COMPARED_ROWS = 1 << 15  # MinHash signatures in memory at a time: 512 bytes each
 Flags = NDArray[np.bool_]
 Numbers = NDArray[np.int64]
