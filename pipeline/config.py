@@ -146,3 +146,8 @@ class Config:
             raise UsageError(
                 f"finetune.crf=true: task.kind={self.task.kind} has no tags in a row; leave it out"
             )
+        if self.finetune.pairs == "apart" and self.task.kind == "span":
+            raise UsageError(
+                "finetune.pairs=apart: an answer is found by reading question and passage "
+                "together; leave it out"
+            )

@@ -74,8 +74,8 @@ def unswept(overrides: list[str]) -> list[str]:
 
 
 def sweep_folder(config: Config) -> Path:
-    """A new place for a sweep's points."""
-    stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
+    """A new place for a sweep's points, whatever else is started in the same second."""
+    stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S_%f")
     return Path(config.paths.store).resolve() / "sweeps" / stamp
 
 

@@ -1,5 +1,6 @@
 """Encoders: what turns text into the hidden states of every layer, for heads to stand on."""
 
+from pipeline.encoders.apart import SentencesApart
 from pipeline.encoders.bert import BertEncoder
 from pipeline.encoders.concatenation import Concatenation
 from pipeline.encoders.elmo import ElmoEncoder
@@ -16,5 +17,6 @@ from pipeline.encoders.static import StaticEncoder
 
 __all__ = [
     "BertEncoder", "Concatenation", "ElmoEncoder", "EncodedInputs", "Encoder", "InputBatch",
-    "StaticEncoder", "kept_lengths", "load_encoder", "offsets_of", "random_encoder", "runs",
+    "SentencesApart", "StaticEncoder", "kept_lengths", "load_encoder", "offsets_of",
+    "random_encoder", "runs",
 ]  # fmt: skip

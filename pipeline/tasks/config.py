@@ -174,6 +174,12 @@ class FinetuneConfig:
     pooling: str = result(
         "mean", "how a sentence becomes one vector", choices=("mean", "first", "max")
     )
+    pairs: str = result(
+        "together",
+        "how an encoder that can read both sentences of a pair together does, or each on its own; "
+        "the others' are always apart",
+        choices=("together", "apart"), is_later=True,
+    )  # fmt: skip
     head: str = result(
         "linear",
         "what stands on the encoder: a linear layer alone, or over two layers of BiLSTM or BiGRU",

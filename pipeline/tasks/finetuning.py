@@ -18,7 +18,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from data_prep.errors import SesameError, UsageError
 from data_prep.progress import progress
-from pipeline.encoders import Encoder, InputBatch
+from pipeline.encoders import Encoder, InputBatch, SentencesApart
 from pipeline.tasks.answers import Answers, Floats, Prediction
 from pipeline.tasks.batches import TaskData, evaluation_order, training_order
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
@@ -84,6 +84,9 @@ class Model(nn.Module):
 def finetune(encoder: Encoder, splits: Splits, task: TaskConfig, config: FinetuneConfig) -> Outcome:
     """Fit to the training examples, keep the epoch best on the development set, score the test."""
     answers = make_answers(task, splits.labels, splits.train)
+    has_pairs = task.text_b is not None
+    if has_pairs and config.pairs == "apart" and encoder.joins_pairs:
+        encoder = SentencesApart(encoder)
 
     def encode(examples: Sequence[Example]) -> TaskData:
         return answers.encode(encoder, examples, config.max_seq_length)
@@ -91,7 +94,7 @@ def finetune(encoder: Encoder, splits: Splits, task: TaskConfig, config: Finetun
     train, dev, test = encode(splits.train), encode(splits.dev), encode(splits.test)
     with torch.random.fork_rng():
         torch.manual_seed(config.seed)
-        apart = task.text_b is not None and not encoder.joins_pairs
+        apart = has_pairs and not encoder.joins_pairs
         head = Head(task.kind, answers.outputs, encoder, config, apart)
         model = Model(encoder, head, config.mode == "frozen")
         model.to(choose_device(config.accelerator))

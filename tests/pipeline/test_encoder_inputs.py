@@ -80,3 +80,5 @@ def test_lists_of_encoders_come_from_the_command_line() -> None:
     assert compose_config(["encoder=mine"]).encoders == ["mine"]
     with pytest.raises(UsageError, match=r"finetune\.crf=true: task\.kind=classify"):
         compose_config(["finetune.crf=true"])
+    with pytest.raises(UsageError, match=r"finetune\.pairs=apart: an answer is found by"):
+        compose_config(["task=squad", "finetune.pairs=apart"])

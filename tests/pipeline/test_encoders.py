@@ -8,7 +8,14 @@ import torch
 
 from data_prep.errors import SesameError
 from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
-from pipeline.encoders import BertEncoder, Encoder, kept_lengths, load_encoder, random_encoder
+from pipeline.encoders import (
+    BertEncoder,
+    Encoder,
+    SentencesApart,
+    kept_lengths,
+    load_encoder,
+    random_encoder,
+)
 from pipeline.models.config import BertConfig
 
 PIECES = ["a", "b", "c", "d", "e", "play", "##ing", "##ed", "##s", ".", ",", "home", "went"]
@@ -119,6 +126,17 @@ def test_a_batch_does_not_mix_its_inputs(encoder: Encoder) -> None:
         for row, part in zip([3, 1, 0, 2], states.split(lengths), strict=True):
             alone = encoder(inputs.batch(np.array([row])))[layer]
             torch.testing.assert_close(part, alone, atol=1e-6, rtol=1e-5)
+
+
+def test_sentences_read_apart_are_as_if_each_were_alone(encoder: Encoder) -> None:
+    pairs = [("a playing", "b"), ("c", "d e went home"), ("home.", "home.")]
+    apart = SentencesApart(encoder)
+    inputs = apart.encode_texts(pairs, max_length=32)
+    batch = inputs.batch(np.array([2, 0, 1]))
+    alone = encoder.encode_texts([(text,) for i in (2, 0, 1) for text in pairs[i]], max_length=32)
+    torch.testing.assert_close(apart(batch), encoder(alone.batch(np.arange(6))))
+    assert batch.second.tolist() == alone.lengths[::2].tolist()
+    assert batch.lengths.tolist() == (alone.lengths[::2] + alone.lengths[1::2]).tolist()
 
 
 def test_first_states_are_those_of_first_pieces(encoder: Encoder) -> None:

@@ -100,6 +100,19 @@ def test_what_can_be_learnt_is_learnt(kind: str, tokenizer: Path) -> None:
         assert np.abs(np.subtract(answers, gold)).mean() < 1
 
 
+def test_sentences_of_a_pair_can_be_compared_each_read_on_its_own(tokenizer: Path) -> None:
+    rng = np.random.default_rng(0)
+
+    def pairs(size: int) -> list[Example]:
+        drawn = rng.choice(WORDS[:6], (size, 2))
+        return [Example((str(a), str(b)), float(a == b), "", 0) for a, b in drawn]
+
+    splits = Splits(pairs(512), pairs(60), pairs(100), [])
+    task = replace(TASKS["regress"], text_a="a", text_b="b")
+    outcome = finetune(new_encoder(tokenizer), splits, task, replace(FAST, pairs="apart"))
+    assert outcome.scores["pearson"] > 0.8
+
+
 def test_a_crf_learns_what_single_words_do_not_show(tokenizer: Path) -> None:
     """Every second good word is an entity: its own vector cannot tell, a chain of tags can."""
     rng = np.random.default_rng(0)

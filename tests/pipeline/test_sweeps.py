@@ -7,7 +7,15 @@ from rich.console import Console
 from data_prep.errors import UsageError
 from pipeline.cluster.site import Site
 from pipeline.compose import compose_config
-from pipeline.sweeps import Point, for_hydra, summarise_sweep, swept_keys, unswept, write_point
+from pipeline.sweeps import (
+    Point,
+    for_hydra,
+    summarise_sweep,
+    sweep_folder,
+    swept_keys,
+    unswept,
+    write_point,
+)
 
 SWEPT = ["experiment=smoke", "finetune.lr=1e-4,5e-4", "finetune.seed=1,2", "hydra/launcher=basic"]
 
@@ -67,6 +75,11 @@ def test_a_study_is_kept_and_what_the_user_says_holds() -> None:
     assert "hydra.sweeper.study_name" not in added
     with pytest.raises(UsageError, match="sweeps finetune, pretrain"):
         told(words, "shard", Site())
+
+
+def test_two_sweeps_started_together_have_two_folders() -> None:
+    config = compose_config(["experiment=smoke", "paths.store=here"])
+    assert sweep_folder(config) != sweep_folder(config)
 
 
 def test_ranks_do_not_go_through_submitit() -> None:

@@ -1,0 +1,62 @@
+"""The sentences of a pair, each read on its own by an encoder that would read them together.
+
+What Sentence-BERT does (Reimers and Gurevych 2019): a head compares two vectors that know nothing
+of each other. Few labels are enough for that, where an encoder that reads both would first have to
+learn what to compare. Each sentence has the whole length to itself.
+"""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pipeline.encoders.interface import EncodedInputs, Encoder, InputBatch
+
+
+class SentencesApart(Encoder):
+    """An encoder of pairs that lets neither sentence see the other."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.hidden, self.states, self.longest = encoder.hidden, encoder.states, encoder.longest
+
+    def encode_texts(self, inputs: Sequence[tuple[str, ...]], max_length: int) -> EncodedInputs:
+        """Both sentences of each pair, framed as if each were alone."""
+        alone = self.encoder.encode_texts([(text,) for pair in inputs for text in pair], max_length)
+        return replace(
+            alone,
+            offsets=alone.offsets[::2],
+            second=alone.lengths[::2],
+            word_offsets=alone.word_offsets[::2],
+        )
+
+    def encode_words(self, inputs: Sequence[tuple[str, ...]], max_length: int) -> EncodedInputs:
+        """Single sentences, as the encoder reads them."""
+        return self.encoder.encode_words(inputs, max_length)
+
+    def forward(self, batch: InputBatch) -> list[Tensor]:
+        """The hidden states of first and second sentences, pair after pair."""
+        lengths = np.stack([batch.second, batch.lengths - batch.second], 1).ravel()
+        second_N = torch.from_numpy(np.repeat(batch.second, batch.lengths)).to(batch.segments_N)
+        states: list[Tensor] = self.encoder(
+            replace(
+                batch,
+                positions_N=batch.positions_N - batch.segments_N * second_N,
+                segments_N=torch.zeros_like(batch.segments_N),
+                lengths=lengths,
+                second=lengths,
+            )
+        )
+        return states
+
+    def narrowed(self, inputs: Sequence[EncodedInputs]) -> AbstractContextManager[None]:
+        """The encoder narrowed to them."""
+        return self.encoder.narrowed(inputs)
+
+    def blocks(self) -> list[list[nn.Parameter]]:
+        """Those of the encoder."""
+        return self.encoder.blocks()
