@@ -36,7 +36,7 @@ class Placement:
     bounds: Bounds
     dropped_documents: Flags
     dropped_paragraphs: Flags
-    sections: Table  # of all segments, without what was dropped
+    sections: Path  # a file with the rows of all segments, without what was dropped
     first_number: list[int]  # of each segment, counting documents that survive
     heldout_limit: int  # sections with a smaller hash are held out
 
@@ -84,8 +84,7 @@ def join_pieces(_: None, folder: Path, config: CorpusConfig, pieces: list[Path])
     bounds = Bounds.of(segments)
     documents = _new_flags(folder / "documents.npy", bounds.documents[-1])
     paragraphs = _new_flags(folder / "paragraphs.npy", bounds.paragraphs[-1])
-    sections = np.memmap(folder / "sections", SECTION, "w+", shape=(bounds.sections[-1],))
-    reserve(folder / "sections")
+    sections = folder / "sections"
     repeated = flag_repeats(segments, bounds, documents, paragraphs, config, folder / "compared")
     repeated["duplicate_paragraphs"], paragraph_counts = keep_the_rest(
         segments, bounds, documents, paragraphs, sections
@@ -116,7 +115,7 @@ def join_pieces(_: None, folder: Path, config: CorpusConfig, pieces: list[Path])
         "counts": counts,
         "statistics": {**counts, **statistics, "damaged": tally.as_json()["notes"]},
     }
-    for written in (documents, paragraphs, sections):
+    for written in (documents, paragraphs):
         written.flush()
     (folder / "plan.json").write_text(json.dumps(plan))
 
@@ -136,7 +135,7 @@ def load_plan(folder: Path, strict: bool = False) -> Plan:
         Bounds(**values["bounds"]),
         np.load(folder / "documents.npy", mmap_mode="r"),
         np.load(folder / "paragraphs.npy", mmap_mode="r"),
-        np.memmap(folder / "sections", SECTION, "r"),
+        folder / "sections",
         values["first_number"],
         values["heldout_limit"],
     )
@@ -149,26 +148,27 @@ def keep_the_rest(
     bounds: Bounds,
     documents: Flags,
     paragraphs: Flags,
-    sections: Table,
+    sections: Path,
 ) -> tuple[int, dict[str, Any]]:
     """Write what is left of each section, and drop the documents of which nothing is.
 
     Returns how many these are, and the counts of paragraphs.
     """
     read, emptied, dropped = 0, 0, Counter(duplicate=0, document=0)
-    for number, segment in enumerate(segments):
-        of_section, of_document, of_paragraph = bounds.slices(number)
-        table, rows = segment.sections(), segment.paragraphs()
-        gone, lost = paragraphs[of_paragraph], documents[of_document]
-        read += int(rows["begins"].sum())
-        dropped["duplicate"] += int((rows["begins"] & gone).sum())
-        dropped["document"] += int((rows["begins"] & paragraphs_of(segment, lost)).sum())
-        if gone.any():
-            table = _without(table, rows, gone)
-            empty = ~lost & (np.bincount(documents_of(table), table["sentences"]) == 0)
-            emptied += int(empty.sum())
-            lost |= empty
-        sections[of_section] = table
+    with open(sections, "wb") as stream:
+        for number, segment in enumerate(segments):
+            _, of_document, of_paragraph = bounds.slices(number)
+            table, rows = segment.sections(), segment.paragraphs()
+            gone, lost = paragraphs[of_paragraph], documents[of_document]
+            read += int(rows["begins"].sum())
+            dropped["duplicate"] += int((rows["begins"] & gone).sum())
+            dropped["document"] += int((rows["begins"] & paragraphs_of(segment, lost)).sum())
+            if gone.any():
+                table = _without(table, rows, gone)
+                empty = ~lost & (np.bincount(documents_of(table), table["sentences"]) == 0)
+                emptied += int(empty.sum())
+                lost |= empty
+            stream.write(table.tobytes())
     kept = read - dropped.total()
     return emptied, {"read": read, "kept": kept, "dropped": dict(sorted((+dropped).items()))}
 
@@ -187,7 +187,13 @@ def _without(table: Table, rows: Table, gone: Flags) -> Table:
 def place_sections(placement: Placement, segment: int) -> Placed:
     """Where each section of a segment goes."""
     of_section, of_document, _ = placement.bounds.slices(segment)
-    table = placement.sections[of_section]
+    # Read, not mapped: pages of a map would stay, and memory grow with the corpus.
+    table = np.fromfile(
+        placement.sections,
+        SECTION,
+        of_section.stop - of_section.start,
+        offset=of_section.start * SECTION.itemsize,
+    )
     survives = ~placement.dropped_documents[of_document]
     document = documents_of(table)
     numbers = placement.first_number[segment] + np.cumsum(survives) - 1

@@ -71,7 +71,8 @@ def _work(node: Node, share: Share | None) -> dict[str, Any]:
     role = _unfinished(node)
     if role is not None:
         raise SesameError(
-            f"{node.stage}: its input {role} ({node.inputs[role].path}) is not finished"
+            f"{node.stage}: its input {role} ({node.inputs[role].path}) is not finished; "
+            "run what makes it to its end"
         )
     node.output.begin(node.request)
     inputs = {role: item.path for role, item in node.inputs.items()}

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from data_prep.cleaning import LONE_SURROGATE
 from data_prep.errors import SesameError
 from pipeline.tasks.config import TaskConfig
 
@@ -41,6 +42,13 @@ class TaskFile:
                 f"{self.path}:{where}: {fault}; mend it, or set task.faulty=drop to leave such out"
             )
         self.repairs["dropped"] += 1
+
+    def spelt(self, text: str) -> str:
+        """A text of a JSON file as UTF-8 can spell it: half a surrogate pair is U+FFFD."""
+        if LONE_SURROGATE.search(text):
+            self.repairs["lone surrogates"] += 1
+            return LONE_SURROGATE.sub("\ufffd", text)
+        return text
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:

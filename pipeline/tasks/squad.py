@@ -31,8 +31,8 @@ class Entry:
             yield Entry(self.file, item, f"{place}[{number}]")
 
     def text(self, key: str) -> str:
-        """A string as it stands."""
-        return str(self._get(key, str))
+        """A string, its length as it stands."""
+        return self.file.spelt(str(self._get(key, str)))
 
     def number(self, key: str) -> int:
         """A whole number."""

@@ -29,13 +29,13 @@ def read_table(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
         _require_columns(file.path, line, row, needed)
         if any(str(row[column]) != value for column, value in task.where.items()):
             continue
-        cells = tuple(_text(row[column]) for column in texts)
+        cells = tuple(file.spelt(_text(row[column])) for column in texts)
         empty = next((c for c, cell in zip(texts, cells, strict=True) if not cell), None)
         # Answers to an unlabelled file go by row number: a row of it stays, whatever it holds.
         if empty is not None and file.has_labels:
             file.refuse_or_drop(task, line, f"the sentence in column {empty} is empty")
             continue
-        gold = _gold(file.path, line, row, task) if file.has_labels else None
+        gold = _gold(file, line, row, task) if file.has_labels else None
         yield Example(cells, gold, "\x1f".join(cells), line)
 
 
@@ -117,8 +117,8 @@ def _text(cell: Any) -> str:
     return "" if cell is None else str(cell).strip()
 
 
-def _gold(path: Path, line: int, row: dict[str, Any], task: TaskConfig) -> str | float:
-    label = _text(row[task.label])
+def _gold(file: TaskFile, line: int, row: dict[str, Any], task: TaskConfig) -> str | float:
+    path, label = file.path, file.spelt(_text(row[task.label]))
     if not label:
         raise SesameError(
             f"{path}:{line}: column {task.label} has no label; "

@@ -51,6 +51,13 @@ def test_an_answer_beside_its_offset_is_moved_to_the_nearest_and_counted(tmp_pat
     assert file.repairs == {"moved answers": 3}
 
 
+def test_half_a_surrogate_pair_is_replaced_and_moves_no_answer(tmp_path: Path) -> None:
+    file = write(tmp_path, question(("Bo", 12)), passage=PASSAGE.replace("Ann", "A\ud83dn"))
+    [example] = read_squad(file, task())
+    assert (example.texts[1][:3], example.answer_start) == ("A\ufffdn", 12)
+    assert file.repairs == {"lone surrogates": 1}
+
+
 def test_questions_without_an_answer_belong_to_version_two(tmp_path: Path) -> None:
     file = write(tmp_path, question(is_impossible=True, plausible_answers=[]), question(("Bo", 12)))
     none, one = read_squad(file, task(unanswerable=True))

@@ -97,6 +97,13 @@ def test_a_label_that_is_no_number_is_refused_in_regression(tmp_path: Path) -> N
     assert "secret" not in str(caught.value)
 
 
+def test_half_a_surrogate_pair_is_replaced_and_counted(tmp_path: Path) -> None:
+    file = TaskFile(write(tmp_path, "t.jsonl", '{"sentence": "a \\ud83d b", "label": "x"}\n'))
+    [example] = read_table(file, TaskConfig())
+    assert example.texts == ("a \ufffd b",)
+    assert file.repairs == {"lone surrogates": 1}
+
+
 def test_faulty_rows_are_dropped_and_counted_where_asked(tmp_path: Path) -> None:
     file = TaskFile(write(tmp_path, "t.tsv", "sentence\tlabel\nfine\t1\n \t0\ntorn\nlast\t0\n"))
     examples = list(read_table(file, TaskConfig(faulty="drop")))
