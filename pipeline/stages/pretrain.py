@@ -20,6 +20,7 @@ from data_prep.errors import UsageError
 from data_prep.files import write_atomically
 from pipeline.config import Config
 from pipeline.data.cursor import BatchSchedule
+from pipeline.models.config import BertConfig
 from pipeline.stages.work import Request, Work
 from pipeline.store import REQUEST, Store
 from pipeline.training.config import InitConfig, PhaseConfig
@@ -53,7 +54,7 @@ def example_sets(config: Config) -> list[Request]:
 
 
 def inputs(config: Config) -> dict[str, Request]:
-    """The vocabulary, the examples of every phase, and the model to start from."""
+    """The vocabulary, the examples of every phase, and the model or vectors to start from."""
     trainer = config.trainer
     check_kind(config)
     check_budget(trainer, len(phases(config)))
@@ -64,6 +65,11 @@ def inputs(config: Config) -> dict[str, Request]:
         check_source(config.init.source, config.model, Store(Path(config.paths.store)))
         own = replace(config, encoder=config.init.source, init=InitConfig())
         requests["init"] = Request("export", own)
+    if config.init.vectors:
+        assert isinstance(config.model, BertConfig), "see check_kind"
+        lowercase = config.tokenizer.lowercase
+        fitting = replace(config.vectors, width=config.model.hidden, lowercase=lowercase)
+        requests["vectors"] = Request("vectors", replace(config, vectors=fitting))
     return requests
 
 
@@ -78,6 +84,11 @@ def check_kind(config: Config) -> None:
                 "[...]",
                 not config.pretrain.phases,
                 "has no lengths; set it to []",
+            ),
+            "init.vectors": (
+                True,
+                not config.init.vectors,
+                "embeds characters, not pieces; set it to false",
             ),
             "trainer.ramp_steps": (
                 config.trainer.ramp_steps,
@@ -180,6 +191,7 @@ def make_job(work: Work, checkpoint: Path | None, skip: "Dropped | None" = None)
         tokenizer=str(work.inputs["tokenizer"].resolve()),
         vocab_size=_predicted(work.inputs["tokenizer"], config.model.kind),
         source=str(work.inputs["init"].resolve()) if "init" in work.inputs else None,
+        vectors=str(work.inputs["vectors"].resolve()) if "vectors" in work.inputs else None,
         checkpoint=checkpoint.name if checkpoint else None,
         skip=skip,
     )

@@ -197,7 +197,7 @@ def assemble(
     checkpoint = run_dir / CHECKPOINTS / job.checkpoint if job.checkpoint else None
     state = _state(checkpoint, data)
     network, objective = make_network(job)
-    if job.source is not None and checkpoint is None:
+    if checkpoint is None:
         start_from(network, job, say)
     if trainer.compile:
         network.compile(dynamic=True)

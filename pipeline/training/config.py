@@ -21,10 +21,17 @@ class InitConfig:
         "a run, name@step, fingerprint, Hugging Face BERT folder or AllenNLP pair; random weights "
         "if not set",
     )
+    vectors: bool = execution(
+        False,
+        "start the embeddings of pieces from vectors of words, of the same text and as wide as the "
+        "model (stage vectors)",
+    )
     needed: bool = execution(False, "a recipe that only makes sense from a model says so here")
 
     def check(self) -> None:
-        """A recipe that goes on must be told from what."""
+        """A recipe that goes on must be told from what; a model has its embeddings."""
+        if self.vectors and self.source is not None:
+            raise UsageError("init.vectors=true: init.source brings its embeddings; leave one out")
         if self.needed and self.source is None:
             raise UsageError(
                 "init.source: this recipe goes on from a model; add init.source=<run or folder>"

@@ -3,17 +3,21 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import torch
 from safetensors.torch import load_file
 from torch import nn
 
 from data_prep.errors import UsageError
+from data_prep.tokenizers import Tokenizer
+from data_prep.vectors.table import read_table
 from pipeline.models.allennlp import load_allennlp
-from pipeline.models.bert import BertForPretraining
+from pipeline.models.bert import Bert, BertForPretraining
 from pipeline.models.config import BertConfig, ElmoConfig
 from pipeline.models.elmo import ElmoForPretraining
 from pipeline.models.huggingface import load_for_pretraining
 from pipeline.training.job import Job
 from pipeline.training.objective import MaskedPieces, NextWords, Objective
+from pipeline.training.piece_vectors import piece_vectors
 from pipeline.training.source import check_architecture
 
 SOFTMAX = "softmax.safetensors"  # beside an AllenNLP pair, which has no place for it
@@ -34,8 +38,12 @@ def make_network(job: Job) -> tuple[nn.Module, Objective]:
 
 
 def start_from(network: nn.Module, job: Job, say: Callable[[str], None]) -> None:
-    """Give the network the weights of `init.source`: a Hugging Face BERT or an AllenNLP folder."""
-    assert job.source is not None
+    """Give the network what `init` says, if anything: a model's weights or words' vectors."""
+    if job.vectors is not None:
+        assert isinstance(network, BertForPretraining)
+        say(_start_embeddings(network.bert, Path(job.vectors), job))
+    if job.source is None:
+        return
     folder = Path(job.source)
     if isinstance(network, ElmoForPretraining):
         fresh = _start_elmo(network, folder, job)
@@ -44,6 +52,16 @@ def start_from(network: nn.Module, job: Job, say: Callable[[str], None]) -> None
         fresh = _start_bert(network, folder, job)
     if fresh:
         say(f"{', '.join(fresh)} not in init.source: starting fresh")
+
+
+def _start_embeddings(bert: Bert, folder: Path, job: Job) -> str:
+    """Place pieces by the vectors of words; returns how many there were."""
+    tokenizer, weight_VD = Tokenizer.load(Path(job.tokenizer)), bert.embeddings.tokens.weight
+    table, std = read_table(folder), bert.config.init_std
+    pieces_P, vectors_PD = piece_vectors(table, tokenizer, bert.config.hidden, std)
+    with torch.no_grad():
+        weight_VD[torch.from_numpy(pieces_P)] = torch.from_numpy(vectors_PD)
+    return f"{len(pieces_P):,} of {len(weight_VD):,} embeddings start from vectors of words"
 
 
 def _start_bert(network: BertForPretraining, folder: Path, job: Job) -> list[str]:
