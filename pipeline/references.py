@@ -1,14 +1,11 @@
 """One form of reference everywhere: a run's name, name@step, a fingerprint's start, a folder."""
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from data_prep.errors import UsageError
-from pipeline.runs import Runs, near
+from pipeline.runs import FINGERPRINT, Runs, near
 from pipeline.store import Output, Store
-
-FINGERPRINT = re.compile(r"[0-9a-f]{4,16}")
 
 
 @dataclass(frozen=True)

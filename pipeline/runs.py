@@ -15,6 +15,7 @@ from pipeline.lease import lease
 from pipeline.store import Output, Store
 
 NAME = re.compile(r"[\w.-]+")
+FINGERPRINT = re.compile(r"[0-9a-f]{4,16}")  # or its beginning
 
 
 def near(name: str, names: list[str]) -> str:
@@ -48,6 +49,22 @@ class Runs:
         names = self.names()
         if name not in names:
             raise UsageError(f"{asked}: no such run{near(name, names)}")
+
+    def named(self, text: str, asked: str) -> str:
+        """The run of a name, or the one with an output whose fingerprint begins so."""
+        if text in self.names() or not FINGERPRINT.fullmatch(text):
+            self.check(text, asked)
+            return text
+        owners = [
+            name
+            for name in self.names()
+            if any(entry.fingerprint.startswith(text) for entry in self.entries(name))
+        ]
+        if len(owners) > 1:
+            raise UsageError(f"{asked}: {', '.join(owners)} have such an output; give a name")
+        if not owners:
+            self.check(text, asked)
+        return owners[0]
 
     def entries(self, name: str) -> list[Entry]:
         """What belongs to a run; nothing for a name not used yet."""

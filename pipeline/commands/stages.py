@@ -287,8 +287,7 @@ def _report(config: Config, overrides: list[str]) -> tuple[Graph, Node]:
     store = Store(Path(config.paths.store))
     graph, runs = Graph(store), Runs(store)
     reported: dict[str, Input] = {}
-    for name in dict.fromkeys(map(str, config.runs)):
-        runs.check(name, f"runs={name}")
+    for name in dict.fromkeys(runs.named(text, f"runs={text}") for text in map(str, config.runs)):
         for entry in runs.entries(name):
             output = store.output(entry.stage, entry.fingerprint)
             if entry.stage != "report" and output.is_done:

@@ -38,3 +38,16 @@ def test_folders_and_unknown_names(tmp_path: Path) -> None:
     assert resolve("encoder", str(tmp_path), "pretrain", store) == Folder(tmp_path)
     with pytest.raises(UsageError, match=r"encoder=mune: no run.*did you mean mine\?"):
         resolve("encoder", "mune", "pretrain", store)
+
+
+def test_a_run_is_known_by_its_name_or_by_what_it_made(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    made(store, "aaaa000000000000", done=True)
+    runs = Runs(store)
+    assert runs.named("mine", "runs=mine") == runs.named("aaaa00", "runs=aaaa00") == "mine"
+    for unknown in ("mune", "bbbb"):
+        with pytest.raises(UsageError, match=f"runs={unknown}: no such run"):
+            runs.named(unknown, f"runs={unknown}")
+    runs.record("other", [Entry("tokenizer", "aaaa000000000000", "tokenizer")], replace=True)
+    with pytest.raises(UsageError, match="runs=aaaa: mine, other have such an output; give a name"):
+        runs.named("aaaa", "runs=aaaa")
