@@ -2,14 +2,16 @@
 
 Same rows (BERT's mix of lengths at 128 positions, or packed rows of the configured corpus), same
 threads, same optimizer, sides alternating; the peer pads to the longest row and computes logits
-everywhere, as `BertForPreTraining` does. Then: model FLOPs beside a plain matrix product of the
-feed-forward layer's size, a real run's time outside of its steps, and memory, a process a side.
+everywhere, as `BertForPreTraining` does. Then: FLOPs beside a plain matrix product of the
+feed-forward layer's size, those that the model needs and those that we compute; a real run's time
+outside of its steps; and memory, a process a side.
 """
 
 import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -26,7 +28,7 @@ from pipeline.data.batch import Batch, collate
 from pipeline.models.architectures import BERT
 from pipeline.models.bert import BertForPretraining
 from pipeline.models.config import BertConfig
-from pipeline.models.flops import flops_per_token
+from pipeline.models.flops import flops_per_token, model_flops_per_token
 from pipeline.tracking.config import TrackingConfig
 
 VOCAB, LENGTH, MASKED, SHORT = 30_522, 128, 0.15, 0.1
@@ -55,7 +57,14 @@ SIZES = (
 def measure(config: Config) -> list[Figure]:
     """Every figure about training."""
     figures = [_against_peer(size, _rows(size), "") for size in SIZES]
-    figures += [_against_product(size) for size in SIZES[1:]]
+    figures += [
+        _against_product(size, name, count)
+        for name, count in (
+            ("model FLOPs", model_flops_per_token),
+            ("computed FLOPs", flops_per_token),
+        )
+        for size in SIZES[1:]
+    ]
     with tempfile.TemporaryDirectory() as scratch:
         tokenizer, examples = _packed_examples(config, Path(scratch))
         packed = _first_rows(tokenizer, examples, MINI.rows)
@@ -72,11 +81,11 @@ def _against_peer(size: Size, batch: Batch, rows: str) -> Figure:
     return compared(f"{size.name}, useful tokens{rows}", len(batch.tokens_N), "tokens/s", rounds)
 
 
-def _against_product(size: Size) -> Figure:
-    """Model FLOPs a second beside as many in plain products of the feed-forward layer's size."""
+def _against_product(size: Size, what: str, per_token: Callable[..., float]) -> Figure:
+    """FLOPs a second beside as many in plain products of the feed-forward layer's size."""
     batch = _rows(size)
     tokens, length = len(batch.tokens_N), float((batch.lengths**2).sum() / batch.lengths.sum())
-    flops = tokens * flops_per_token(size.config, VOCAB, length, MASKED)
+    flops = tokens * per_token(size.config, VOCAB, length, MASKED)
     left = torch.randn(tokens, size.config.hidden)
     right = torch.randn(size.config.hidden, size.config.intermediate)
     out = left @ right
@@ -90,8 +99,7 @@ def _against_product(size: Size) -> Figure:
     step()
     product()
     rounds = alternate(step, product, size.rounds)
-    name = f"{size.name}, model FLOPs against a plain product"
-    return compared(name, flops / 1e9, "GFLOP/s", rounds)
+    return compared(f"{size.name}, {what} against a plain product", flops / 1e9, "GFLOP/s", rounds)
 
 
 def _packed_examples(config: Config, scratch: Path) -> tuple[Path, Path]:

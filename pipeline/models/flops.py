@@ -25,22 +25,36 @@ def parameters(config: BertConfig, vocab_size: int) -> int:
     return embeddings + config.layers * layer + heads
 
 
+def model_flops_per_token(
+    config: BertConfig, vocab_size: int, mean_length: float, predictions_share: float
+) -> float:
+    """Operations a piece needs in training, however they are computed: forward, twice backward.
+
+    What utilisation is measured by (Chowdhery et al. 2022, appendix B): every layer over every
+    piece, the masked-LM head over predicted pieces. `mean_length` is that of the example a piece
+    lies in; a multiplication with an addition is two operations.
+    """
+    hidden = config.hidden
+    layer = 3 * hidden**2 + 2 * mean_length * hidden + _after_attention(config)
+    head = predictions_share * (hidden**2 + hidden * vocab_size) + hidden**2 / mean_length
+    return 3 * 2 * (config.layers * layer + head)
+
+
 def flops_per_token(
     config: BertConfig, vocab_size: int, mean_length: float, predictions_share: float
 ) -> float:
-    """Operations a piece costs in training: forward, and twice that backward.
+    """Operations that are computed for a piece.
 
-    Counts what is computed: the last layer's part after attention and the masked-LM head run over
-    predicted pieces (and the first of each example) only. `mean_length` is that of the example a
-    piece lies in; a multiplication with an addition is two operations.
+    Fewer than the model's: the last layer's part after attention runs over predicted pieces (and
+    the first of each example) only.
     """
-    hidden = config.hidden
-    attention = 3 * hidden**2 + 2 * mean_length * hidden
-    after = hidden**2 + _feedforward(config)
     kept = min(1.0, predictions_share + 1 / mean_length)
-    head = predictions_share * (hidden**2 + hidden * vocab_size) + hidden**2 / mean_length
-    forward = config.layers * attention + (config.layers - 1 + kept) * after + head
-    return 3 * 2 * forward
+    needed = model_flops_per_token(config, vocab_size, mean_length, predictions_share)
+    return needed - 3 * 2 * (1 - kept) * _after_attention(config)
+
+
+def _after_attention(config: BertConfig) -> int:
+    return config.hidden**2 + _feedforward(config)
 
 
 def elmo_flops_per_word(config: ElmoConfig, vocab_size: int) -> float:

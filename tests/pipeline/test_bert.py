@@ -14,7 +14,7 @@ from data_prep.errors import UsageError
 from pipeline.data.batch import NO_PAIR, Batch
 from pipeline.models.bert import Bert, BertForPretraining
 from pipeline.models.config import BertConfig
-from pipeline.models.flops import flops_per_token, parameters
+from pipeline.models.flops import flops_per_token, model_flops_per_token, parameters
 from pipeline.models.losses import masked_loss
 
 VOCAB = 61
@@ -154,6 +154,10 @@ def test_costs_are_what_torch_counts(config: BertConfig) -> None:
     share = len(batch.targets_M) / len(batch.tokens_N)
     predicted = flops_per_token(config, VOCAB, 24, share) * len(batch.tokens_N)
     assert predicted == pytest.approx(counter.get_total_flops(), rel=0.02)
+    with FlopCounterMode(display=False) as counter:
+        model.bert(batch.tokens_N, batch.positions_N, batch.segments_N, batch.lengths)
+    needed = model_flops_per_token(config, VOCAB, 24, predictions_share=0) * len(batch.tokens_N)
+    assert needed == pytest.approx(3 * counter.get_total_flops(), rel=0.02)  # and backward
 
 
 def test_rotary_attention_depends_on_distance_only() -> None:
