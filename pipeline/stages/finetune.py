@@ -36,7 +36,7 @@ from pipeline.tasks.metrics import confusion, scores_by_type
 from pipeline.tasks.splits import missing_files, read_splits, task_files
 from pipeline.tasks.suite import ANSWERS, members_with_data, score_suite
 
-FORMAT = 3
+FORMAT = 4
 SECTIONS = ("task", "finetune")
 
 

@@ -74,11 +74,9 @@ class Model(nn.Module):
 
     def trained_state(self) -> dict[str, Tensor]:
         """A copy of what fine-tuning changes."""
-        return {
-            name: value.detach().clone()
-            for name, value in self.named_parameters()
-            if value.requires_grad
-        }
+        learned = {n: value for n, value in self.named_parameters() if value.requires_grad}
+        counted = dict(self.head.named_buffers(prefix="head"))
+        return {name: value.detach().clone() for name, value in (learned | counted).items()}
 
 
 def finetune(encoder: Encoder, splits: Splits, task: TaskConfig, config: FinetuneConfig) -> Outcome:

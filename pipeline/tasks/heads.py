@@ -86,11 +86,34 @@ class Context(nn.Module):
         return padded[real_BT]
 
 
+class Standardised(nn.Module):
+    """Numbers by their distance from the mean, in deviations, both over all training so far."""
+
+    count: Tensor
+    mean: Tensor
+    square: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name in ("count", "mean", "square"):
+            self.register_buffer(name, torch.zeros(()))
+
+    def forward(self, x_E: Tensor) -> Tensor:
+        if self.training:
+            seen = x_E.detach().float()
+            self.count += len(seen)
+            self.mean += (seen - self.mean).sum() / self.count
+            self.square += (seen**2 - self.square).sum() / self.count
+        variance = (self.square - self.mean**2).clamp(min=1e-6)
+        return (x_E - self.mean) * variance.rsqrt()
+
+
 class Head(nn.Module):
     """Hidden states to answers.
 
     `apart`: the two sentences of an input are pooled on their own and compared, for encoders in
-    which they do not see each other.
+    which they do not see each other. Their cosine says how alike they are before anything is
+    learnt, so a number is taken for that, to begin with.
     """
 
     def __init__(
@@ -104,16 +127,18 @@ class Head(nn.Module):
         super().__init__()
         self.kind = kind
         self.pooling = config.pooling
-        self.apart = apart
         self.layers = LayerChoice(config.layers, encoder.states, encoder.hidden)
         width = self.layers.width
         self.context = None if config.head == "linear" else Context(config.head, width)
         self.dropout = nn.Dropout(config.dropout)
         width = self.context.width if self.context else width
-        self.output = nn.Linear(4 * width if apart else width, classes)
+        self.alike = Standardised() if apart else None
+        self.output = nn.Linear(4 * width + 1 if apart else width, classes)
         self.crf = Crf(classes) if config.crf else None
         nn.init.normal_(self.output.weight, std=0.02)
         nn.init.zeros_(self.output.bias)
+        if apart and kind == "regress":
+            nn.init.ones_(self.output.weight[:, -1])
 
     @property
     def reads_first(self) -> bool:
@@ -122,7 +147,7 @@ class Head(nn.Module):
             self.kind in ("classify", "regress")
             and (self.layers.choice, self.pooling) == ("last", "first")
             and self.context is None
-            and not self.apart
+            and self.alike is None
         )
 
     def forward(self, states: list[Tensor], batch: InputBatch) -> Tensor:
@@ -142,13 +167,14 @@ class Head(nn.Module):
         return answers
 
     def _pooled(self, x_ND: Tensor, batch: InputBatch) -> Tensor:
-        if not self.apart:
+        if self.alike is None:
             return pool(x_ND, batch.lengths, self.pooling)
         lengths = np.stack([batch.second, batch.lengths - batch.second], 1).ravel()
         pooled = pool(x_ND, lengths, self.pooling)
         u, v = pooled[0::2], pooled[1::2]
-        # The features of GLUE's own baselines (Wang et al. 2018, section 5).
-        return torch.cat([u, v, (u - v).abs(), u * v], 1)
+        alike_E1 = self.alike(F.cosine_similarity(u, v))[:, None]
+        # The features of GLUE's own baselines (Wang et al. 2018, section 5) and the cosine.
+        return torch.cat([u, v, (u - v).abs(), u * v, alike_E1], 1)
 
     def loss(self, answers: Tensor, gold: Tensor, batch: InputBatch) -> Tensor:
         """The mean over answers of cross-entropy, or of the squared error for regression."""

@@ -5,12 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from data_prep.errors import UsageError
 from pipeline.encoders import Encoder, InputBatch
 from pipeline.tasks.config import FinetuneConfig
-from pipeline.tasks.heads import Context, Head, LayerChoice, pool
+from pipeline.tasks.heads import Context, Head, LayerChoice, Standardised, pool
 
 LENGTHS = np.array([3, 1, 7])
 
@@ -90,8 +91,31 @@ def test_sentences_that_do_not_see_each_other_are_compared() -> None:
     compared = []
     for first, second, end in ((0, 1, 3), (3, 4, 5), (5, 8, 11)):
         u, v = x[-1][first:second].mean(0), x[-1][second:end].mean(0)
-        compared.append(torch.cat([u, v, (u - v).abs(), u * v]))
+        alike = F.cosine_similarity(u, v, dim=0)[None]
+        compared.append(torch.cat([u, v, (u - v).abs(), u * v, alike]))
+    assert head.alike is not None
+    head.alike.square += 1  # with a mean of 0 and a deviation of 1 numbers stay as they are
     torch.testing.assert_close(head(x, inputs), head.output(torch.stack(compared)))
+
+
+def test_numbers_are_standardised_by_all_that_was_trained_on() -> None:
+    x = torch.randn(50) * 3 + 7
+    standardised = Standardised()
+    for part in x.split([1, 16, 33]):
+        standardised(part)
+    standardised.eval()
+    torch.testing.assert_close(standardised(x), (x - x.mean()) / x.std(correction=0))
+    before = standardised.mean.clone()
+    standardised(x + 1)
+    assert standardised.mean == before
+
+
+def test_a_number_about_a_pair_begins_as_how_alike_they_are() -> None:
+    head = Head("regress", 1, States(), FinetuneConfig(dropout=0.0), apart=True)
+    inputs = replace(batch([], [0, 0, 0]), second=np.array([1, 1, 3]), lengths=np.array([3, 2, 6]))
+    x = states()
+    x[-1][1:3] = x[-1][0]  # both sentences of the first pair are the same
+    assert head(x, inputs)[:, 0].argmax() == 0
 
 
 @pytest.mark.parametrize("kind", ["linear", "bilstm"])
