@@ -105,7 +105,7 @@ def clean_text(text: str, repaired: Counter[str]) -> str:
         text = unicodedata.normalize("NFC", _repair_encoding(text, repaired))
     if not text.replace("\n", " ").isprintable():  # controls, or spaces other than U+0020
         text = ODD_SPACE.sub(" ", _repair_characters(text, repaired))
-    if any(mark in text for mark in ("  ", " \n", "\n ")):
+    if "  " in text or " \n" in text or "\n " in text:
         text = "\n".join([" ".join(line.split()) for line in text.split("\n")])
     return (BLANK_LINES.sub("\n\n", text) if "\n\n\n" in text else text).strip()
 

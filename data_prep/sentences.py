@@ -72,10 +72,11 @@ class Splitter:
     def _ends_sentence(self, line: str, start: int, mark: int, after: int) -> bool:
         """Whether the mark at `mark` ends the sentence from `start`; `after` is what follows."""
         follows = line[after]
-        if follows in OPENING:
-            follows = line[after : after + 4].lstrip(OPENING)[:1] or follows
-        if follows.islower():
-            return False
+        if not follows.isupper():
+            if follows in OPENING:
+                follows = line[after : after + 4].lstrip(OPENING)[:1] or follows
+            if follows.islower():
+                return False
         if line[mark] != "." or line[mark + 1] == ".":
             return True
         word = line[line.rfind(" ", start, mark) + 1 or start : mark].lstrip(OPENING)

@@ -26,8 +26,9 @@ from pipeline.bench.figures import Figure
 from pipeline.bench.usage import Usage, measure_usage
 from pipeline.config import Config
 
-# Bytes of text: full pieces of every stage for each of two workers, and tenfold.
-SMALL, LARGE = 48_000_000, 480_000_000
+# Bytes of text: as many full pieces for each of two workers, and a tenth of that.
+LARGE = 32 * PIECE_BYTES
+SMALL = LARGE // 10
 READ_ONCE = 24_000_000  # bytes of the user's own text that are repeated
 VOCABULARY = TokenizerConfig("unigram", 8000)
 
