@@ -146,7 +146,7 @@ def _outside_of_steps(tokenizer: Path, examples: Path, scratch: Path) -> list[Fi
         name="bench", model=MINI.config, optim=OptimConfig(), trainer=trainer,
         tracking=TrackingConfig(mode="disabled"), masks=MaskRule(MASKED),
         phases=[PhaseConfig(LENGTH)], examples=[str(examples)], tokenizer=str(tokenizer),
-        vocab_size=Tokenizer.load(tokenizer).size, source=None, vectors=None, checkpoint=None,
+        vocab_size=Tokenizer.load(tokenizer).size, source=None, checkpoint=None,
     )  # fmt: skip
     run_dir = scratch / "run"
     run_dir.mkdir()

@@ -36,8 +36,8 @@ class Job:
     tokenizer: str
     vocab_size: int  # pieces or words that are predicted
     source: str | None  # weights to start from
-    vectors: str | None  # of words, for embeddings to start from
     checkpoint: str | None  # to go on from
+    vectors: str | None = None  # of words, for embeddings to start from
     skip: Dropped | None = None  # rows that made an earlier launch diverge
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
 

@@ -48,8 +48,7 @@ def job(source: Path, model: ElmoConfig = MODEL, vocab_size: int = PREDICTED) ->
     return Job(
         name="toy", model=model, optim=OptimConfig(), trainer=TrainerConfig(global_batch_size=4),
         tracking=TrackingConfig(mode="disabled"), masks=MaskRule(), phases=[PhaseConfig()],
-        examples=[], tokenizer="", vocab_size=vocab_size, source=str(source), vectors=None,
-        checkpoint=None,
+        examples=[], tokenizer="", vocab_size=vocab_size, source=str(source), checkpoint=None,
     )  # fmt: skip
 
 
