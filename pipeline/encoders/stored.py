@@ -1,12 +1,15 @@
-"""A frozen encoder's hidden states, computed once and read from disk for any number of heads.
+"""A frozen encoder's hidden states, computed once and read from disk for all epochs and heads.
 
-Of inputs given as words only the first unit of each is kept, so that words are the units.
+Of inputs given as words only the first unit of each is kept, so that words are the units. What
+would take more than MOST_BYTES is not kept, but computed whenever it is read.
 
 N units of all inputs, S states (the embeddings' and every layer's), D hidden width
 """
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+import shutil
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +20,7 @@ from torch import Tensor
 from pipeline.encoders.interface import EncodedInputs, Encoder, InputBatch, Ints, Words, runs
 
 BATCH_UNITS = 8192
+MOST_BYTES = 4 << 30  # of the states of one set of inputs
 
 
 @dataclass(frozen=True)
@@ -45,18 +49,28 @@ class StoredInputs(EncodedInputs):
         return StoredBatch(**vars(own), states_NSD=torch.from_numpy(self.states_NSD[units]))
 
 
+@contextmanager
+def stored_states(encoder: Encoder, folder: Path, device: torch.device) -> Iterator[Encoder]:
+    """The encoder with its states kept in `folder` meanwhile; what a kill left there goes."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        yield StoredStates(encoder, folder, device)
+    finally:
+        shutil.rmtree(folder)
+
+
 class StoredStates(Encoder):
-    """An encoder that runs once over all it is given; what it gave lies below `folder`."""
+    """An encoder that runs once over all it is given; what it gave lies in `folder`."""
 
     def __init__(self, encoder: Encoder, folder: Path, device: torch.device) -> None:
         super().__init__()
         self._encoder = [encoder.eval().to(device)]  # in a list: no submodule, nothing to train
         self._folder = folder
         self._device = device
-        self._known: dict[Hashable, StoredInputs] = {}
+        self._known: dict[Hashable, EncodedInputs] = {}
         self.hidden, self.states = encoder.hidden, encoder.states
-        self.joins_pairs = encoder.joins_pairs
-        folder.mkdir(parents=True, exist_ok=True)
+        self.longest, self.joins_pairs = encoder.longest, encoder.joins_pairs
 
     def encode_texts(self, inputs: Sequence[tuple[str, ...]], max_length: int) -> EncodedInputs:
         """Sentences or pairs, all units kept."""
@@ -82,33 +96,44 @@ class StoredStates(Encoder):
 
     def forward(self, batch: InputBatch) -> list[Tensor]:
         """The hidden states of every layer, as they were computed."""
-        assert isinstance(batch, StoredBatch)
-        return list(batch.states_NSD.unbind(1))
+        if isinstance(batch, StoredBatch):
+            return list(batch.states_NSD.unbind(1))
+        with torch.no_grad():
+            states: list[Tensor] = self._encoder[0](batch)
+        return states
 
     def _stored(
         self, method: str, inputs: Sequence[Hashable], max_length: int, words_only: bool
-    ) -> StoredInputs:
+    ) -> EncodedInputs:
         key = (method, max_length, tuple(inputs))
         if key not in self._known:
             encoded: EncodedInputs = getattr(self._encoder[0], method)(inputs, max_length)
-            self._known[key] = self._compute(encoded, words_only)
+            offsets = encoded.word_offsets if words_only else encoded.offsets
+            shape = (int(offsets[-1]), self.states, self.hidden)
+            fits = 4 * np.prod(shape) <= MOST_BYTES
+            self._known[key] = self._compute(encoded, shape, words_only) if fits else encoded
         return self._known[key]
 
     @torch.inference_mode()
-    def _compute(self, inputs: EncodedInputs, words_only: bool) -> StoredInputs:
-        offsets = inputs.word_offsets if words_only else inputs.offsets
+    def _compute(
+        self, inputs: EncodedInputs, shape: tuple[int, int, int], words_only: bool
+    ) -> StoredInputs:
         path = self._folder / f"{len(self._known)}.npy"
-        shape = (int(offsets[-1]), self.states, self.hidden)
-        states_NSD = np.lib.format.open_memmap(path, "w+", np.float32, shape)
+        header = {"descr": "<f4", "fortran_order": False, "shape": shape}
         number = (np.cumsum(inputs.lengths) - 1) // BATCH_UNITS
-        for rows in np.split(np.arange(len(number)), np.flatnonzero(np.diff(number)) + 1):
-            batch = inputs.batch(rows).to(self._device)
-            states = torch.stack(self._encoder[0](batch), 1)
-            if words_only:
-                states = states[batch.word_starts_W]
-            states_NSD[offsets[rows[0]] : offsets[rows[-1] + 1]] = states.float().cpu().numpy()
+        with path.open("wb") as stream:  # not mapped: a full disk is then an error, not a signal
+            np.lib.format.write_array_header_1_0(stream, header)
+            for rows in np.split(np.arange(len(number)), np.flatnonzero(np.diff(number)) + 1):
+                batch = inputs.batch(rows).to(self._device)
+                states = torch.stack(self._encoder[0](batch), 1)
+                if words_only:
+                    states = states[batch.word_starts_W]
+                stream.write(states.float().cpu().numpy().tobytes())
+        states_NSD = np.load(path, mmap_mode="r", allow_pickle=False)
         if not words_only:
-            return StoredInputs(**vars(inputs), states_NSD=states_NSD)
+            own = {item.name: getattr(inputs, item.name) for item in fields(EncodedInputs)}
+            return StoredInputs(**own, states_NSD=states_NSD)
+        offsets = inputs.word_offsets
         positions = runs(offsets[:-1], np.diff(offsets))[1]
         return StoredInputs(
             tokens=np.zeros(len(positions), np.int32),

@@ -15,9 +15,10 @@ Try it: sesame finetune task=polarity
 """
 
 import json
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
@@ -32,9 +33,13 @@ from pipeline.stages.encoder_inputs import (
     open_encoder,
 )
 from pipeline.stages.work import Request, Work
+from pipeline.tasks.config import FinetuneConfig
 from pipeline.tasks.metrics import confusion, scores_by_type
 from pipeline.tasks.splits import missing_files, read_splits, task_files
 from pipeline.tasks.suite import ANSWERS, members_with_data, score_suite
+
+if TYPE_CHECKING:
+    from pipeline.encoders import Encoder
 
 FORMAT = 4
 SECTIONS = ("task", "finetune")
@@ -82,7 +87,8 @@ def run(work: Work) -> dict[str, Any]:
         outcome = answer_majority(splits, task)
     else:
         encoder = open_encoder(work.config, work.inputs, config.seed)
-        outcome = finetune(encoder, splits, task, config)
+        with _computing(encoder, config, work.out / ".states") as own:
+            outcome = finetune(own, splits, task, config)
 
     with atomic_write(work.out / "predictions.jsonl") as stream:
         for example, guess in zip(splits.test, outcome.predictions, strict=True):
@@ -132,6 +138,18 @@ def run(work: Work) -> dict[str, Any]:
         named["by_type"] = scores_by_type(gold_tags, guessed)
     write_atomically(work.out / "scores.json", json.dumps(named, indent=1))
     return scores
+
+
+def _computing(
+    encoder: "Encoder", config: FinetuneConfig, folder: Path
+) -> AbstractContextManager["Encoder"]:
+    """The encoder as it is, or, frozen, as one that computes each state once for all epochs."""
+    from pipeline.encoders.stored import stored_states
+    from pipeline.tasks.finetuning import choose_device
+
+    if config.mode == "full" or encoder.states == 1:  # static vectors are only looked up
+        return nullcontext(encoder)
+    return stored_states(encoder, folder, choose_device(config.accelerator))
 
 
 def _run_suite(work: Work) -> dict[str, Any]:

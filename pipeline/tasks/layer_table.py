@@ -5,14 +5,13 @@ whatever the number of choices and seeds; what is done survives a kill.
 """
 
 import json
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from data_prep.files import write_atomically
 from pipeline.encoders import Encoder
-from pipeline.encoders.stored import StoredStates
+from pipeline.encoders.stored import stored_states
 from pipeline.tasks.config import LAYERS, FinetuneConfig, TaskConfig
 from pipeline.tasks.finetuning import choose_device, finetune
 from pipeline.tasks.heads import LAYERS_NEEDED
@@ -33,16 +32,14 @@ def fill_table(
     """The test score of every choice and seed; each is kept in `out` as soon as it is there."""
     path = out / RESULTS
     scores: Scores = json.loads(path.read_text()) if path.exists() else {}
-    shutil.rmtree(out / STATES, ignore_errors=True)
-    stored = StoredStates(encoder, out / STATES, choose_device(config.accelerator))
-    for choice, seed in heads(encoder.states, seeds):
-        if str(seed) in scores.get(choice, {}):
-            continue
-        own = replace(config, layers=choice, seed=seed)
-        outcome = finetune(stored, splits, task, own)
-        scores.setdefault(choice, {})[str(seed)] = outcome.scores[task.metric]
-        write_atomically(path, json.dumps(scores))
-    shutil.rmtree(out / STATES)
+    with stored_states(encoder, out / STATES, choose_device(config.accelerator)) as stored:
+        for choice, seed in heads(encoder.states, seeds):
+            if str(seed) in scores.get(choice, {}):
+                continue
+            own = replace(config, layers=choice, seed=seed)
+            outcome = finetune(stored, splits, task, own)
+            scores.setdefault(choice, {})[str(seed)] = outcome.scores[task.metric]
+            write_atomically(path, json.dumps(scores))
     path.unlink(missing_ok=True)
     return scores
 

@@ -16,6 +16,7 @@ from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_fo
 from data_prep.vectors.table import VectorTable
 from pipeline.config import Config
 from pipeline.encoders import BertEncoder, Concatenation, Encoder, StaticEncoder, random_encoder
+from pipeline.encoders.stored import stored_states
 from pipeline.models.config import BertConfig
 from pipeline.stages import finetune as stage
 from pipeline.stages.work import Work
@@ -229,6 +230,29 @@ def test_a_frozen_encoder_stays_as_it_is(tokenizer: Path) -> None:
     finetune(encoder, toy("classify", 64), TASKS["classify"], replace(frozen, mode="full"))
     changed = [n for n, v in encoder.state_dict().items() if not torch.equal(v, before[n])]
     assert any("embeddings" in name for name in changed)
+
+
+@pytest.mark.parametrize("kind", ["classify", "tag", "pairs"])
+def test_states_computed_once_teach_as_those_computed_each_epoch(
+    kind: str, tokenizer: Path, tmp_path: Path
+) -> None:
+    config = replace(FAST, mode="frozen", epochs=2, layers="mix", pairs="apart")
+    task, splits = TASKS.get(kind, TASKS["regress"]), toy("regress" if kind == "pairs" else kind)
+    if kind == "pairs":
+        task = replace(task, text_b="b")
+        doubled = ([replace(e, texts=(*e.texts, "good film")) for e in part]
+                   for part in (splits.train, splits.dev, splits.test))  # fmt: skip
+        splits = Splits(*doubled, [])
+    encoder = new_encoder(tokenizer)
+    with stored_states(encoder, tmp_path / "states", torch.device("cpu")) as stored:
+        once = finetune(stored, splits, task, config)
+    again = finetune(encoder, splits, task, config)
+    assert once.scores == pytest.approx(again.scores, abs=0.02)
+    assert once.mix == {
+        "weights": pytest.approx(again.mix["weights"], abs=1e-3),
+        "gamma": pytest.approx(again.mix["gamma"], abs=1e-3),
+    }
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_best_epoch_is_kept_and_patience_ends_it(tokenizer: Path) -> None:

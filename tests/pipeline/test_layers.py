@@ -57,7 +57,7 @@ def task(tmp_path: Path) -> TaskConfig:
 
 def test_stored_states_are_those_of_the_encoder(tmp_path: Path) -> None:
     encoder = TwoLayers()
-    stored = StoredStates(encoder, tmp_path / "states", CPU)
+    stored = StoredStates(encoder, tmp_path, CPU)
     rows = np.array([2, 0])
     for method, inputs in (
         ("encode_words", [("a", "b"), ("c",), ("b", "c", "a")]),
@@ -74,10 +74,29 @@ def test_stored_states_are_those_of_the_encoder(tmp_path: Path) -> None:
 
 def test_words_of_pieces_become_units(tmp_path: Path) -> None:
     both = Concatenation([TwoLayers(), TwoLayers()])
-    stored = StoredStates(both, tmp_path / "states", CPU)
-    inputs = stored.encode_words([("a", "b"), ("c",)], 8)
-    assert inputs.lengths.tolist() == inputs.word_counts.tolist() == [2, 1]
-    assert stored(inputs.batch(np.array([0])))[2].tolist() == [[2, 0, 2, 0], [0, 2, 0, 2]]
+    stored = StoredStates(both, tmp_path, CPU)
+    for inputs in (
+        stored.encode_words([("a", "b"), ("c",)], 8),
+        stored.encode_texts([("a b",), ("c",)], 8),
+    ):
+        assert inputs.lengths.tolist() == inputs.word_counts.tolist() == [2, 1]
+        assert stored(inputs.batch(np.array([0])))[2].tolist() == [[2, 0, 2, 0], [0, 2, 0, 2]]
+
+
+def test_states_that_would_take_too_much_room_are_computed_when_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.encoders.stored.MOST_BYTES", 2 * 3 * 2 * 4)  # of two words
+    encoder = TwoLayers()
+    stored = StoredStates(encoder, tmp_path, CPU)
+    for sentence, kept in ((("a", "b"), True), (("b", "c", "a"), False)):
+        batch = stored.encode_words([sentence], 8).batch(np.array([0]))
+        computed = encoder.computed
+        expected = encoder(encoder.encode_words([sentence], 8).batch(np.array([0])))
+        for ours, theirs in zip(stored(batch), expected, strict=True):
+            assert torch.equal(ours, theirs)
+        assert encoder.computed == computed + len(sentence) * (1 if kept else 2)
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_states_are_computed_once_and_finished_heads_survive(
