@@ -27,7 +27,7 @@ from pipeline.stages.work import Request, Work
 from pipeline.tasks.config import FinetuneConfig
 from pipeline.tasks.splits import read_splits, task_files
 
-FORMAT = 2
+FORMAT = 3
 SECTIONS = ("task", "finetune", "layers")
 # Dev F1 on CoNLL-2003 with BERT base (Devlin et al. 2019, table 7); the paper has no mix.
 PUBLISHED = {

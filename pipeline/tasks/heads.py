@@ -173,8 +173,11 @@ class Head(nn.Module):
         pooled = pool(x_ND, lengths, self.pooling)
         u, v = pooled[0::2], pooled[1::2]
         alike_E1 = self.alike(F.cosine_similarity(u, v))[:, None]
-        # The features of GLUE's own baselines (Wang et al. 2018, section 5) and the cosine.
-        return torch.cat([u, v, (u - v).abs(), u * v, alike_E1], 1)
+        # The features of GLUE's own baselines (Wang et al. 2018, section 5) and the cosine. So many
+        # would drown the one before they have learnt anything; over the root of their number, as
+        # attention scales its products, they do not.
+        features_EF = torch.cat([u, v, (u - v).abs(), u * v], 1)
+        return torch.cat([features_EF / features_EF.shape[1] ** 0.5, alike_E1], 1)
 
     def loss(self, answers: Tensor, gold: Tensor, batch: InputBatch) -> Tensor:
         """The mean over answers of cross-entropy, or of the squared error for regression."""
