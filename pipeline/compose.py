@@ -71,11 +71,26 @@ def compose_raw(overrides: list[str]) -> DictConfig:
     overrides = prepared(overrides)
     try:
         with initialize_config_dir(str(CONF), version_base="1.3", job_name="sesame"):
-            return compose("config", overrides)
+            return emptied(compose("config", overrides), overrides)
     except MissingConfigException as error:
         raise UsageError(_explain_missing(error, overrides)) from error
     except (HydraException, OmegaConfBaseException) as error:
         raise UsageError(_explain(error)) from error
+
+
+def emptied(raw: DictConfig, overrides: list[str]) -> DictConfig:
+    """Let `key={}` empty what a recipe has set, and what follows fill it: Hydra would merge."""
+    empty: tuple[str, ...] = ()
+    for override in OverridesParser.create().parse_overrides(overrides):
+        key = override.key_or_group
+        if override.is_delete():
+            continue
+        if override.value() == {}:
+            empty += (f"{key}.",)
+            OmegaConf.update(raw, key, {}, merge=False)
+        elif key.startswith(empty):
+            OmegaConf.update(raw, key, override.value(), force_add=True)
+    return raw
 
 
 def typed(raw: DictConfig) -> Config:

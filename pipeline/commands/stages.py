@@ -17,6 +17,7 @@ from pipeline.compose import (
     CONF,
     compose_config,
     compose_raw,
+    emptied,
     prepared,
     register,
     sweep_points,
@@ -118,7 +119,7 @@ def _sweep(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]]) 
         number = int(HydraConfig.get().job.num)
         settings = [word for word in point if word.lstrip("+").partition("=")[0] in swept]
         try:
-            made = do(Arguments(command, [], point, arguments.options), typed(raw))
+            made = do(Arguments(command, [], point, arguments.options), typed(emptied(raw, point)))
         except SesameError as error:  # the other points go on; the sweep fails in the end
             show_error(command, error)
             write_point(folder / str(number), Point(number, settings, "", None, str(error)))

@@ -33,6 +33,15 @@ def test_every_group_option_composes(choice: str) -> None:
     compose_config([*recipe, choice])
 
 
+def test_braces_with_nothing_inside_empty_what_a_recipe_has_set() -> None:
+    assert compose_config(["experiment=demo", "task=stsb"]).task.unlabelled
+    given = ["corpus.where={}", "task.unlabelled={}"]
+    config = compose_config(["experiment=demo", "task=stsb", *given])
+    assert (config.corpus.where, config.task.unlabelled) == ({}, {})
+    added = compose_config(["experiment=demo", "corpus.where={}", "corpus.where.language=sv"])
+    assert added.corpus.where == {"language": "sv"}
+
+
 @pytest.mark.parametrize(
     ("override", "says"),
     [
