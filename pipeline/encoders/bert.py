@@ -1,7 +1,11 @@
-"""BERT with its tokenizer as an encoder: units are pieces, framed by [CLS] and [SEP]."""
+"""BERT with its tokenizer as an encoder: units are pieces, framed by [CLS] and [SEP].
+
+E inputs, P parts of an input (one sentence or two)
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -19,6 +23,9 @@ from pipeline.encoders.interface import (
     fitting_words,
     kept_lengths,
     offsets_of,
+    part_sizes,
+    runs,
+    starts_of,
 )
 from pipeline.models.bert import Bert
 
@@ -41,16 +48,11 @@ class BertEncoder(Encoder):
         """[CLS] a [SEP], or [CLS] a [SEP] b [SEP]."""
         self._check_length(max_length)
         encoded = self.tokenizer.encode([text for texts in inputs for text in texts])
-        builder = _InputBuilder(self.tokenizer)
-        part = 0
-        for texts in inputs:
-            parts = [encoded[i] for i in range(part, part + len(texts))]
-            part += len(texts)
-            lengths = [len(ids) for ids in parts]
-            kept = kept_lengths(lengths, max_length - self.frame(len(parts)))
-            builder.add([ids[:length] for ids, length in zip(parts, kept, strict=True)])
-            builder.cut += kept != lengths
-        return builder.build()
+        shape = len(inputs), len(inputs[0]) if inputs else 1
+        sizes_EP = np.diff(encoded.offsets).reshape(shape)
+        kept_EP = kept_lengths(sizes_EP, max_length - self.frame(shape[1]))
+        framed = self._framed(encoded.ids, encoded.offsets[:-1].reshape(shape), kept_EP)
+        return replace(framed, cut=int((kept_EP < sizes_EP).any(1).sum()))
 
     def encode_words(self, inputs: Sequence[Words], max_length: int) -> EncodedInputs:
         """[CLS] pieces of all words [SEP]; a word that leaves no piece is [UNK]."""
@@ -65,25 +67,34 @@ class BertEncoder(Encoder):
     def _encode_words(self, inputs: Sequence[tuple[Words, ...]], max_length: int) -> EncodedInputs:
         self._check_length(max_length)
         ids, offsets = self._pieces([word for parts in inputs for words in parts for word in words])
-        builder = _InputBuilder(self.tokenizer)
-        first = 0
-        for parts in inputs:
-            starts = []  # of each part's words, in pieces from the part's beginning
-            begins = []
-            for words in parts:
-                begins.append(offsets[first])
-                starts.append(offsets[first : first + len(words) + 1] - offsets[first])
-                first += len(words)
-            fitting, kept = fitting_words(starts, max_length - self.frame(len(parts)))
-            builder.add(
-                [
-                    ids[begin : begin + min(int(each[count]), most)]
-                    for begin, each, count, most in zip(begins, starts, fitting, kept, strict=True)
-                ],
-                [each[:count] for each, count in zip(starts, fitting, strict=True)],
-            )
-            builder.cut += any(n < len(words) for n, words in zip(fitting, parts, strict=True))
-        return builder.build()
+        sizes_EP = part_sizes(inputs)
+        fitting_EP, most_EP = fitting_words(
+            offsets, sizes_EP, max_length - self.frame(sizes_EP.shape[1])
+        )
+        firsts_EP = starts_of(sizes_EP)
+        begins_EP = offsets[firsts_EP]
+        kept_EP = np.minimum(offsets[firsts_EP + fitting_EP] - begins_EP, most_EP)
+        framed = self._framed(ids, begins_EP, kept_EP)
+        # Words begin as far from their part's beginning in the input as among all pieces.
+        words, _ = runs(firsts_EP.ravel(), fitting_EP.ravel())
+        moved_EP = _part_starts(kept_EP) - begins_EP
+        return replace(
+            framed,
+            word_starts=offsets[words] + np.repeat(moved_EP, fitting_EP.ravel()),
+            word_offsets=offsets_of(fitting_EP.sum(1)),
+            cut=int((fitting_EP < sizes_EP).any(1).sum()),
+        )
+
+    def _framed(self, ids: NDArray[np.int32], begins_EP: Ints, kept_EP: Ints) -> EncodedInputs:
+        """Inputs of the pieces from `begins_EP` on, with special pieces around their parts."""
+        offsets = offsets_of(kept_EP.sum(1) + self.frame(kept_EP.shape[1]))
+        starts_EP = offsets[:-1, None] + _part_starts(kept_EP)
+        tokens = np.full(offsets[-1], self.tokenizer.sep, np.int32)
+        tokens[offsets[:-1]] = self.tokenizer.cls
+        kept = kept_EP.ravel()
+        tokens[runs(starts_EP.ravel(), kept)[0]] = ids[runs(begins_EP.ravel(), kept)[0]]
+        no_words = np.zeros(0, np.int64), np.zeros_like(offsets)
+        return EncodedInputs(tokens, offsets, kept_EP[:, 0] + self.frame(1), *no_words, cut=0)
 
     def word_units(self, words: Sequence[str]) -> Ints:
         """Pieces of each word."""
@@ -157,37 +168,6 @@ class BertEncoder(Encoder):
             )
 
 
-class _InputBuilder:
-    """Puts pieces and special pieces together, input by input."""
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._begin = np.array([tokenizer.cls], np.int32)
-        self._end = np.array([tokenizer.sep], np.int32)
-        self._tokens: list[NDArray[np.int32]] = []
-        self._lengths: list[int] = []
-        self._second: list[int] = []
-        self._word_starts: list[Ints] = []
-        self.cut = 0
-
-    def add(self, parts: Sequence[NDArray[np.int32]], word_starts: Sequence[Ints] = ()) -> None:
-        """One input; `word_starts` are counted from each part's beginning."""
-        self._tokens.append(self._begin)
-        length = 1
-        starts = [np.zeros(0, np.int64)]
-        for number, ids in enumerate(parts):
-            self._tokens += [ids, self._end]
-            starts += [own + length for own in word_starts[number : number + 1]]
-            length += len(ids) + 1
-        self._lengths.append(length)
-        self._second.append(len(parts[0]) + 2)
-        self._word_starts.append(np.concatenate(starts))
-
-    def build(self) -> EncodedInputs:
-        return EncodedInputs(
-            np.concatenate(self._tokens),
-            offsets_of(self._lengths),
-            np.array(self._second, np.int64),
-            np.concatenate(self._word_starts),
-            offsets_of([len(starts) for starts in self._word_starts]),
-            self.cut,
-        )
+def _part_starts(kept_EP: Ints) -> Ints:
+    """The position of each part's first piece: [CLS] stands before the first, [SEP]s between."""
+    return 1 + np.cumsum(kept_EP + 1, 1) - (kept_EP + 1)

@@ -21,6 +21,7 @@ from pipeline.encoders.interface import (
     Words,
     fitting_words,
     offsets_of,
+    part_sizes,
     runs,
 )
 from pipeline.encoders.words import sentences_as_words
@@ -109,25 +110,23 @@ class Concatenation(Encoder):
     def _encode(self, inputs: Sequence[tuple[Words, ...]], max_length: int) -> EncodedInputs:
         """Keep what fits into every member, so that all have the same words."""
         units = self.word_units([word for parts in inputs for words in parts for word in words])
-        kept: list[tuple[Words, ...]] = []
-        first = 0
-        for parts in inputs:
-            starts = []
-            for words in parts:
-                starts.append(offsets_of(units[first : first + len(words)]))
-                first += len(words)
-            counts, _ = fitting_words(starts, max_length - self.frame(len(parts)))
-            kept.append(tuple(words[:n] for words, n in zip(parts, counts, strict=True)))
+        sizes_EP = part_sizes(inputs)
+        room = max_length - self.frame(sizes_EP.shape[1])
+        fitting_EP, _ = fitting_words(offsets_of(units), sizes_EP, room)
+        kept: list[tuple[Words, ...]] = [
+            tuple(words[:n] for words, n in zip(parts, counts, strict=True))
+            for parts, counts in zip(inputs, fitting_EP.tolist(), strict=True)
+        ]
         members = tuple(_encode_parts(member, kept, max_length) for member in self._encoders)
         offsets = members[0].word_offsets
         positions = runs(offsets[:-1], np.diff(offsets))[1]
         return JoinedInputs(
             tokens=np.zeros(len(positions), np.int32),
             offsets=offsets,
-            second=np.array([len(parts[0]) for parts in kept], np.int64),
+            second=fitting_EP[:, 0],
             word_starts=positions,
             word_offsets=offsets,
-            cut=sum(before != after for before, after in zip(inputs, kept, strict=True)),
+            cut=int((fitting_EP < sizes_EP).any(1).sum()),
             members=members,
         )
 

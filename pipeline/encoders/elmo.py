@@ -26,6 +26,8 @@ from pipeline.encoders.interface import (
     Words,
     kept_lengths,
     offsets_of,
+    part_sizes,
+    runs,
 )
 from pipeline.models.allennlp import load_allennlp
 from pipeline.models.config import ElmoConfig
@@ -72,28 +74,23 @@ class ElmoEncoder(Encoder):
         return [normaliser.normalize_str(word) if normaliser else word for word in words]
 
     def _encode(self, inputs: list[list[list[str]]], max_length: int) -> EncodedInputs:
+        sizes_EP = part_sizes(inputs)
+        kept_EP = kept_lengths(sizes_EP, max_length - self.frame(sizes_EP.shape[1]))
         tokens: list[int] = []
-        starts: list[int] = []
-        second, lengths, counts, cut = [], [], [], 0
-        for sentences in inputs:
-            first = len(tokens)
-            sizes = [len(words) for words in sentences]
-            kept = kept_lengths(sizes, max_length - 2 * len(sentences))
-            cut += kept != sizes
+        for sentences, kept in zip(inputs, kept_EP.tolist(), strict=True):
             for words, size in zip(sentences, kept, strict=True):
-                starts += range(len(tokens) - first + 1, len(tokens) - first + 1 + size)
                 tokens += [BEGIN, *map(self._number, words[:size]), END]
-            second.append(kept[0] + 2)
-            lengths.append(len(tokens) - first)
-            counts.append(sum(kept))
         self._spell()
+        framed_EP = kept_EP + self.frame(1)
+        ends_EP = framed_EP.cumsum(1)
+        starts, _ = runs((ends_EP - framed_EP + 1).ravel(), kept_EP.ravel())
         return EncodedInputs(
             np.array(tokens, np.int32),
-            offsets_of(lengths),
-            np.array(second, np.int64),
-            np.array(starts, np.int64),
-            offsets_of(counts),
-            cut,
+            offsets_of(ends_EP[:, -1]),
+            framed_EP[:, 0],
+            starts,
+            offsets_of(kept_EP.sum(1)),
+            int((kept_EP < sizes_EP).any(1).sum()),
         )
 
     def _number(self, word: str) -> int:

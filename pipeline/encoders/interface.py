@@ -4,13 +4,14 @@ Inputs are encoded once, any selection of them makes a flat, unpadded batch, and
 one vector a unit for every layer. A unit is what the encoder reads: a piece (BERT) or a word (ELMo,
 static vectors); words are known by their first unit.
 
-N units of a batch, E inputs, W words, D hidden width
+N units of a batch, E inputs, P parts of an input (one sentence or two), W words, D hidden width
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -59,12 +60,12 @@ class EncodedInputs:
     word_offsets: Ints  # of inputs into word_starts
     cut: int  # inputs that were too long and lost units or words
 
-    @property
+    @cached_property
     def lengths(self) -> Ints:
         """Units of each input."""
         return np.diff(self.offsets)
 
-    @property
+    @cached_property
     def word_counts(self) -> Ints:
         """Words of each input that fit in."""
         return np.diff(self.word_offsets)
@@ -110,7 +111,7 @@ class Encoder(nn.Module, ABC):
 
     @abstractmethod
     def encode_texts(self, inputs: Sequence[tuple[str, ...]], max_length: int) -> EncodedInputs:
-        """Sentences and pairs of sentences, cut to `max_length` units from their longer side."""
+        """Sentences, or pairs of sentences, cut to `max_length` units from their longer side."""
 
     @abstractmethod
     def encode_words(self, inputs: Sequence[Words], max_length: int) -> EncodedInputs:
@@ -158,24 +159,35 @@ class Encoder(nn.Module, ABC):
         return [list(self.parameters())]
 
 
-def kept_lengths(lengths: Sequence[int], room: int) -> list[int]:
+def kept_lengths(lengths_EP: Ints, room: int) -> Ints:
     """How much of each part is kept where not all fit: units go from the longer part first."""
-    if len(lengths) == 1:
-        return [min(lengths[0], room)]
-    a, b = lengths
-    b = min(b, max(room - a, room // 2))
-    return [min(a, room - b), b]
+    if lengths_EP.shape[1] == 1:
+        return np.minimum(lengths_EP, room)
+    a_E, b_E = lengths_EP.T
+    b_E = np.minimum(b_E, np.maximum(room - a_E, room // 2))
+    return np.stack([np.minimum(a_E, room - b_E), b_E], 1)
 
 
-def fitting_words(starts: Sequence[Ints], room: int) -> tuple[list[int], list[int]]:
+def fitting_words(offsets: Ints, counts_EP: Ints, room: int) -> tuple[Ints, Ints]:
     """How many words of each part are kept in `room` units, and how many units of each at most.
 
-    `starts` has where each part's words begin, and its end. The first word stays, cut if it must
-    be, so that every part has one.
+    The words of all parts of all inputs lie one after another; `offsets` has where their units
+    begin and end. A part's first word stays, cut if it must be, so that every part has one.
     """
-    kept = kept_lengths([int(each[-1]) for each in starts], room)
-    words = [
-        max(1, int(np.searchsorted(each, most, side="right")) - 1)
-        for each, most in zip(starts, kept, strict=True)
-    ]
-    return words, kept
+    firsts_EP = starts_of(counts_EP)
+    begins_EP = offsets[firsts_EP]
+    most_EP = kept_lengths(offsets[firsts_EP + counts_EP] - begins_EP, room)
+    fitting_EP = np.searchsorted(offsets, begins_EP + most_EP, side="right") - 1 - firsts_EP
+    return np.maximum(fitting_EP, 1), most_EP
+
+
+def starts_of(sizes_EP: Ints) -> Ints:
+    """Where each part of each input begins when all of them lie one after another."""
+    return sizes_EP.cumsum().reshape(sizes_EP.shape) - sizes_EP
+
+
+def part_sizes(inputs: Sequence[Sequence[Sequence[str]]]) -> Ints:
+    """Words of each part of each input, [E, P]: all inputs have one part, or all have two."""
+    parts = len(inputs[0]) if inputs else 1
+    sizes = [len(words) for words_of_parts in inputs for words in words_of_parts]
+    return np.array(sizes, np.int64).reshape(-1, parts)

@@ -13,6 +13,7 @@ from pipeline.encoders.interface import (
     Words,
     kept_lengths,
     offsets_of,
+    part_sizes,
     runs,
 )
 
@@ -39,22 +40,18 @@ class WordEncoder(Encoder):
         return self._encode(inputs, max_length)
 
     def _encode(self, inputs: Sequence[tuple[Words, ...]], max_length: int) -> EncodedInputs:
-        words: list[str] = []
-        lengths, second = [], []
-        cut = 0
-        for parts in inputs:
-            given = [len(part) for part in parts]
-            kept = kept_lengths(given, max_length)
-            for part, length in zip(parts, kept, strict=True):
-                words += part[:length]
-            lengths.append(sum(kept))
-            second.append(kept[0])
-            cut += kept != given
-        offsets = offsets_of(lengths)
+        sizes_EP = part_sizes(inputs)
+        kept_EP = kept_lengths(sizes_EP, max_length)
+        words = [
+            word
+            for parts, kept in zip(inputs, kept_EP.tolist(), strict=True)
+            for part, length in zip(parts, kept, strict=True)
+            for word in part[:length]
+        ]
+        offsets = offsets_of(kept_EP.sum(1))
         positions = runs(offsets[:-1], np.diff(offsets))[1]
-        return EncodedInputs(
-            self.number(words), offsets, np.array(second, np.int64), positions, offsets, cut
-        )
+        cut = int((kept_EP < sizes_EP).any(1).sum())
+        return EncodedInputs(self.number(words), offsets, kept_EP[:, 0], positions, offsets, cut)
 
 
 def sentences_as_words(texts: Sequence[str]) -> tuple[Words, ...]:

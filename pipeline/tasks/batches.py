@@ -5,6 +5,7 @@ U rows of the head's answers (see heads): inputs, words or units
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -38,8 +39,11 @@ class TaskData:
 
     def places(self, rows: Ints) -> Ints:
         """Where the answers for the chosen inputs stand in `gold`."""
-        counts = self.counts[rows]
-        return runs(np.cumsum(self.counts)[rows] - counts, counts)[0]
+        return runs(self._starts[rows], self.counts[rows])[0]
+
+    @cached_property
+    def _starts(self) -> Ints:
+        return np.cumsum(self.counts) - self.counts
 
 
 def training_order(lengths: Ints, batch_size: int, rng: np.random.Generator) -> list[Ints]:

@@ -78,7 +78,7 @@ def encode_spans(
 
 def _texts(encoder: Encoder, texts: Sequence[str]) -> dict[str, Text]:
     """Each distinct text once: many questions share a passage."""
-    split = {text: split_words(text) for text in texts}
+    split = {text: split_words(text) for text in dict.fromkeys(texts)}
     units = encoder.word_units([word for words, _ in split.values() for word in words])
     ends = np.cumsum([len(words) for words, _ in split.values()])
     parts = np.split(units, ends[:-1])

@@ -10,6 +10,7 @@ from data_prep.errors import SesameError
 from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
 from pipeline.encoders import (
     BertEncoder,
+    EncodedInputs,
     Encoder,
     SentencesApart,
     kept_lengths,
@@ -41,18 +42,21 @@ def pieces(encoder: Encoder, tokens: np.ndarray) -> str:
     return " ".join(encoder.tokenizer.piece(token) for token in tokens)
 
 
+def framed(encoder: Encoder, inputs: EncodedInputs) -> list[str]:
+    """The pieces of each input."""
+    return [pieces(encoder, part) for part in np.split(inputs.tokens, inputs.offsets[1:-1])]
+
+
 def test_sentences_and_pairs_are_framed(encoder: Encoder) -> None:
-    inputs = encoder.encode_texts([("a playing",), ("b", "c d"), ("",)], max_length=32)
-    parts = np.split(inputs.tokens, inputs.offsets[1:-1])
-    assert [pieces(encoder, part) for part in parts] == [
-        "[CLS] a play ##ing [SEP]",
-        "[CLS] b [SEP] c d [SEP]",
-        "[CLS] [SEP]",
-    ]
+    inputs = encoder.encode_texts([("a playing",), ("",)], max_length=32)
+    assert framed(encoder, inputs) == ["[CLS] a play ##ing [SEP]", "[CLS] [SEP]"]
+    assert inputs.batch(np.array([1, 0])).segments_N.tolist() == [0] * 7
+    inputs = encoder.encode_texts([("a", ""), ("b", "c d")], max_length=32)
+    assert framed(encoder, inputs) == ["[CLS] a [SEP] [SEP]", "[CLS] b [SEP] c d [SEP]"]
     batch = inputs.batch(np.array([1, 0]))
-    assert batch.segments_N.tolist() == [0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0]
-    assert batch.positions_N.tolist() == [0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4]
-    assert batch.lengths.tolist() == [6, 5]
+    assert batch.segments_N.tolist() == [0, 0, 0, 1, 1, 1, 0, 0, 0, 1]
+    assert batch.positions_N.tolist() == [0, 1, 2, 3, 4, 5, 0, 1, 2, 3]
+    assert batch.lengths.tolist() == [6, 4]
 
 
 def test_words_are_known_by_their_first_piece(encoder: Encoder) -> None:
@@ -88,12 +92,13 @@ def test_blocks_hold_every_parameter_once(encoder: Encoder) -> None:
 
 
 def test_long_inputs_are_cut_and_counted(encoder: Encoder) -> None:
-    inputs = encoder.encode_texts([("a b c d e a b c",), ("a",), ("a b c d e", "d")], max_length=8)
-    assert [pieces(encoder, part) for part in np.split(inputs.tokens, inputs.offsets[1:-1])] == [
-        "[CLS] a b c d e a [SEP]",
-        "[CLS] a [SEP]",
-        "[CLS] a b c d [SEP] d [SEP]",
-    ]
+    inputs = encoder.encode_texts([("a b c d e a b c",), ("a",)], max_length=8)
+    assert framed(encoder, inputs) == ["[CLS] a b c d e a [SEP]", "[CLS] a [SEP]"]
+    assert inputs.cut == 1
+    inputs = encoder.encode_texts([("a b c d e", "d"), ("a", "a b c d e"), ("a", "b")], 8)
+    assert framed(encoder, inputs) == [
+        "[CLS] a b c d [SEP] d [SEP]", "[CLS] a [SEP] a b c d [SEP]", "[CLS] a [SEP] b [SEP]",
+    ]  # fmt: skip
     assert inputs.cut == 2
     words = encoder.encode_words([("a", "b", "c", "d", "e", "playing"), ("a",)], max_length=8)
     assert words.word_counts.tolist() == [5, 1]
@@ -111,12 +116,36 @@ def test_pairs_lose_pieces_from_the_longer_side_first() -> None:
     for a in range(12):
         for b in range(12):
             for room in range(2, 20):
-                assert kept_lengths([a, b], room) == one_by_one(a, b, room)
+                kept = kept_lengths(np.array([[a, b]]), room)
+                assert kept.tolist() == [one_by_one(a, b, room)]
+
+
+def test_many_inputs_are_encoded_as_each_alone(encoder: Encoder) -> None:
+    rng = np.random.default_rng(0)
+
+    def words() -> tuple[str, ...]:
+        return tuple(rng.choice(["a", "playing", "home.", "\u200b", "....."], rng.integers(1, 9)))
+
+    pairs = [(words(), words()) for _ in range(200)]
+    texts = [tuple(" ".join(part) for part in pair) for pair in pairs]
+    for encode, inputs in (
+        (encoder.encode_texts, texts),
+        (encoder.encode_texts, [(a,) for a, _ in texts]),
+        (encoder.encode_words, [a for a, _ in pairs]),
+        (encoder.encode_word_pairs, pairs),
+    ):
+        together = encode(inputs, 16)
+        assert together.lengths.max() == 16
+        alone = [encode([each], 16) for each in inputs]
+        for field in ("tokens", "second", "word_starts", "lengths", "word_counts"):
+            expected = np.concatenate([getattr(each, field) for each in alone])
+            assert np.array_equal(getattr(together, field), expected), field
+        assert together.cut == sum(each.cut for each in alone) > 0
 
 
 def test_a_batch_does_not_mix_its_inputs(encoder: Encoder) -> None:
     inputs = encoder.encode_texts(
-        [("a b c",), ("playing home .", "went"), ("d",), ("e " * 9,)], max_length=32
+        [("a b c", ""), ("playing home .", "went"), ("d", "a"), ("e " * 9, "b")], max_length=32
     )
     together = encoder(inputs.batch(np.array([3, 1, 0, 2])))
     assert len(together) == encoder.states == 3
@@ -140,7 +169,7 @@ def test_sentences_read_apart_are_as_if_each_were_alone(encoder: Encoder) -> Non
 
 
 def test_first_states_are_those_of_first_pieces(encoder: Encoder) -> None:
-    inputs = encoder.encode_texts([("a b c",), ("d",), ("e", "went home"), ("",)], max_length=32)
+    inputs = encoder.encode_texts([("a b c", "d"), ("d", "a"), ("e", "went home"), ("", "")], 32)
     batch = inputs.batch(np.array([1, 2, 0, 3]))
     starts = np.cumsum(batch.lengths) - batch.lengths
     torch.testing.assert_close(encoder.first_states(batch), encoder(batch)[-1][starts])

@@ -5,13 +5,16 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
+from data_prep.words import split_words
 from pipeline.encoders import BertEncoder, Encoder, random_encoder
 from pipeline.models.config import BertConfig
+from pipeline.tasks import span_windows
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
 from pipeline.tasks.examples import Example
 from pipeline.tasks.finetuning import finetune
@@ -46,6 +49,21 @@ def pieces(encoder: Encoder, data: SpanData) -> list[str]:
     assert isinstance(encoder, BertEncoder)
     parts = np.split(data.inputs.tokens, data.inputs.offsets[1:-1])
     return [" ".join(encoder.tokenizer.piece(token) for token in part) for part in parts]
+
+
+def test_a_passage_of_many_questions_is_cut_into_words_once(
+    encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut: list[str] = []
+
+    def counted(text: str) -> Any:
+        cut.append(text)
+        return split_words(text)
+
+    monkeypatch.setattr(span_windows, "split_words", counted)
+    examples = [asked(question, "ab c.", "c") for question in ("a?", "b?", "c?")]
+    encode_spans(encoder, examples, TASK, max_length=13)
+    assert sorted(cut) == ["a?", "ab c.", "b?", "c?"]
 
 
 def test_windows_overlap_and_mark_where_the_answer_is(encoder: Encoder) -> None:
