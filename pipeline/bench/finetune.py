@@ -10,13 +10,13 @@ on average. Without an encoder, a bert_mini of 30,522 pieces starts from random 
 Try it: sesame bench finetune task=sst2 task.data_dir=/data/glue/SST-2 encoder=mine
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -42,11 +42,11 @@ from pipeline.tasks.finetuning import finetune
 from pipeline.tasks.optimizer import learning_rate
 from pipeline.tasks.splits import Splits, read_splits
 
-Timed = list[tuple[float, float]]  # seconds of ours and of the peer, a round each
 MINI = BertConfig(layers=4, hidden=256, heads=4, intermediate=1024)
 VOCAB, USED = 30_522, 2000  # pieces of the model, and words that made-up sentences have
 LONGEST, PAD = 128, 0
 SEEDS = (1, 2, 3)
+PEER = -1  # the last of a race
 SENTENCES, EPOCHS = 2048, 2
 PADDED_SENTENCES, PADDED_EPOCHS = 512, 1  # beside the peer that pads to 128, five times as slow
 TUNING = FinetuneConfig(
@@ -61,38 +61,51 @@ def measure(config: Config) -> list[Figure]:
     encoder = _encoder(config, splits)
     few = replace(splits, train=splits.train[:PADDED_SENTENCES])
     once = replace(TUNING, epochs=PADDED_EPOCHS)
-    beside_longest, right = _race(encoder, task, splits, TUNING, None)
-    beside_padded, _ = _race(encoder, task, few, once, LONGEST)
-    mean, _ = _race(encoder, task, splits, replace(TUNING, pooling="mean"), None)
-    trained, unit = len(splits.train) * EPOCHS, "sentences/s"
-    ours, theirs = zip(*right, strict=True)
+    by_default = replace(TUNING, pooling="mean")
+    race = _race(encoder, task, splits, [TUNING, by_default], None)
+    padded = _race(encoder, task, few, [once], LONGEST)
+    unit = "sentences/s"
+    trained, padded_trained = len(splits.train) * EPOCHS, len(few.train) * PADDED_EPOCHS
+    ours, peers = ([laps[side].accuracy for laps in race] for side in (0, PEER))
     return [
-        compared("peer pads to the longest", trained, unit, beside_longest),
-        compared(f"peer pads to {LONGEST}", len(few.train) * PADDED_EPOCHS, unit, beside_padded),
-        compared("ours with pooling=mean, peer to the longest", trained, unit, mean),
+        compared("peer pads to the longest", trained, unit, _timed(race, 0)),
+        compared(f"peer pads to {LONGEST}", padded_trained, unit, _timed(padded, 0)),
+        compared("ours with pooling=mean, peer to the longest", trained, unit, _timed(race, 1)),
         Figure(
             f"accuracy after {EPOCHS} epochs, {len(SEEDS)} seeds",
-            fmean(ours), "", fmean(theirs), fmean(ours) / fmean(theirs),
-            f"deviations {stdev(ours):.3f}, {stdev(theirs):.3f}",
+            fmean(ours), "", fmean(peers), fmean(ours) / fmean(peers),
+            f"deviations {stdev(ours):.3f}, {stdev(peers):.3f}",
         ),
     ]  # fmt: skip
+
+
+class Lap(NamedTuple):
+    """One fine-tuning of one side."""
+
+    seconds: float
+    accuracy: float  # on the development set
 
 
 def _race(
     encoder: BertEncoder,
     task: TaskConfig,
     splits: Splits,
-    config: FinetuneConfig,
+    configs: Sequence[FinetuneConfig],
     width: int | None,
-) -> tuple[Timed, list[tuple[float, float]]]:
-    """Seconds and accuracies of both sides, seed by seed."""
-    timed, right = [], []
+) -> list[list[Lap]]:
+    """Seed by seed, ours under each config, then the peer under the first."""
+    rounds = []
     for seed in SEEDS:
-        own = replace(config, seed=seed)
-        ours, peer = _Ours(encoder, task, splits, own), _Peer(encoder, splits, own, width)
-        timed.append((seconds(ours.run), seconds(peer.run)))
-        right.append((ours.accuracy, peer.accuracy))
-    return timed, right
+        own = [replace(config, seed=seed) for config in configs]
+        sides: list[_Ours | _Peer] = [_Ours(encoder, task, splits, each) for each in own]
+        sides.append(_Peer(encoder, splits, own[0], width))
+        rounds.append([Lap(seconds(side.run), side.accuracy) for side in sides])
+    return rounds
+
+
+def _timed(race: list[list[Lap]], side: int) -> list[tuple[float, float]]:
+    """Seconds of ours under one config and of the peer, a round each."""
+    return [(laps[side].seconds, laps[PEER].seconds) for laps in race]
 
 
 def _sentences(config: Config) -> tuple[TaskConfig, Splits]:

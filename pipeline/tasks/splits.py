@@ -162,8 +162,10 @@ def _check_labels(
 def _part(
     examples: Sequence[Example], chosen: Callable[[Example], bool]
 ) -> tuple[list[Example], list[Example]]:
-    inside = [example for example in examples if chosen(example)]
-    outside = [example for example in examples if not chosen(example)]
+    inside: list[Example] = []
+    outside: list[Example] = []
+    for example in examples:
+        (inside if chosen(example) else outside).append(example)
     return inside, outside
 
 
