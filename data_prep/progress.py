@@ -51,7 +51,7 @@ class _LogBar:
         if time.monotonic() - self._spoke >= LOG_SECONDS:
             self._spoke = time.monotonic()
             print(
-                f"{self._title}: {self._done:g} of {self._total:g} {self._note}".rstrip(),
+                f"{self._title}: {self._done:,.0f} of {self._total:,.0f} {self._note}".rstrip(),
                 file=sys.stderr,
                 flush=True,
             )

@@ -170,10 +170,10 @@ class ProgressBar(EndOfStep):
         if pl_module.engine.rank == 0:
             state = pl_module.state
             hours = pl_module.config.max_hours or 0.0
-            total, done = pl_module.total_steps or hours * 3600, float(state.step)
-            if pl_module.total_steps is None:
-                done = state.seconds
-            self._bar = self._open.enter_context(progress("pretrain", total, done))
+            title, total, done = "pretrain, seconds", hours * 3600, state.seconds
+            if pl_module.total_steps is not None:
+                title, total, done = "pretrain, steps", pl_module.total_steps, float(state.step)
+            self._bar = self._open.enter_context(progress(title, total, done))
             self._clock, self._tokens, self._seconds = time.monotonic(), state.tokens, state.seconds
 
     def after_step(self, module: Pretraining) -> None:
