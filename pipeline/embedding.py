@@ -136,7 +136,7 @@ def read_sentences(path: Path) -> list[list[str]]:
 def _encode(encoder: Encoder, sentences: Sequence[Sequence[str]]) -> tuple[EncodedInputs, Ints]:
     """The sentences that have words, encoded, and where each sentence's words start."""
     counts = np.array([len(words) for words in sentences], np.int64)
-    given = [tuple(words) for words in sentences if len(words)]
+    given = [(tuple(words),) for words in sentences if len(words)]
     inputs = encoder.encode_words(given, encoder.longest or LONGEST)
     short = np.flatnonzero(inputs.word_counts < counts[counts > 0])
     if short.size:

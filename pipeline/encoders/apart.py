@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pipeline.encoders.interface import EncodedInputs, Encoder, InputBatch
+from pipeline.encoders.interface import EncodedInputs, Encoder, InputBatch, Words
 
 
 class SentencesApart(Encoder):
@@ -34,8 +34,8 @@ class SentencesApart(Encoder):
             word_offsets=alone.word_offsets[::2],
         )
 
-    def encode_words(self, inputs: Sequence[tuple[str, ...]], max_length: int) -> EncodedInputs:
-        """Single sentences, as the encoder reads them."""
+    def encode_words(self, inputs: Sequence[tuple[Words, ...]], max_length: int) -> EncodedInputs:
+        """As the encoder reads them."""
         return self.encoder.encode_words(inputs, max_length)
 
     def forward(self, batch: InputBatch) -> list[Tensor]:

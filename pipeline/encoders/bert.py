@@ -54,17 +54,8 @@ class BertEncoder(Encoder):
         framed = self._framed(encoded.ids, encoded.offsets[:-1].reshape(shape), kept_EP)
         return replace(framed, cut=int((kept_EP < sizes_EP).any(1).sum()))
 
-    def encode_words(self, inputs: Sequence[Words], max_length: int) -> EncodedInputs:
-        """[CLS] pieces of all words [SEP]; a word that leaves no piece is [UNK]."""
-        return self._encode_words([(words,) for words in inputs], max_length)
-
-    def encode_word_pairs(
-        self, inputs: Sequence[tuple[Words, Words]], max_length: int
-    ) -> EncodedInputs:
-        """[CLS] pieces of a [SEP] pieces of b [SEP]; words of both are known by first pieces."""
-        return self._encode_words(inputs, max_length)
-
-    def _encode_words(self, inputs: Sequence[tuple[Words, ...]], max_length: int) -> EncodedInputs:
+    def encode_words(self, inputs: Sequence[tuple[Words, ...]], max_length: int) -> EncodedInputs:
+        """The same; words are known by first pieces, and one that leaves no piece is [UNK]."""
         self._check_length(max_length)
         ids, offsets = self._pieces([word for parts in inputs for words in parts for word in words])
         sizes_EP = part_sizes(inputs)

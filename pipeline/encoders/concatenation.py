@@ -66,17 +66,30 @@ class Concatenation(Encoder):
 
     def encode_texts(self, inputs: Sequence[tuple[str, ...]], max_length: int) -> EncodedInputs:
         """The words of one or two sentences."""
-        return self._encode([sentences_as_words(texts) for texts in inputs], max_length)
+        return self.encode_words([sentences_as_words(texts) for texts in inputs], max_length)
 
-    def encode_words(self, inputs: Sequence[Words], max_length: int) -> EncodedInputs:
-        """Words as they are given."""
-        return self._encode([(words,) for words in inputs], max_length)
-
-    def encode_word_pairs(
-        self, inputs: Sequence[tuple[Words, Words]], max_length: int
-    ) -> EncodedInputs:
-        """The words of both sentences."""
-        return self._encode(inputs, max_length)
+    def encode_words(self, inputs: Sequence[tuple[Words, ...]], max_length: int) -> EncodedInputs:
+        """Keep what fits into every member, so that all have the same words."""
+        units = self.word_units([word for parts in inputs for words in parts for word in words])
+        sizes_EP = part_sizes(inputs)
+        room = max_length - self.frame(sizes_EP.shape[1])
+        fitting_EP, _ = fitting_words(offsets_of(units), sizes_EP, room)
+        kept: list[tuple[Words, ...]] = [
+            tuple(words[:n] for words, n in zip(parts, counts, strict=True))
+            for parts, counts in zip(inputs, fitting_EP.tolist(), strict=True)
+        ]
+        members = tuple(member.encode_words(kept, max_length) for member in self._encoders)
+        offsets = members[0].word_offsets
+        positions = runs(offsets[:-1], np.diff(offsets))[1]
+        return JoinedInputs(
+            tokens=np.zeros(len(positions), np.int32),
+            offsets=offsets,
+            second=fitting_EP[:, 0],
+            word_starts=positions,
+            word_offsets=offsets,
+            cut=int((fitting_EP < sizes_EP).any(1).sum()),
+            members=members,
+        )
 
     def word_units(self, words: Sequence[str]) -> Ints:
         """Those of the member that takes most."""
@@ -106,34 +119,3 @@ class Concatenation(Encoder):
             for member, own in zip(self._encoders, by_member, strict=True):
                 stack.enter_context(member.narrowed(own))
             yield
-
-    def _encode(self, inputs: Sequence[tuple[Words, ...]], max_length: int) -> EncodedInputs:
-        """Keep what fits into every member, so that all have the same words."""
-        units = self.word_units([word for parts in inputs for words in parts for word in words])
-        sizes_EP = part_sizes(inputs)
-        room = max_length - self.frame(sizes_EP.shape[1])
-        fitting_EP, _ = fitting_words(offsets_of(units), sizes_EP, room)
-        kept: list[tuple[Words, ...]] = [
-            tuple(words[:n] for words, n in zip(parts, counts, strict=True))
-            for parts, counts in zip(inputs, fitting_EP.tolist(), strict=True)
-        ]
-        members = tuple(_encode_parts(member, kept, max_length) for member in self._encoders)
-        offsets = members[0].word_offsets
-        positions = runs(offsets[:-1], np.diff(offsets))[1]
-        return JoinedInputs(
-            tokens=np.zeros(len(positions), np.int32),
-            offsets=offsets,
-            second=fitting_EP[:, 0],
-            word_starts=positions,
-            word_offsets=offsets,
-            cut=int((fitting_EP < sizes_EP).any(1).sum()),
-            members=members,
-        )
-
-
-def _encode_parts(
-    member: Encoder, inputs: Sequence[tuple[Words, ...]], max_length: int
-) -> EncodedInputs:
-    if all(len(parts) == 2 for parts in inputs):
-        return member.encode_word_pairs([(a, b) for a, b in inputs], max_length)
-    return member.encode_words([words for (words,) in inputs], max_length)

@@ -53,17 +53,10 @@ class ElmoEncoder(Encoder):
         split = [[split_words(text, self._library) for text in texts] for texts in inputs]
         return self._encode(split, max_length)
 
-    def encode_words(self, inputs: Sequence[Words], max_length: int) -> EncodedInputs:
-        """`<S>` words `</S>`."""
-        return self._encode([[self._normalise(words)] for words in inputs], max_length)
-
-    def encode_word_pairs(
-        self, inputs: Sequence[tuple[Words, Words]], max_length: int
-    ) -> EncodedInputs:
-        """`<S>` a `</S>` `<S>` b `</S>`."""
-        return self._encode(
-            [[self._normalise(part) for part in pair] for pair in inputs], max_length
-        )
+    def encode_words(self, inputs: Sequence[tuple[Words, ...]], max_length: int) -> EncodedInputs:
+        """The same; words stay whole."""
+        normal = [[self._normalise(words) for words in parts] for parts in inputs]
+        return self._encode(normal, max_length)
 
     def frame(self, sentences: int) -> int:
         """`<S>` and `</S>` around each."""

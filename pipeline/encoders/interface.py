@@ -114,8 +114,8 @@ class Encoder(nn.Module, ABC):
         """Sentences, or pairs of sentences, cut to `max_length` units from their longer side."""
 
     @abstractmethod
-    def encode_words(self, inputs: Sequence[Words], max_length: int) -> EncodedInputs:
-        """Sentences given as words; those that do not fit into `max_length` units are left out."""
+    def encode_words(self, inputs: Sequence[tuple[Words, ...]], max_length: int) -> EncodedInputs:
+        """The same of sentences given as words; words that do not fit are left out."""
 
     @abstractmethod
     def forward(self, batch: InputBatch) -> list[Tensor]:
@@ -138,13 +138,6 @@ class Encoder(nn.Module, ABC):
     def narrowed(self, inputs: Sequence[EncodedInputs]) -> AbstractContextManager[None]:
         """Where it is cheaper, hold only the parameters these inputs use: meanwhile no others."""
         return nullcontext()
-
-    def encode_word_pairs(
-        self, inputs: Sequence[tuple[Words, Words]], max_length: int
-    ) -> EncodedInputs:
-        """Pairs of sentences given as words, such as a question and a window of its passage."""
-        encoded = self.encode_words([a + b for a, b in inputs], max_length)
-        return replace(encoded, second=np.array([len(a) for a, _ in inputs], np.int64))
 
     def word_units(self, words: Sequence[str]) -> Ints:
         """How many units each word takes, for cutting windows that fit."""

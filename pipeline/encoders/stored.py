@@ -76,15 +76,10 @@ class StoredStates(Encoder):
         """Sentences or pairs, all units kept."""
         return self._stored("encode_texts", inputs, max_length, words_only=False)
 
-    def encode_words(self, inputs: Sequence[Words], max_length: int) -> EncodedInputs:
-        """Words, the first unit of each kept."""
-        return self._stored("encode_words", inputs, max_length, words_only=True)
-
-    def encode_word_pairs(
-        self, inputs: Sequence[tuple[Words, Words]], max_length: int
-    ) -> EncodedInputs:
-        """Pairs, all units kept."""
-        return self._stored("encode_word_pairs", inputs, max_length, words_only=False)
+    def encode_words(self, inputs: Sequence[tuple[Words, ...]], max_length: int) -> EncodedInputs:
+        """Words, the first unit of each kept; of pairs all units, which spans are found among."""
+        words_only = len(inputs[0]) == 1
+        return self._stored("encode_words", inputs, max_length, words_only)
 
     def word_units(self, words: Sequence[str]) -> Ints:
         """Those of the encoder."""

@@ -27,19 +27,10 @@ class WordEncoder(Encoder):
 
     def encode_texts(self, inputs: Sequence[tuple[str, ...]], max_length: int) -> EncodedInputs:
         """The words of one or two sentences."""
-        return self._encode([sentences_as_words(texts) for texts in inputs], max_length)
+        return self.encode_words([sentences_as_words(texts) for texts in inputs], max_length)
 
-    def encode_words(self, inputs: Sequence[Words], max_length: int) -> EncodedInputs:
+    def encode_words(self, inputs: Sequence[tuple[Words, ...]], max_length: int) -> EncodedInputs:
         """Words as they are given."""
-        return self._encode([(words,) for words in inputs], max_length)
-
-    def encode_word_pairs(
-        self, inputs: Sequence[tuple[Words, Words]], max_length: int
-    ) -> EncodedInputs:
-        """The words of both sentences."""
-        return self._encode(inputs, max_length)
-
-    def _encode(self, inputs: Sequence[tuple[Words, ...]], max_length: int) -> EncodedInputs:
         sizes_EP = part_sizes(inputs)
         kept_EP = kept_lengths(sizes_EP, max_length)
         words = [

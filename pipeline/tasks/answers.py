@@ -124,7 +124,7 @@ class TagAnswers(Answers):
         units_of = np.split(encoder.word_units(words), np.cumsum(lengths)[:-1])
         room = max_length - encoder.frame(1)
         windows = [
-            example.texts[first:last]
+            (example.texts[first:last],)
             for example, units in zip(examples, units_of, strict=True)
             for first, last in cut_windows(units, room)
         ]

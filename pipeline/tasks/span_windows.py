@@ -62,7 +62,7 @@ def encode_spans(
         for first, last in cut_windows(passage.units, left, task.stride):
             pairs.append((question.words[:asked], passage.words[first:last]))
             runs.append((number, passage.characters[first:last]))
-    inputs = encoder.encode_word_pairs(pairs, max_length)
+    inputs = encoder.encode_words(pairs, max_length)
     windows = []
     for row, (number, characters) in enumerate(runs):
         origin, end = int(inputs.offsets[row]), inputs.word_offsets[row + 1]

@@ -94,7 +94,7 @@ def test_vectors_are_those_that_the_files_mean(folder: Path) -> None:
     encoder = load_encoder(folder).eval()
     assert isinstance(encoder, ElmoEncoder)
     options = json.loads((folder / "options.json").read_text())
-    inputs = encoder.encode_words(SENTENCES, 100)
+    inputs = encoder.encode_words([(words,) for words in SENTENCES], 100)
     with torch.no_grad():
         batch = inputs.batch(np.arange(len(SENTENCES)))
         states = torch.stack([state[batch.word_starts_W] for state in encoder(batch)]).numpy()

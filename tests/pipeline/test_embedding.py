@@ -56,7 +56,7 @@ def test_every_word_has_every_layer_whatever_else_is_asked(
         assert vectors.shape == (len(words), encoder.states, encoder.hidden)
         if words:
             np.testing.assert_allclose(vectors, embed(encoder, [words])[0], atol=1e-6)
-    inputs = encoder.encode_words([tuple(SENTENCES[0])], 32)
+    inputs = encoder.encode_words([(tuple(SENTENCES[0]),)], 32)
     batch = inputs.batch(np.array([0]))
     with torch.no_grad():
         own = torch.stack(encoder(batch), 1)[batch.word_starts_W].numpy()

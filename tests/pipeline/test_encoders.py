@@ -61,7 +61,7 @@ def test_sentences_and_pairs_are_framed(encoder: Encoder) -> None:
 
 def test_words_are_known_by_their_first_piece(encoder: Encoder) -> None:
     sentences = [("a", "playing", "plays", "b"), ("\u200b", "e"), ("went", "home.")]
-    inputs = encoder.encode_words(sentences, max_length=32)
+    inputs = encoder.encode_words([(words,) for words in sentences], max_length=32)
     assert inputs.word_counts.tolist() == [4, 2, 2]
     batch = inputs.batch(np.array([2, 0, 1]))
     firsts = [pieces(encoder, [batch.tokens_N[i]]) for i in batch.word_starts_W.tolist()]
@@ -70,7 +70,7 @@ def test_words_are_known_by_their_first_piece(encoder: Encoder) -> None:
 
 def test_pairs_of_words_are_framed_and_fit_as_counted(encoder: Encoder) -> None:
     question, passage = ("went", "playing"), ("a", "plays", "home.", "b")
-    inputs = encoder.encode_word_pairs([(question, passage)], max_length=32)
+    inputs = encoder.encode_words([(question, passage)], max_length=32)
     assert pieces(encoder, inputs.tokens) == (
         "[CLS] went play ##ing [SEP] a play ##s home . b [SEP]"
     )
@@ -80,7 +80,7 @@ def test_pairs_of_words_are_framed_and_fit_as_counted(encoder: Encoder) -> None:
     units = encoder.word_units([*question, *passage])
     assert units.tolist() == [1, 2, 1, 2, 2, 1]
     assert inputs.lengths.tolist() == [units.sum() + encoder.frame(2)]
-    cut = encoder.encode_word_pairs([(question, passage)], max_length=9)
+    cut = encoder.encode_words([(question, passage)], max_length=9)
     assert pieces(encoder, cut.tokens) == "[CLS] went play ##ing [SEP] a play ##s [SEP]"
     assert (cut.word_counts.tolist(), cut.cut) == ([4], 1)
 
@@ -100,10 +100,10 @@ def test_long_inputs_are_cut_and_counted(encoder: Encoder) -> None:
         "[CLS] a b c d [SEP] d [SEP]", "[CLS] a [SEP] a b c d [SEP]", "[CLS] a [SEP] b [SEP]",
     ]  # fmt: skip
     assert inputs.cut == 2
-    words = encoder.encode_words([("a", "b", "c", "d", "e", "playing"), ("a",)], max_length=8)
+    words = encoder.encode_words([(("a", "b", "c", "d", "e", "playing"),), (("a",),)], max_length=8)
     assert words.word_counts.tolist() == [5, 1]
     assert words.cut == 1
-    endless = encoder.encode_words([("." * 50,)], max_length=8)
+    endless = encoder.encode_words([(("." * 50,),)], max_length=8)
     assert (endless.word_counts.tolist(), endless.lengths.tolist()) == ([1], [8])
 
 
@@ -131,8 +131,8 @@ def test_many_inputs_are_encoded_as_each_alone(encoder: Encoder) -> None:
     for encode, inputs in (
         (encoder.encode_texts, texts),
         (encoder.encode_texts, [(a,) for a, _ in texts]),
-        (encoder.encode_words, [a for a, _ in pairs]),
-        (encoder.encode_word_pairs, pairs),
+        (encoder.encode_words, [(a,) for a, _ in pairs]),
+        (encoder.encode_words, pairs),
     ):
         together = encode(inputs, 16)
         assert together.lengths.max() == 16

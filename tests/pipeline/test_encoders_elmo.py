@@ -52,7 +52,7 @@ def test_sentences_and_pairs_are_framed_each(encoder: ElmoEncoder) -> None:
 
 
 def test_words_stay_whole_and_long_inputs_are_cut_and_counted(encoder: ElmoEncoder) -> None:
-    inputs = encoder.encode_words([("Don't,stop", "now"), ("a", "b", "c", "d")], max_length=5)
+    inputs = encoder.encode_words([(("Don't,stop", "now"),), (("a", "b", "c", "d"),)], max_length=5)
     batch = inputs.batch(np.array([1, 0]))
     found = [words(encoder, [batch.tokens_N[i]]) for i in batch.word_starts_W.tolist()]
     assert found == ["a", "b", "c", "don't,stop", "now"]

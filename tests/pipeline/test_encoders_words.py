@@ -34,10 +34,10 @@ def test_a_word_has_its_vector_wherever_it_stands() -> None:
 
 def test_words_met_later_change_no_token_and_no_trained_vector() -> None:
     encoder = StaticEncoder(TABLE)
-    first = encoder.encode_words([("film", ".")], max_length=8)
+    first = encoder.encode_words([(("film", "."),)], max_length=8)
     with torch.no_grad():
         encoder.vectors += 1
-    encoder.encode_words([("good", "film")], max_length=8)
+    encoder.encode_words([(("good", "film"),)], max_length=8)
     (states,) = encoder(first.batch(np.array([0])))
     np.testing.assert_array_equal(states.detach().numpy(), TABLE.vectors[2:] + 1)
 
@@ -60,11 +60,7 @@ def test_members_stand_side_by_side(texts: list[tuple[str, ...]], tmp_path: Path
     words = [tuple(tuple(text.split()) for text in pair) for pair in texts]
     with torch.no_grad():
         states = both(both.encode_texts(texts, max_length=16).batch(np.array([1, 0])))
-        if len(texts[0]) == 1:
-            alone = pieces.encode_words([parts[0] for parts in words], max_length=16)
-        else:
-            alone = pieces.encode_word_pairs(words, max_length=16)
-        batch = alone.batch(np.array([1, 0]))
+        batch = pieces.encode_words(words, max_length=16).batch(np.array([1, 0]))
         own = pieces(batch)
         (vectors,) = static(static.encode_texts(texts, max_length=16).batch(np.array([1, 0])))
     for layer in range(3):
@@ -74,7 +70,7 @@ def test_members_stand_side_by_side(texts: list[tuple[str, ...]], tmp_path: Path
 
 def test_all_members_keep_the_same_words(tmp_path: Path) -> None:
     both = Concatenation([StaticEncoder(TABLE), bert(tmp_path)])
-    inputs = both.encode_words([("good",) * 10, ("film",)], max_length=8)
+    inputs = both.encode_words([(("good",) * 10,), (("film",),)], max_length=8)
     assert inputs.word_counts.tolist() == [3, 1]  # six pieces and a frame of two
     assert inputs.cut == 1
     batch = inputs.batch(np.array([0, 1])).to(torch.device("cpu"))

@@ -60,7 +60,8 @@ def test_stored_states_are_those_of_the_encoder(tmp_path: Path) -> None:
     stored = StoredStates(encoder, tmp_path, CPU)
     rows = np.array([2, 0])
     for method, inputs in (
-        ("encode_words", [("a", "b"), ("c",), ("b", "c", "a")]),
+        ("encode_words", [(("a", "b"),), (("c",),), (("b", "c", "a"),)]),
+        ("encode_words", [(("a", "b"), ("c",)), (("c",), ("a",)), (("b",), ("c", "a"))]),
         ("encode_texts", [("a b",), ("c",), ("b c a",)]),
         ("encode_texts", [("a b", "a"), ("c", "c"), ("b", "c a")]),
     ):
@@ -76,7 +77,7 @@ def test_words_of_pieces_become_units(tmp_path: Path) -> None:
     both = Concatenation([TwoLayers(), TwoLayers()])
     stored = StoredStates(both, tmp_path, CPU)
     for inputs in (
-        stored.encode_words([("a", "b"), ("c",)], 8),
+        stored.encode_words([(("a", "b"),), (("c",),)], 8),
         stored.encode_texts([("a b",), ("c",)], 8),
     ):
         assert inputs.lengths.tolist() == inputs.word_counts.tolist() == [2, 1]
@@ -90,9 +91,9 @@ def test_states_that_would_take_too_much_room_are_computed_when_they_are_read(
     encoder = TwoLayers()
     stored = StoredStates(encoder, tmp_path, CPU)
     for sentence, kept in ((("a", "b"), True), (("b", "c", "a"), False)):
-        batch = stored.encode_words([sentence], 8).batch(np.array([0]))
+        batch = stored.encode_words([(sentence,)], 8).batch(np.array([0]))
         computed = encoder.computed
-        expected = encoder(encoder.encode_words([sentence], 8).batch(np.array([0])))
+        expected = encoder(encoder.encode_words([(sentence,)], 8).batch(np.array([0])))
         for ours, theirs in zip(stored(batch), expected, strict=True):
             assert torch.equal(ours, theirs)
         assert encoder.computed == computed + len(sentence) * (1 if kept else 2)
