@@ -62,7 +62,8 @@ def _share_path(output: Output, share: Share) -> Path:
 def _unfinished(node: Node) -> str | None:
     """The role of an input that is not finished."""
     for role, item in node.inputs.items():
-        if not (item.path / MANIFEST).exists() and not item.reference.startswith("folder/"):
+        is_enough = item.may_go_on or item.reference.startswith("folder/")
+        if not is_enough and not (item.path / MANIFEST).exists():
             return role
     return None
 
@@ -70,9 +71,10 @@ def _unfinished(node: Node) -> str | None:
 def _work(node: Node, share: Share | None) -> dict[str, Any]:
     role = _unfinished(node)
     if role is not None:
+        instead = ", or name a step that is kept: <run>@<step>" if role == "pretrain" else ""
         raise SesameError(
             f"{node.stage}: its input {role} ({node.inputs[role].path}) is not finished; "
-            "run what makes it to its end"
+            f"run what makes it to its end{instead}"
         )
     node.output.begin(node.request)
     inputs = {role: item.path for role, item in node.inputs.items()}

@@ -33,6 +33,7 @@ class Input:
 
     reference: str
     path: Path
+    may_go_on: bool = False  # what is read of it is there for good, though it is not finished
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,11 +85,11 @@ class Graph:
             replace(config, export=replace(config.export, checkpoint=found.checkpoint)),
             text,
             {
-                "pretrain": Input(found.output.reference, found.output.path),
+                "pretrain": Input(found.output.reference, found.output.path, found.is_step),
                 "tokenizer": self._upstream(found, "tokenizer"),
             },
         )
-        if found.output.is_done and not node.output.is_done:
+        if (found.output.is_done or found.is_step) and not node.output.is_done:
             stage_module("export").check_finished(found.output.path, found.checkpoint)
         return node
 

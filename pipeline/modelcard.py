@@ -124,9 +124,12 @@ def _manifests(pretrain: Path) -> list[dict[str, Any]]:
     waiting = [f"{pretrain.parent.name}/{pretrain.name}"]
     while waiting:
         output = store.from_reference(waiting.pop())
-        if output.reference not in found and output.is_done:
-            manifest = found[output.reference] = output.manifest()
-            waiting += [item for role, item in manifest["upstream"].items() if role != "init"]
+        if output.reference in found or not (output.is_done or output.is_begun):
+            continue
+        # Of a pretraining that goes on no counts are known yet; the card tells none of them.
+        manifest = output.manifest() if output.is_done else {**output.request(), "counts": {}}
+        found[output.reference] = manifest
+        waiting += [item for role, item in manifest["upstream"].items() if role != "init"]
     return sorted(found.values(), key=lambda manifest: STAGES.index(manifest["stage"]))
 
 
@@ -159,7 +162,9 @@ def _kind(name: str) -> str:
 
 def evaluations(pretrain: Path) -> dict[int, dict[str, float]]:
     """Held-out losses and accuracies by step."""
-    lines = map(json.loads, (pretrain / "metrics.jsonl").read_text().splitlines())
+    text = (pretrain / "metrics.jsonl").read_text()
+    whole = text[: text.rfind("\n") + 1]  # a line more may just be written
+    lines = map(json.loads, whole.splitlines())
     return {
         line["step"]: {
             key: value

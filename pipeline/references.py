@@ -22,6 +22,11 @@ class Stored:
     output: Output
     checkpoint: str
 
+    @property
+    def is_step(self) -> bool:
+        """Whether it is a checkpoint that stays as it is however long its pretraining goes on."""
+        return self.checkpoint.isdigit()
+
 
 def resolve(key: str, text: str, stage: str, store: Store) -> Folder | Stored:
     """What `key=text` refers to: a folder, or an output of `stage` in the store."""

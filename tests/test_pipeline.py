@@ -67,18 +67,49 @@ def test_execution_keys_change_nothing(smoke: Sesame) -> None:
     assert said.count(" done") == NODES
 
 
+def unfinish(output: Path) -> None:
+    """Leave an output as it is before its last moment."""
+    request = {
+        key: manifest(output)[key]
+        for key in ("stage", "format", "config", "upstream", "files_read")
+    }
+    (output / ".request.json").write_text(json.dumps(request))
+    (output / "manifest.json").unlink()
+
+
 def test_the_plan_says_how_far_an_unfinished_pretraining_is(smoke: Sesame, tmp_path: Path) -> None:
     user = Sesame(tmp_path)
     shutil.copytree(smoke.store, user.store)
-    (pretraining,) = outputs(user.store, "pretrain")
-    request = {
-        key: manifest(pretraining)[key]
-        for key in ("stage", "format", "config", "upstream", "files_read")
-    }
-    (pretraining / ".request.json").write_text(json.dumps(request))
-    (pretraining / "manifest.json").unlink()
+    unfinish(*outputs(user.store, "pretrain"))
     said = user.succeed("plan", "experiment=smoke", COLUMNS="200").stderr
     assert "goes on  step 12 of 12" in said
+
+
+def test_a_step_is_exported_alike_while_its_pretraining_goes_on(
+    smoke: Sesame, tmp_path: Path
+) -> None:
+    user = Sesame(tmp_path)
+    shutil.copytree(smoke.store, user.store)
+    (pretraining,) = outputs(user.store, "pretrain")
+    made = []
+    for goes_on in (False, True):
+        if goes_on:
+            unfinish(pretraining)
+            with (pretraining / "metrics.jsonl").open("a") as metrics:
+                metrics.write('{"step": 13, "hel')  # a line that is just being written
+        said = user.succeed("export", "experiment=smoke", "encoder=smoke@6").stdout
+        folder = tmp_path / said.splitlines()[-1]
+        files = {
+            path.name: path.read_bytes() for path in folder.iterdir() if path.name != "run.json"
+        }
+        made.append(files)
+        shutil.rmtree(folder)
+    assert made[0] == made[1]
+    assert "manifest.json" in made[0]
+    for changing in ("smoke", "smoke@best"):
+        refused = user("export", "experiment=smoke", f"encoder={changing}", "export.language=sv")
+        assert refused.returncode == 1
+        assert "is not finished; run what makes it to its end, or name a step" in refused.stderr
 
 
 def test_an_estimate_counts_the_examples_there_are(smoke: Sesame) -> None:
