@@ -156,6 +156,7 @@ def _fit(
     best_epoch, best_state, best_answers, steps = 0, model.trained_state(), answers, 0
     with progress(f"finetune {task.name}", total) as bar:
         for epoch in range(1, config.epochs + 1):
+            model.train()
             rng = np.random.default_rng([config.seed, epoch])
             for rows in training_order(train.inputs.lengths, config.batch_size, rng):
                 loss = train_step(model, train, rows, optimizer, config.clip)
@@ -188,16 +189,22 @@ def _fit(
 def train_step(
     model: Model, data: TaskData, rows: NDArray[np.int64], optimizer: AdamW, clip: float
 ) -> float:
-    """One optimizer step on the chosen inputs; the loss before it."""
-    model.train()
+    """One optimizer step of a model in training mode on the chosen inputs; the loss before it."""
     batch, gold_U = data.batch(rows)
     loss = model.head.loss(model(batch.to(model.device)), gold_U.to(model.device), batch)
     optimizer.zero_grad(set_to_none=True)
     torch.autograd.backward(loss)
     if clip:
-        nn.utils.clip_grad_norm_(model.parameters(), clip)
+        clip_gradients(list(model.parameters()), clip)
     optimizer.step()
     return loss.item()
+
+
+def clip_gradients(parameters: list[nn.Parameter], largest: float) -> None:
+    """What `clip_grad_norm_` does, but gradients that are small enough are not multiplied by 1."""
+    norm = nn.utils.get_total_norm([each.grad for each in parameters if each.grad is not None])
+    if not norm <= largest:
+        nn.utils.clip_grads_with_norm_(parameters, largest, norm)
 
 
 @torch.inference_mode()

@@ -24,7 +24,7 @@ from pipeline.tasks import heads
 from pipeline.tasks.batches import evaluation_order, training_order
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
 from pipeline.tasks.examples import Example, Gold
-from pipeline.tasks.finetuning import Model, Outcome, choose_device, finetune
+from pipeline.tasks.finetuning import Model, Outcome, choose_device, clip_gradients, finetune
 from pipeline.tasks.heads import Head
 from pipeline.tasks.optimizer import learning_rate, make_optimizer
 from pipeline.tasks.splits import Splits
@@ -366,3 +366,18 @@ def test_only_random_encoders_are_told_by_their_model() -> None:
 def test_the_stage_imports_no_torch() -> None:
     code = "import sys, pipeline.stages.finetune; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("largest", [0.5, 1000.0])
+def test_gradients_are_clipped_as_torch_does(largest: float) -> None:
+    clipped = []
+    for clip in (clip_gradients, torch.nn.utils.clip_grad_norm_):
+        rng = torch.Generator().manual_seed(0)
+        values = [torch.nn.Parameter(torch.zeros(size)) for size in (3, 40, 7)]
+        for value in values[:2]:  # one has no gradient
+            value.grad = torch.randn(value.shape, generator=rng)
+        clip(values, largest)
+        clipped.append([value.grad for value in values])
+    (*ours, none), (*theirs, _) = clipped
+    assert none is None
+    assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
