@@ -6,7 +6,6 @@ learn what to compare. Each sentence has the whole length to itself.
 """
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 
 import numpy as np
@@ -52,10 +51,6 @@ class SentencesApart(Encoder):
             )
         )
         return states
-
-    def narrowed(self, inputs: Sequence[EncodedInputs]) -> AbstractContextManager[None]:
-        """The encoder narrowed to them."""
-        return self.encoder.narrowed(inputs)
 
     def blocks(self) -> list[list[nn.Parameter]]:
         """Those of the encoder."""

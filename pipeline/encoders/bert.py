@@ -3,12 +3,10 @@
 E inputs, P parts of an input (one sentence or two)
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -42,7 +40,6 @@ class BertEncoder(Encoder):
         self.hidden = bert.config.hidden
         self.states = bert.config.layers + 1
         self.longest = bert.config.max_positions
-        self._places: Tensor | None = None  # of pieces in a narrowed table of embeddings
 
     def encode_texts(self, inputs: Sequence[tuple[str, ...]], max_length: int) -> EncodedInputs:
         """[CLS] a [SEP], or [CLS] a [SEP] b [SEP]."""
@@ -106,43 +103,15 @@ class BertEncoder(Encoder):
     def forward(self, batch: InputBatch) -> list[Tensor]:
         """Hidden states x_ND of the embeddings and of every layer."""
         states: list[Tensor] = self.bert(
-            self._placed(batch.tokens_N), batch.positions_N, batch.segments_N, batch.lengths
+            batch.tokens_N, batch.positions_N, batch.segments_N, batch.lengths
         )
         return states
 
     def first_states(self, batch: InputBatch) -> Tensor:
         """The last hidden states of [CLS]; the last layer leaves out what others would cost."""
         return self.bert.first_states(
-            self._placed(batch.tokens_N), batch.positions_N, batch.segments_N, batch.lengths
+            batch.tokens_N, batch.positions_N, batch.segments_N, batch.lengths
         )
-
-    @contextmanager
-    def narrowed(self, inputs: Sequence[EncodedInputs]) -> Iterator[None]:
-        """Hold the embeddings of the pieces that occur, alone.
-
-        A table of 30,522 pieces has 7.8 M of bert_mini's 11.2 M parameters, and gradients, clipping
-        and AdamW go through all of them at every step. Pieces that do not occur have no gradient:
-        they stay as they are, without weight decay too.
-        """
-        embeddings = self.bert.embeddings
-        whole = embeddings.tokens
-        tokens = np.unique(np.concatenate([each.tokens for each in inputs]))
-        used = torch.from_numpy(tokens.astype(np.int64)).to(whole.weight.device)
-        embeddings.tokens = nn.Embedding(
-            len(used), self.hidden, _weight=whole.weight.detach()[used]
-        )
-        embeddings.tokens.requires_grad_(whole.weight.requires_grad)
-        absent = torch.full_like(whole.weight[:, 0], -1, dtype=torch.int64)
-        self._places = absent.index_copy(0, used, torch.arange(len(used), device=used.device))
-        try:
-            yield
-        finally:
-            with torch.no_grad():
-                whole.weight[used] = embeddings.tokens.weight
-            embeddings.tokens, self._places = whole, None
-
-    def _placed(self, tokens_N: Tensor) -> Tensor:
-        return tokens_N if self._places is None else self._places[tokens_N]
 
     def _pieces(self, words: Sequence[str]) -> tuple[NDArray[np.int32], Ints]:
         """The pieces of all words and where each word's begin; a word has at least one."""

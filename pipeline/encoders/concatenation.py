@@ -5,8 +5,7 @@ that reads pieces the first of each word stands for it. Layers are matched from 
 a member with fewer gives its lowest again, so that a mix of layers is a mix of each member's own.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -108,14 +107,3 @@ class Concatenation(Encoder):
             states = [state[own.word_starts_W] for state in member(own)]
             columns.append([states[0]] * (self.states - len(states)) + states)
         return [torch.cat(layer, 1) for layer in zip(*columns, strict=True)]
-
-    @contextmanager
-    def narrowed(self, inputs: Sequence[EncodedInputs]) -> Iterator[None]:
-        """Each member narrowed to its own inputs."""
-        by_member = zip(
-            *(each.members for each in inputs if isinstance(each, JoinedInputs)), strict=True
-        )
-        with ExitStack() as stack:
-            for member, own in zip(self._encoders, by_member, strict=True):
-                stack.enter_context(member.narrowed(own))
-            yield

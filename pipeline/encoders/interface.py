@@ -9,7 +9,6 @@ N units of a batch, E inputs, P parts of an input (one sentence or two), W words
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -134,10 +133,6 @@ class Encoder(nn.Module, ABC):
         lengths_E = torch.from_numpy(batch.lengths).to(batch.tokens_N.device)
         first_ED: Tensor = self(batch)[-1][lengths_E.cumsum(0) - lengths_E]
         return first_ED
-
-    def narrowed(self, inputs: Sequence[EncodedInputs]) -> AbstractContextManager[None]:
-        """Where it is cheaper, hold only the parameters these inputs use: meanwhile no others."""
-        return nullcontext()
 
     def word_units(self, words: Sequence[str]) -> Ints:
         """How many units each word takes, for cutting windows that fit."""

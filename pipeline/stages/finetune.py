@@ -41,7 +41,7 @@ from pipeline.tasks.suite import ANSWERS, members_with_data, score_suite
 if TYPE_CHECKING:
     from pipeline.encoders import Encoder
 
-FORMAT = 5
+FORMAT = 6
 SECTIONS = ("task", "finetune")
 
 

@@ -13,8 +13,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.optim import AdamW
-from torch.optim.lr_scheduler import LambdaLR
 
 from data_prep.errors import SesameError, UsageError
 from data_prep.progress import progress
@@ -25,7 +23,8 @@ from pipeline.tasks.config import FinetuneConfig, TaskConfig
 from pipeline.tasks.examples import Example
 from pipeline.tasks.heads import Head
 from pipeline.tasks.kinds import make_answers
-from pipeline.tasks.optimizer import learning_rate, make_optimizer
+from pipeline.tasks.lazy_rows import lazy_tables
+from pipeline.tasks.optimizer import Optimizer
 from pipeline.tasks.splits import Splits
 
 
@@ -96,8 +95,7 @@ def finetune(encoder: Encoder, splits: Splits, task: TaskConfig, config: Finetun
         head = Head(task.kind, answers.outputs, encoder, config, apart)
         model = Model(encoder, head, config.mode == "frozen")
         model.to(choose_device(config.accelerator))
-        with encoder.narrowed([train.inputs, dev.inputs]):
-            fit = _fit(model, train, dev, answers, task, config)
+        fit = _fit(model, train, dev, answers, task, config)
 
     def predict(examples: Sequence[Example]) -> list[Prediction]:
         data = test if examples is splits.test else encode(examples)
@@ -150,23 +148,20 @@ def _fit(
 ) -> Fit:
     """Train and leave the best epoch's weights in the model."""
     total = math.ceil(len(train.counts) / config.batch_size) * config.epochs
-    optimizer = make_optimizer(model.encoder, model.head, config)
-    schedule = LambdaLR(optimizer, lambda step: learning_rate(step, total, config.warmup))
     scores: list[float] = []
-    best_epoch, best_state, best_answers, steps = 0, model.trained_state(), answers, 0
-    with progress(f"finetune {task.name}", total) as bar:
+    best_epoch, best_state, best_answers = 0, model.trained_state(), answers
+    with lazy_tables(model.encoder) as tables, progress(f"finetune {task.name}", total) as bar:
+        optimizer = Optimizer(model.encoder, model.head, config, total, tables)
         for epoch in range(1, config.epochs + 1):
             model.train()
             rng = np.random.default_rng([config.seed, epoch])
             for rows in training_order(train.inputs.lengths, config.batch_size, rng):
-                loss = train_step(model, train, rows, optimizer, config.clip)
+                loss = train_step(model, train, rows, optimizer)
                 if not math.isfinite(loss):
                     raise SesameError(
-                        f"the loss is {loss} at step {steps} of {total}; "
+                        f"the loss is {loss} at step {optimizer.steps - 1} of {total}; "
                         f"lower finetune.lr={config.lr:g}"
                     )
-                schedule.step()
-                steps += 1
                 bar.advance()
             outputs = head_outputs(model, dev)
             tuned = answers.tuned(outputs, dev)
@@ -183,28 +178,18 @@ def _fit(
             ):
                 break
     model.load_state_dict(best_state, strict=False)
-    return Fit(best_answers, scores, best_epoch, steps)
+    return Fit(best_answers, scores, best_epoch, optimizer.steps)
 
 
 def train_step(
-    model: Model, data: TaskData, rows: NDArray[np.int64], optimizer: AdamW, clip: float
+    model: Model, data: TaskData, rows: NDArray[np.int64], optimizer: Optimizer
 ) -> float:
     """One optimizer step of a model in training mode on the chosen inputs; the loss before it."""
     batch, gold_U = data.batch(rows)
     loss = model.head.loss(model(batch.to(model.device)), gold_U.to(model.device), batch)
-    optimizer.zero_grad(set_to_none=True)
     torch.autograd.backward(loss)
-    if clip:
-        clip_gradients(list(model.parameters()), clip)
     optimizer.step()
     return loss.item()
-
-
-def clip_gradients(parameters: list[nn.Parameter], largest: float) -> None:
-    """What `clip_grad_norm_` does, but gradients that are small enough are not multiplied by 1."""
-    norm = nn.utils.get_total_norm([each.grad for each in parameters if each.grad is not None])
-    if not norm <= largest:
-        nn.utils.clip_grads_with_norm_(parameters, largest, norm)
 
 
 @torch.inference_mode()

@@ -2,35 +2,76 @@
 
 import math
 from collections import defaultdict
+from collections.abc import Sequence
 
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import AdamW
 
 from pipeline.encoders import Encoder
 from pipeline.tasks.config import FinetuneConfig
+from pipeline.tasks.lazy_rows import LazyEmbedding
 
 
-def make_optimizer(encoder: Encoder, head: nn.Module, config: FinetuneConfig) -> AdamW:
-    """The optimizer of what is trained; biases and norms do not decay.
+class Optimizer:
+    """AdamW over what is trained of an encoder and its head; biases and norms do not decay.
 
     A layer's learning rate is finetune.layer_decay times that of the layer above it; the last layer
     and the head have finetune.lr (Sun et al. 2019, equation 5). Equal ones form one group: a step
-    costs a call for each.
+    costs a call for each. Lazy tables of embeddings step by themselves, with their layer's rate.
     """
-    groups: dict[tuple[float, float], list[nn.Parameter]] = defaultdict(list)
-    blocks = [*encoder.blocks(), list(head.parameters())]
-    for below, block in enumerate(reversed(blocks)):
-        rate = config.lr * config.layer_decay ** max(below - 1, 0)
-        for value in block:
-            if value.requires_grad:
-                groups[rate, config.weight_decay if value.ndim > 1 else 0.0].append(value)
-    return AdamW(
-        [
-            {"params": values, "lr": rate, "weight_decay": decay}
-            for (rate, decay), values in groups.items()
-        ],
-        fused=True,
-    )
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        head: nn.Module,
+        config: FinetuneConfig,
+        total: int,
+        tables: Sequence[LazyEmbedding] = (),
+    ) -> None:
+        self._config, self._total = config, total
+        self._tables = {id(table.weight): table for table in tables}
+        self.peaks: dict[int, float] = {}  # learning rates by the parameter's id
+        self.decays: dict[int, float] = {}
+        groups: dict[tuple[float, float], list[nn.Parameter]] = defaultdict(list)
+        blocks = [*encoder.blocks(), list(head.parameters())]
+        for below, block in enumerate(reversed(blocks)):
+            peak = config.lr * config.layer_decay ** max(below - 1, 0)
+            for value in block:
+                if value.requires_grad:
+                    decay = config.weight_decay if value.ndim > 1 else 0.0
+                    self.peaks[id(value)], self.decays[id(value)] = peak, decay
+                    if id(value) not in self._tables:
+                        groups[peak, decay].append(value)
+        self._values = [value for values in groups.values() for value in values]
+        self._adamw = AdamW(
+            [
+                {"params": values, "peak": peak, "weight_decay": decay}
+                for (peak, decay), values in groups.items()
+            ],
+            fused=True,
+        )
+        self.steps = 0
+
+    def step(self) -> None:
+        """Follow the gradients of a backward, clipped to finetune.clip, and drop them."""
+        if self._config.clip:
+            read = [table.read_values() for table in self._tables.values()]
+            clip_gradients([*self._values, *read], self._config.clip)
+        factor = learning_rate(self.steps, self._total, self._config.warmup)
+        for group in self._adamw.param_groups:
+            group["lr"] = group["peak"] * factor
+        self._adamw.step()
+        for key, table in self._tables.items():
+            table.step(self.peaks[key] * factor, self.decays[key])
+        self._adamw.zero_grad(set_to_none=True)
+        self.steps += 1
+
+
+def clip_gradients(values: Sequence[Tensor], largest: float) -> None:
+    """What `clip_grad_norm_` does, but gradients that are small enough are not multiplied by 1."""
+    norm = nn.utils.get_total_norm([each.grad for each in values if each.grad is not None])
+    if not norm <= largest:
+        nn.utils.clip_grads_with_norm_(values, largest, norm)
 
 
 def learning_rate(step: int, total: int, warmup: float) -> float:

@@ -175,29 +175,6 @@ def test_first_states_are_those_of_first_pieces(encoder: Encoder) -> None:
     torch.testing.assert_close(encoder.first_states(batch), encoder(batch)[-1][starts])
 
 
-def test_a_narrowed_encoder_trains_the_pieces_that_occur_and_leaves_others(tokenizer: Path) -> None:
-    encoder = random_encoder(MODEL, tokenizer, seed=0).eval()
-    assert isinstance(encoder, BertEncoder)
-    inputs = encoder.encode_texts([("a playing",), ("b",)], max_length=32)
-    other = encoder.encode_texts([("c",)], max_length=32).batch(np.array([0]))
-    batch = inputs.batch(np.array([0, 1]))
-    whole, before = encoder.bert.embeddings.tokens.weight, encoder(batch)
-    kept = whole.detach().clone()
-    used = np.unique(inputs.tokens)
-    with encoder.narrowed([inputs]):
-        held = encoder.bert.embeddings.tokens.weight
-        assert len(held) == len(used) and held.requires_grad
-        for narrow, expected in zip(encoder(batch), before, strict=True):
-            assert torch.equal(narrow, expected)
-        with pytest.raises(IndexError):
-            encoder(other)
-        torch.autograd.backward(encoder.first_states(batch)[:, 0].sum())
-        torch.optim.SGD([held], lr=1.0).step()
-    assert encoder.bert.embeddings.tokens.weight is whole
-    changed = (whole != kept).any(1).numpy()
-    assert np.flatnonzero(changed).tolist() == used.tolist()
-
-
 def test_random_weights_follow_the_seed_alone(tokenizer: Path) -> None:
     def weights(seed: int) -> torch.Tensor:
         torch.rand(seed + 3)  # the state of torch's own generator must not matter

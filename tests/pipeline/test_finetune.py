@@ -20,13 +20,13 @@ from pipeline.encoders.stored import stored_states
 from pipeline.models.config import BertConfig
 from pipeline.stages import finetune as stage
 from pipeline.stages.work import Work
-from pipeline.tasks import heads
+from pipeline.tasks import heads, lazy_rows
 from pipeline.tasks.batches import evaluation_order, training_order
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
 from pipeline.tasks.examples import Example, Gold
-from pipeline.tasks.finetuning import Model, Outcome, choose_device, clip_gradients, finetune
+from pipeline.tasks.finetuning import Model, Outcome, choose_device, finetune
 from pipeline.tasks.heads import Head
-from pipeline.tasks.optimizer import learning_rate, make_optimizer
+from pipeline.tasks.optimizer import Optimizer
 from pipeline.tasks.splits import Splits
 
 WORDS = ["good", "fine", "great", "bad", "dull", "poor", "film", "plot", "cast", "the", "was"]
@@ -173,16 +173,36 @@ def test_learning_rates_fall_with_depth(tokenizer: Path) -> None:
     encoder = random_encoder(replace(MODEL, layers=3), tokenizer, seed=0)
     head = torch.nn.Linear(4, 2)
     config = replace(FAST, lr=1.0, layer_decay=0.5)
-    optimizer = make_optimizer(encoder, head, config)
-    rate = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
-    assert len(rate) == len(list(encoder.parameters())) + 2
-    assert rate[id(head.weight)] == 1.0
+    optimizer = Optimizer(encoder, head, config, total=10)
+    peak, decay = optimizer.peaks, optimizer.decays
+    assert len(peak) == len(list(encoder.parameters())) + 2
+    assert peak[id(head.weight)] == 1.0
     layers = encoder.bert.layers
-    assert [rate[id(layer.attention.qkv.weight)] for layer in layers] == [0.25, 0.5, 1.0]
-    assert rate[id(encoder.bert.embeddings.tokens.weight)] == 0.125
-    decay = {id(p): g["weight_decay"] for g in optimizer.param_groups for p in g["params"]}
+    assert [peak[id(layer.attention.qkv.weight)] for layer in layers] == [0.25, 0.5, 1.0]
+    assert peak[id(encoder.bert.embeddings.tokens.weight)] == 0.125
     assert decay[id(head.weight)] == config.weight_decay
     assert decay[id(head.bias)] == 0.0
+
+
+def test_lazy_tables_change_nothing_but_the_price(
+    tokenizer: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = replace(FAST, lr=1e-3, layer_decay=0.8, clip=0.1, epochs=3, keep_model=True)
+    weights = []
+    for many in (0, 10_000):  # all tables lazy, or none
+        monkeypatch.setattr(lazy_rows, "MANY", many)
+        encoder = new_encoder(tokenizer)
+        tables = [m for m in encoder.modules() if isinstance(m, torch.nn.Embedding)]
+        weights.append(finetune(encoder, toy("tag"), TASKS["tag"], config).weights)
+        assert tables == [m for m in encoder.modules() if isinstance(m, torch.nn.Embedding)]
+    lazy, eager = weights
+    assert lazy.keys() == eager.keys()
+    seen = torch.isin(torch.arange(16), torch.tensor([0, 1, 4]), invert=True)  # not [PAD], [MASK]
+    for name, value in lazy.items():
+        if name.endswith("tokens.weight"):
+            torch.testing.assert_close(value[seen], eager[name][seen], rtol=1e-3, atol=1e-4)
+        elif not name.endswith(("segments.weight", "positions.weight")):
+            torch.testing.assert_close(value, eager[name], rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("changed", [{}, {"pooling": "mean"}, {"layers": "mix"}, {"head": "bigru"}])
@@ -308,14 +328,6 @@ def test_every_example_is_seen_once_an_epoch_in_batches_of_like_length() -> None
     assert sorted(np.concatenate(evaluation_order(lengths))) == list(range(1000))
 
 
-def test_the_learning_rate_rises_and_falls_in_lines() -> None:
-    rates = [learning_rate(step, 100, 0.1) for step in range(101)]
-    assert rates[9] == rates[10] == max(rates) == 1.0
-    assert rates[100] == 0.0
-    assert np.allclose(np.diff(rates[:10]), 0.1)
-    assert np.allclose(np.diff(rates[10:]), -1 / 90)
-
-
 def test_an_accelerator_that_is_not_there_is_a_usage_error() -> None:
     if torch.cuda.is_available():
         assert choose_device("auto").type == "cuda"
@@ -366,18 +378,3 @@ def test_only_random_encoders_are_told_by_their_model() -> None:
 def test_the_stage_imports_no_torch() -> None:
     code = "import sys, pipeline.stages.finetune; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-@pytest.mark.parametrize("largest", [0.5, 1000.0])
-def test_gradients_are_clipped_as_torch_does(largest: float) -> None:
-    clipped = []
-    for clip in (clip_gradients, torch.nn.utils.clip_grad_norm_):
-        rng = torch.Generator().manual_seed(0)
-        values = [torch.nn.Parameter(torch.zeros(size)) for size in (3, 40, 7)]
-        for value in values[:2]:  # one has no gradient
-            value.grad = torch.randn(value.shape, generator=rng)
-        clip(values, largest)
-        clipped.append([value.grad for value in values])
-    (*ours, none), (*theirs, _) = clipped
-    assert none is None
-    assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
