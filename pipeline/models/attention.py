@@ -57,6 +57,14 @@ class Block:
         x = x.flatten(0, 1)
         return x if self.padding is None else x.index_select(0, self.padding.slots)
 
+    def put(self, x: Tensor, batch: Tensor) -> None:
+        """Write the real rows of [B, L, ...] to the block's part of a batch [N, ...]."""
+        part = batch[self.start : self.end]
+        if self.padding is None:
+            part.view(x.shape).copy_(x)
+        else:
+            torch.index_select(x.flatten(0, 1), 0, self.padding.slots, out=part)
+
 
 @dataclass(frozen=True)
 class AttentionPlan:
@@ -191,7 +199,7 @@ class _HostAttention(torch.autograd.Function):
             bits = random_bits(weights.shape) if dropout else None
             mixed = torch.bmm(dropped(weights, bits, dropout), v)
             x_BHLD = mixed.view(block.examples, heads, block.length, width)
-            output_NHD[block.start : block.end] = block.pick(x_BHLD.transpose(1, 2))
+            block.put(x_BHLD.transpose(1, 2), output_NHD)
             kept += [q, k, v, weights, bits]
         ctx.plan, ctx.dropout = plan, dropout
         ctx.save_for_backward(output_NHD, *kept)
@@ -212,16 +220,13 @@ class _HostAttention(torch.autograd.Function):
             inner = block.lay(inner_NH1).transpose(1, 2).flatten(0, 1)
             d_weights = dropped(torch.bmm(d_output, v.transpose(1, 2)), bits, ctx.dropout)
             d_scores = d_weights.sub_(inner).mul_(weights).mul_(width**-0.5)
-            d_qkv = torch.stack(
-                [
-                    torch.bmm(d_scores, k),
-                    torch.bmm(d_scores.transpose(1, 2), q),
-                    torch.bmm(dropped(weights, bits, ctx.dropout).transpose(1, 2), d_output),
-                ]
-            )
+            d_qkv = q.new_empty(3, *q.shape)
+            torch.bmm(d_scores, k, out=d_qkv[0])
+            torch.bmm(d_scores.transpose(1, 2), q, out=d_qkv[1])
+            used = dropped(weights, bits, ctx.dropout)
+            torch.bmm(used.transpose(1, 2), d_output, out=d_qkv[2])
             d_qkv_3BHLD = d_qkv.view(3, block.examples, heads, block.length, width)
-            d_qkv_BL3HD = d_qkv_3BHLD.permute(1, 3, 0, 2, 4)
-            d_qkv_N3HD[block.start : block.end] = block.pick(d_qkv_BL3HD)
+            block.put(d_qkv_3BHLD.permute(1, 3, 0, 2, 4), d_qkv_N3HD)
         return d_qkv_N3HD, None, None
 
 

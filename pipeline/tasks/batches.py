@@ -18,7 +18,7 @@ from pipeline.tasks.examples import Example
 
 Ints = NDArray[np.int64]
 WINDOW = 8  # batches whose examples are sorted by length together
-EVALUATION_PIECES = 8192  # a batch without gradients has about so many
+EVALUATION_PIECES = 2048  # of a batch without gradients: states of so many stay in the caches
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,8 @@ class TaskData:
 def training_order(lengths: Ints, batch_size: int, rng: np.random.Generator) -> list[Ints]:
     """All rows in batches of similar length: shuffled, sorted inside windows, batches shuffled.
 
-    Longer ones come first, as attention wants them: then it need not sort a batch again.
+    Recurrent encoders and heads take as many steps as a batch's longest input has units. Longer
+    ones come first, as attention wants them: then it need not sort a batch again.
     """
     order = rng.permutation(len(lengths))
     batches = []

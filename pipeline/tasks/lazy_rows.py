@@ -13,7 +13,7 @@ A row with moments m, v after step s is, after step t,
 with ρ = β1 / √β2 and Adam's corrections c_j = √(1 - β2^j) / (1 - β1^j). The sum, a row's drift,
 depends on s and t alone. (ε, which keeps √v from zero, is taken to fade as √v does.)
 
-R rows that a batch reads, D width
+T rows of a table, R rows that a batch reads, D width
 """
 
 from collections.abc import Iterator
@@ -75,12 +75,14 @@ class LazyEmbedding(nn.Embedding):
         return self._read.values_RD
 
     @torch.no_grad()
-    def step(self, rate: float, decay: float) -> None:
-        """One step of AdamW with this learning rate and weight decay."""
+    def step(self, rate: float, decay: float, divisor: Tensor | None = None) -> None:
+        """One step of AdamW with this learning rate and weight decay; gradients may be divided."""
         assert self._read is not None
         rows, self._read = self._read, None
         gradient_RD = rows.values_RD.grad
         assert gradient_RD is not None
+        if divisor is not None:
+            gradient_RD.div_(divisor)
         number = self.steps + 1
         rows.mean_RD.lerp_(gradient_RD, 1 - BETA1)
         rows.square_RD.mul_(BETA2).addcmul_(gradient_RD, gradient_RD, value=1 - BETA2)

@@ -54,24 +54,26 @@ class Optimizer:
 
     def step(self) -> None:
         """Follow the gradients of a backward, clipped to finetune.clip, and drop them."""
-        if self._config.clip:
-            read = [table.read_values() for table in self._tables.values()]
-            clip_gradients([*self._values, *read], self._config.clip)
+        read = [table.read_values() for table in self._tables.values()]
+        excess = excess_norm([*self._values, *read], self._config.clip)
+        # What GradScaler sets: the fused kernel divides by it while it reads, not in a pass before.
+        self._adamw.grad_scale = excess  # type: ignore[attr-defined]
         factor = learning_rate(self.steps, self._total, self._config.warmup)
         for group in self._adamw.param_groups:
             group["lr"] = group["peak"] * factor
         self._adamw.step()
         for key, table in self._tables.items():
-            table.step(self.peaks[key] * factor, self.decays[key])
+            table.step(self.peaks[key] * factor, self.decays[key], excess)
         self._adamw.zero_grad(set_to_none=True)
         self.steps += 1
 
 
-def clip_gradients(values: Sequence[Tensor], largest: float) -> None:
-    """What `clip_grad_norm_` does, but gradients that are small enough are not multiplied by 1."""
+def excess_norm(values: Sequence[Tensor], largest: float) -> Tensor | None:
+    """What `clip_grad_norm_` would divide all gradients by: 1 where they are small enough."""
+    if not largest:
+        return None
     norm = nn.utils.get_total_norm([each.grad for each in values if each.grad is not None])
-    if not norm <= largest:
-        nn.utils.clip_grads_with_norm_(values, largest, norm)
+    return ((norm + 1e-6) / largest).clamp(min=1.0)
 
 
 def learning_rate(step: int, total: int, warmup: float) -> float:

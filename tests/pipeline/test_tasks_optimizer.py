@@ -5,8 +5,9 @@ import pytest
 import torch
 from torch import nn
 
+from pipeline.tasks.config import FinetuneConfig
 from pipeline.tasks.lazy_rows import LASTING, LazyEmbedding
-from pipeline.tasks.optimizer import clip_gradients, learning_rate
+from pipeline.tasks.optimizer import Optimizer, learning_rate
 
 ROWS, WIDTH = 12, 5
 
@@ -19,19 +20,43 @@ def test_the_learning_rate_rises_and_falls_in_lines() -> None:
     assert np.allclose(np.diff(rates[10:]), -1 / 90)
 
 
-@pytest.mark.parametrize("largest", [0.5, 1000.0])
-def test_gradients_are_clipped_as_torch_does(largest: float) -> None:
-    clipped = []
-    for clip in (clip_gradients, nn.utils.clip_grad_norm_):
-        rng = torch.Generator().manual_seed(0)
-        values = [nn.Parameter(torch.zeros(size)) for size in (3, 40, 7)]
-        for value in values[:2]:  # one has no gradient
-            value.grad = torch.randn(value.shape, generator=rng)
-        clip(values, largest)
-        clipped.append([value.grad for value in values])
-    (*ours, none), (*theirs, _) = clipped
-    assert none is None
-    assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+@pytest.mark.parametrize("clip", [0.0, 0.5, 1000.0])
+def test_steps_are_those_of_clipped_adamw(clip: float) -> None:
+    """Beside torch's own clipping, rates and decay; one parameter has no gradient."""
+    torch.manual_seed(0)
+    config = FinetuneConfig(lr=0.1, clip=clip, weight_decay=0.1)
+    ours, theirs = ([nn.Linear(3, 40), nn.Linear(40, 2), nn.Linear(5, 5)] for _ in range(2))
+    for own, their in zip(ours, theirs, strict=True):
+        their.load_state_dict(own.state_dict())
+    optimizer = Optimizer(_Encoder(ours[0]), nn.ModuleList(ours[1:]), config, total=20)
+    values = [value for layer in theirs for value in layer.parameters()]
+    adamw = torch.optim.AdamW(
+        [
+            {"params": [v for v in values if v.ndim > 1], "weight_decay": 0.1},
+            {"params": [v for v in values if v.ndim == 1], "weight_decay": 0.0},
+        ]
+    )
+    for step in range(20):
+        x = torch.randn(7, 3)
+        for layers in (ours, theirs):
+            torch.autograd.backward((layers[1](layers[0](x)) ** 2).mean())
+        optimizer.step()
+        if clip:
+            nn.utils.clip_grad_norm_(values, clip)
+        for group in adamw.param_groups:
+            group["lr"] = 0.1 * learning_rate(step, 20, config.warmup)
+        adamw.step()
+        adamw.zero_grad()
+    for own, their in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(own.state_dict(), their.state_dict(), rtol=1e-4, atol=1e-5)
+
+
+class _Encoder(nn.ModuleList):
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__([layer])
+
+    def blocks(self) -> list[list[nn.Parameter]]:
+        return [list(self.parameters())]
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.1])
