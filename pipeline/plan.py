@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 from pipeline.graph import Node, stage_module
@@ -106,8 +107,10 @@ def as_table(lines: list[Line]) -> Table:
     colours = {"done": "green", "goes on": "yellow", "new": "cyan"}
     for line in lines:
         label = (
-            f"{line.node.stage} [dim]{line.node.label}[/]" if line.node.label else line.node.stage
+            f"{line.node.stage} [dim]{escape(line.node.label)}[/]"
+            if line.node.label
+            else line.node.stage
         )
         state = f"[{colours[line.state]}]{line.state}[/]"
-        table.add_row(label, line.node.output.fingerprint[:8], state, line.note)
+        table.add_row(label, line.node.output.fingerprint[:8], state, escape(line.note))
     return table

@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 from pipeline.graph import Node
@@ -219,7 +220,7 @@ def scores_table(outputs: Sequence[Path]) -> Table:
             heading, justify="left" if is_text else "right", overflow="fold", no_wrap=is_short
         )
     for row in zip(*shown.values(), strict=True):
-        table.add_row(*row)
+        table.add_row(*map(escape, row))
     return table
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import fmean
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from rich.markup import escape
 from rich.table import Table
 
 from data_prep.errors import UsageError
@@ -154,8 +155,8 @@ def summarise_sweep(folder: Path, stage: str) -> Table:
         value = point.output if point.value is None else f"{point.value:.4f}"
         mean = f"{means[point.variant]:.4f}" if point.variant in means else ""
         mark = " [green]best[/]" if mean and point.variant == best else ""
-        shown = f"[red]{point.error}[/]" if point.error else value
-        table.add_row(str(point.number), ", ".join(point.settings), shown, mean + mark)
+        shown = f"[red]{escape(point.error)}[/]" if point.error else value
+        table.add_row(str(point.number), escape(", ".join(point.settings)), shown, mean + mark)
     return table
 
 

@@ -5,6 +5,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from rich import print as show
+from rich.markup import escape
 from rich.table import Table
 
 from data_prep.errors import UsageError
@@ -33,7 +34,8 @@ def list_runs(arguments: Arguments) -> None:
         table.add_column(heading, overflow="fold")
     for name in runs.names():
         entries = runs.entries(name)
-        table.add_row(name, str(len(entries)), _state(store, entries), _results(store, entries))
+        results = escape(_results(store, entries))
+        table.add_row(escape(name), str(len(entries)), _state(store, entries), results)
     show(table if runs.names() else f"no runs in {store.root}; try: sesame run experiment=demo")
 
 
@@ -74,7 +76,7 @@ def disk_usage(arguments: Arguments) -> None:
         total, files = (sum(size[part] for size in sizes.values()) for part in (0, 1))
         table.add_row(f"[bold]{stage}[/]", f"{total:,}", f"{files:,}", "")
         for reference, (size, count) in sizes.items():
-            needed = ", ".join(users[reference]) or "[dim]none[/]"
+            needed = escape(", ".join(users[reference])) or "[dim]none[/]"
             table.add_row(f"  {reference}", f"{size:,}", f"{count:,}", needed)
     size, count = _weigh(store.root / CLEAN_CACHE)
     table.add_row("[bold]cleaned text[/]", f"{size:,}", f"{count:,}", "[dim]for grown corpora[/]")

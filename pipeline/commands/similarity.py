@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from rich import print as show
+from rich.markup import escape
 from rich.table import Table
 
 from data_prep.errors import UsageError
@@ -32,7 +33,7 @@ def similarity(arguments: Arguments) -> None:
     from pipeline.similarity import measure
 
     encoder = open_encoder(config, inputs, config.finetune.seed)
-    table = Table(title=encoder_label(config), title_justify="left")
+    table = Table(title=escape(encoder_label(config)), title_justify="left")
     for heading in ("pairs", "Spearman", "known"):
         table.add_column(heading, justify="left" if heading == "pairs" else "right")
     for path in paths:

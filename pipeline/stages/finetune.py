@@ -20,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.markup import escape
 from rich.table import Table
 
 from data_prep.fields import result_keys
@@ -169,7 +170,7 @@ def closing(out: Path) -> Table:
     """The scores for a terminal; the one that counts stands first."""
     found = json.loads((out / "scores.json").read_text())
     title = f"{found['task']}: {found['encoder']}"
-    table = Table(title=title, title_justify="left", show_header=False)
+    table = Table(title=escape(title), title_justify="left", show_header=False)
     first = found["metric"]
     for name, value in sorted(found["scores"].items(), key=lambda item: item[0] != first):
         table.add_row(name, f"{100 * value:.1f}")

@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 from data_prep.errors import UsageError
@@ -112,7 +113,9 @@ def closing(out: Path) -> Table:
     """The table for a terminal."""
     found = json.loads((out / "layers.json").read_text())
     table = Table(
-        title=f"{found['task']}, {found['metric']}: {found['encoder']}, frozen, under a BiLSTM",
+        title=escape(
+            f"{found['task']}, {found['metric']}: {found['encoder']}, frozen, under a BiLSTM"
+        ),
         title_justify="left",
         caption="published: CoNLL-2003 dev F1 of BERT base (Devlin et al. 2019, table 7)",
     )

@@ -44,6 +44,17 @@ def test_the_best_is_the_best_mean_over_seeds(tmp_path: Path) -> None:
     assert len(summary["points"]) == 5
 
 
+def test_lists_in_settings_and_errors_are_shown_as_typed(tmp_path: Path) -> None:
+    settings = ["encoder=[glove,mine]", "corpus.paths=[/data/a]"]
+    write_point(tmp_path / "0", Point(0, settings, "finetune/0", 0.5))
+    write_point(tmp_path / "1", Point(1, settings, "", None, "runs=[a,b]: no such run"))
+    console = Console(width=200, record=True)
+    console.print(summarise_sweep(tmp_path, "finetune"))
+    said = console.export_text()
+    assert said.count("encoder=[glove,mine], corpus.paths=[/data/a]") == 2
+    assert "runs=[a,b]: no such run" in said
+
+
 def test_of_losses_the_lowest_is_best(tmp_path: Path) -> None:
     for number, value in enumerate((3.0, 2.0, 4.0)):
         write_point(tmp_path / str(number), Point(number, [f"optim.lr={number}"], "", value))
