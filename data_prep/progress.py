@@ -70,12 +70,12 @@ def progress(title: str, total: float, done: float = 0) -> Iterator[Bar]:
         yield bar
         return
     columns = (
-        TextColumn("{task.description:<24}"),
+        TextColumn("{task.description:<24}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.fields[note]}", markup=False),
     )
     with Progress(*columns, console=console, transient=True) as rich_progress:
         bar = _RichBar(rich_progress, title, total)

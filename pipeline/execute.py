@@ -14,6 +14,7 @@ from data_prep.pieces import Share, end_with_parent
 from data_prep.progress import console, progress
 from pipeline.graph import Node, stage_module
 from pipeline.lease import lease
+from pipeline.plan import titled
 from pipeline.stages.work import Work
 from pipeline.store import LEASE, MANIFEST, Output, run_facts
 
@@ -27,7 +28,7 @@ def execute(node: Node) -> None:
         return
 
     def say(text: str) -> None:
-        console.print(f"{node.stage} {node.output.fingerprint[:8]}: {text}")
+        console.print(f"{node.stage} {node.output.fingerprint[:8]}: {text}", markup=False)
 
     with lease(node.output.path / LEASE, lambda: node.output.is_done, say) as held:
         if held is None or node.output.is_done:
@@ -136,8 +137,7 @@ def _timed(node: Node) -> float:
 
 
 def _say_made(node: Node, seconds: float) -> None:
-    title = f"{node.stage} [dim]{node.label}[/]" if node.label else node.stage
-    console.print(f"[green]✓[/] {title} in {seconds:.1f} s")
+    console.print(f"[green]✓[/] {titled(node)} in {seconds:.1f} s")
 
 
 def refuse_to_pretrain(nodes: list[Node], command: str, overrides: list[str]) -> None:

@@ -106,11 +106,11 @@ def as_table(lines: list[Line]) -> Table:
         table.add_column(heading)
     colours = {"done": "green", "goes on": "yellow", "new": "cyan"}
     for line in lines:
-        label = (
-            f"{line.node.stage} [dim]{escape(line.node.label)}[/]"
-            if line.node.label
-            else line.node.stage
-        )
         state = f"[{colours[line.state]}]{line.state}[/]"
-        table.add_row(label, line.node.output.fingerprint[:8], state, escape(line.note))
+        table.add_row(titled(line.node), line.node.output.fingerprint[:8], state, escape(line.note))
     return table
+
+
+def titled(node: Node) -> str:
+    """A node's stage and label in rich's markup."""
+    return f"{node.stage} [dim]{escape(node.label)}[/]" if node.label else node.stage

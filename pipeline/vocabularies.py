@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 FIGURES = {
@@ -30,7 +31,7 @@ def vocabulary_table(tokenizers: Sequence[tuple[list[str], Path]]) -> Table:
         figures = statistics.get("heldout", {})
         shown = [_shown(key, figures.get(key)) for key in FIGURES]
         settings = "\n".join(word for word in overrides if word not in shared)
-        table.add_row(settings, f"{statistics['vocab_size']:,}", *shown)
+        table.add_row(escape(settings), f"{statistics['vocab_size']:,}", *shown)
     return table
 
 

@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.markup import escape
 from rich.table import Table
 
 from pipeline.cluster import slurm
@@ -117,15 +118,16 @@ def _last_words(log: Path | None) -> str:
 def as_table(submission: Submission, lines: list[Line]) -> Table:
     """The jobs for a terminal; logs by name, their folder above."""
     table = Table(box=None, pad_edge=False, header_style="dim", title_justify="left")
-    table.title = f"{submission.id}, logs in {submission.logs}"
+    table.title = escape(f"{submission.id}, logs in {submission.logs}")
     for heading in ("job", "id", "state", "node", "time", "log"):
         table.add_column(heading, no_wrap=True)
     table.add_column("progress, reason", overflow="fold", min_width=24)
     for line in lines:
-        said = [line.progress, line.reason.replace("[", "\\["), f"[dim]{line.job.label}[/]"]
+        label = f"[dim]{escape(line.job.label)}[/]" if line.job.label else ""
+        said = [line.progress, escape(line.reason), label]
         table.add_row(
             line.job.name, line.job.id, f"[{COLOURS[line.state]}]{line.state}[/]", line.nodes,
             line.elapsed, line.log.name if line.log else "",
-            "; ".join(part for part in said if part and part != "[dim][/]"),
+            "; ".join(part for part in said if part),
         )  # fmt: skip
     return table

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from rich import print as show
+from rich.markup import escape
 from rich.table import Table
 
 from pipeline.cli import Arguments
@@ -36,7 +37,7 @@ def doctor(arguments: Arguments) -> None:
         table.add_column(heading, overflow="fold")
     for finding in examine(store):
         mark = "[yellow]![/]" if finding.remedy else "[green]✓[/]"
-        table.add_row(f"{mark} {finding.what}", finding.found, finding.remedy)
+        table.add_row(f"{mark} {finding.what}", escape(finding.found), escape(finding.remedy))
     show(table)
 
 

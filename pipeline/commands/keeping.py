@@ -36,7 +36,8 @@ def list_runs(arguments: Arguments) -> None:
         entries = runs.entries(name)
         results = escape(_results(store, entries))
         table.add_row(escape(name), str(len(entries)), _state(store, entries), results)
-    show(table if runs.names() else f"no runs in {store.root}; try: sesame run experiment=demo")
+    nothing = escape(f"no runs in {store.root}; try: sesame run experiment=demo")
+    show(table if runs.names() else nothing)
 
 
 def _state(store: Store, entries: list[Entry]) -> str:

@@ -80,7 +80,7 @@ def run(work: Work) -> dict[str, Any]:
     if task.members:
         return _run_suite(work)
     for name in missing_files(task):
-        console.print(f"task {task.name}: {name} is not there and left out")
+        console.print(f"task {task.name}: {name} is not there and left out", markup=False)
     splits = read_splits(task, config.seed)
     if TFIDF in work.config.encoders:
         outcome = fit_tfidf(splits, task)
@@ -161,7 +161,8 @@ def _run_suite(work: Work) -> dict[str, Any]:
     }
     for lacking, key in (("no data for", "left_out"), ("no answers to", "answers_missing")):
         if scores[key]:
-            console.print(f"task {work.config.task.name}: {lacking} {', '.join(scores[key])}")
+            names = ", ".join(scores[key])
+            console.print(f"task {work.config.task.name}: {lacking} {names}", markup=False)
     write_atomically(work.out / "scores.json", json.dumps(scores, indent=1))
     return scores
 

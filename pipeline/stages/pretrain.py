@@ -137,7 +137,7 @@ def run(work: Work) -> dict[str, Any]:
     from pipeline.training.launch import launch
 
     def say(text: str) -> None:
-        console.print(f"pretrain: {text}")
+        console.print(f"pretrain: {text}", markup=False)
 
     folder = work.out / CHECKPOINTS
     checkpoint = newest_good(folder, say)

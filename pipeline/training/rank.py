@@ -79,7 +79,7 @@ def interface_to(address: str) -> str:
 
 
 def say(text: str) -> None:
-    console.print(f"pretrain: {text}")
+    console.print(f"pretrain: {text}", markup=False)
 
 
 def choose_accelerator(wanted: str) -> str:

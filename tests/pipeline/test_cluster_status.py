@@ -3,11 +3,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from data_prep.pieces import Share
 from pipeline.cluster import slurm
 from pipeline.cluster.frozen import Job, Submission
-from pipeline.cluster.status import look
+from pipeline.cluster.status import as_table, look
 from pipeline.execute import PIECES
 from pipeline.store import Store
 
@@ -84,6 +85,20 @@ def test_an_array_is_done_when_its_shares_are_though_slurm_forgot_it(
         share = Share(number, 2)
         (pieces / f".share-{share.number}-of-{share.count}").touch()
     assert look(submission, store)[1].state == "done"
+
+
+def test_brackets_in_labels_and_reasons_are_shown_as_they_are(
+    monkeypatch: pytest.MonkeyPatch, store: Store
+) -> None:
+    submission = Submission(store.root / "submissions" / "two")
+    submission.create()
+    label = "encoder=[glove,/models/mine]"
+    submission.write_jobs([Job("09-finetune", "7", "finetune", label, "finetune/abcd", [])])
+    (submission.logs / "09-finetune-7.log").write_text("sesame job: [/data/a] is gone\n")
+    play(monkeypatch)
+    console = Console(width=300, record=True)
+    console.print(as_table(submission, look(submission, store)))
+    assert f"sesame job: [/data/a] is gone; {label}" in console.export_text()
 
 
 def test_a_successor_stands_for_the_job_it_took_over_from(submission: Submission) -> None:
