@@ -29,7 +29,9 @@ def manifest(output: Path) -> dict[str, object]:
 
 
 def test_a_run_ends_with_the_page(smoke: Sesame) -> None:
-    last_line = (smoke.folder / "first_run.txt").read_text().splitlines()[-1]
+    *_, what, more, last_line = (smoke.folder / "first_run.txt").read_text().splitlines()
+    assert "sesame list shows this run as smoke" in what
+    assert "your own text: sesame run" in more
     assert last_line.startswith("store/report/")
     assert (smoke.folder / last_line).exists()
     counts = [len(outputs(smoke.store, stage)) for stage in STAGES]

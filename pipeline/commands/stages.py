@@ -45,6 +45,11 @@ from pipeline.sweeps import (
 )
 from pipeline.vocabularies import vocabulary_table
 
+NEXT = (  # what a run leaves a stranger with
+    "finished: sesame list shows this run as {name}; the page about it is below, for a browser\n"
+    "your own text: sesame run experiment=bert_mini name=mine corpus.paths=<files or folders>"
+)
+
 
 def stage(arguments: Arguments) -> None:
     """One stage of the configuration, and the data stages before it that are missing."""
@@ -231,6 +236,7 @@ def _run(arguments: Arguments, config: Config) -> list[Node]:
         console.print(table)
     for node in chosen:
         if node.stage == "report":
+            console.print(NEXT.format(name=config.name), markup=False, soft_wrap=True)
             print(node.output.path / "index.html")
     return chosen
 
