@@ -2,9 +2,9 @@
 
 import json
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from omegaconf import II
 
@@ -231,8 +231,13 @@ class ExamplesConfig:
         "masks drawn anew each epoch by the loader, or stored with the examples",
         choices=("static", "dynamic"),
     )
-    mask_unit: str = result("token", "what is masked together", choices=("token", "word", "span"))
-    mask_rate: float = result(0.15, "share of pieces to predict", at_least=0.0, at_most=0.9)
+    mask_unit: str = result(
+        "token", "what is masked together in training; held-out masks are always 15 % of tokens",
+        choices=("token", "word", "span"),
+    )  # fmt: skip
+    mask_rate: float = result(
+        0.15, "share of tokens to predict in training", at_least=0.0, at_most=0.9
+    )
     max_masks: int | None = result(
         None, "predictions an example has at most; no cap when not set", at_least=1
     )
@@ -258,3 +263,34 @@ class ExamplesConfig:
                 f"examples.duplicates={self.duplicates}: copies would be identical with "
                 "examples.masking=dynamic and examples.pairs=none; use examples.masking=static"
             )
+
+    @property
+    def masks_differ(self) -> bool:
+        """Whether training masks follow another rule than held-out ones, which never change."""
+        return bool(self._changed_masks())
+
+    def stored(self) -> Self:
+        """The settings that shape the stored rows.
+
+        Dynamic training masks are drawn by the loader and leave no trace here, so all mask rates
+        share one set of examples; `training_masks` are part of the pretraining instead.
+        """
+        return self if self.masking == "static" else replace(self, **MASK_DEFAULTS)
+
+    def training_masks(self) -> dict[str, Any]:
+        """The mask settings of a pretraining on these examples, where it draws the masks itself.
+
+        Empty for the default rule, so that earlier pretrainings keep their fingerprints.
+        """
+        return self._changed_masks() if self.masking == "dynamic" else {}
+
+    def _changed_masks(self) -> dict[str, Any]:
+        keys = {key: getattr(self, key) for key in MASK_DEFAULTS}
+        return {} if keys == MASK_DEFAULTS else keys
+
+
+MASK_DEFAULTS: dict[str, Any] = {
+    item.name: item.default
+    for item in fields(ExamplesConfig)
+    if item.name in ("mask_unit", "mask_rate", "max_masks", "span_length")
+}

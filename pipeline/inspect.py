@@ -20,9 +20,9 @@ from rich.text import Text
 from data_prep.chunks import Chunk, ChunkStore
 from data_prep.config import ExamplesConfig
 from data_prep.errors import SesameError, UsageError
-from data_prep.examples.rows import mask_rule
+from data_prep.examples.rows import is_static, mask_rule
 from data_prep.examples.validate import Rules, check, shard_chunks
-from data_prep.masking import choose_masks, example_keys
+from data_prep.masking import MaskRule, choose_masks, example_keys
 from data_prep.tokenizers import Tokenizer
 
 SEGMENTS = ("cyan", "bright_blue")
@@ -35,14 +35,21 @@ LABELS = {
 BARS = "·▁▂▃▄▅▆▇█"
 
 
-def inspect(folder: Path, tokenizer_folder: Path, count: int, shard: Path | None) -> None:
-    """Show `count` rows spread over the training set, or over one shard that is checked first."""
+def inspect(
+    folder: Path, tokenizer_folder: Path, count: int, shard: Path | None, masks: MaskRule
+) -> None:
+    """Show `count` rows spread over the training set, or over one shard that is checked first.
+
+    Rows without stored masks are shown with some that `masks` draws.
+    """
     console = Console(highlight=False)
     split = "train"
     if shard is not None:
         folder, split = shard.parent, _split_of(shard)
     facts = _read_statistics(folder)
-    rules = Rules(ExamplesConfig(**facts["examples"]), Tokenizer.load(tokenizer_folder))
+    config = ExamplesConfig(**facts["examples"])
+    tokenizer = Tokenizer.load(tokenizer_folder)
+    rules = Rules(config, tokenizer, _stored_rule(config, split, facts) or masks)
     store = ChunkStore(folder, split)
     numbers = range(store.chunks)
     if shard is not None:
@@ -52,6 +59,15 @@ def inspect(folder: Path, tokenizer_folder: Path, count: int, shard: Path | None
     _show_rows(console, store, numbers, count, rules)
     console.print(_legend())
     console.print(_statistics_table(facts))
+
+
+def _stored_rule(config: ExamplesConfig, split: str, facts: dict[str, Any]) -> MaskRule | None:
+    """The rule of a split's stored masks; None where none are stored."""
+    if not is_static(config, split):
+        return None
+    # Examples made before held-out masks had a fixed rule follow the training masks' rule.
+    follows = split == "train" or "heldout_masks" not in facts
+    return mask_rule(config, "train") if follows else MaskRule(**facts["heldout_masks"])
 
 
 def _split_of(shard: Path) -> str:
@@ -108,9 +124,7 @@ def _with_masks(row: Chunk, number: int, rules: Rules) -> Chunk:
         offsets = np.zeros(row.examples + 1, np.int32)
         return replace(row, target=none, target_examples=offsets, input=none)
     names = example_keys(rules.config.seed, np.zeros(1, int), np.array([number]), row.row_examples)
-    masks = choose_masks(
-        row.tokens, row.example_tokens, names, rules.vocabulary, mask_rule(rules.config)
-    )
+    masks = choose_masks(row.tokens, row.example_tokens, names, rules.vocabulary, rules.masks)
     return replace(row, **vars(masks))
 
 

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.compose import compose_config
+from pipeline.graph import Graph
+from pipeline.store import Store
 from tests.conftest import Sesame
 from tests.small_disk import require, resize, small_disk
 
@@ -87,6 +90,27 @@ def test_bytes_change_only_with_the_format_version(user: Sesame, stage: str) -> 
 def test_bytes_of_words_and_streams_change_only_so_too(reader_of_words: Sesame, stage: str) -> None:
     (output,) = (reader_of_words.store / stage).iterdir()
     assert digest(output) == GOLDEN_WORDS[stage]
+
+
+def test_dynamic_mask_rates_share_their_examples_and_not_their_pretrainings(
+    user: Sesame,
+) -> None:
+    """The loader draws these masks: the stored rows know nothing of them, the weights do."""
+
+    paths = (f"corpus.paths={user.folder / 'texts'}", f"paths.store={user.store}")
+
+    def place(stage: str, *overrides: str) -> str:
+        config = compose_config([*SMALL, *paths, *overrides])
+        return Graph(Store(user.store)).add(stage, config).output.fingerprint
+
+    usual = {stage: place(stage) for stage in ("examples", "pretrain")}
+    for change in ("examples.mask_rate=0.3", "examples.mask_unit=span", "examples.max_masks=9"):
+        assert place("examples", change) == usual["examples"]
+        assert place("pretrain", change) != usual["pretrain"]
+        # Stored masks are part of the rows, and through them of the pretraining.
+        static = place("examples", "examples.masking=static", change)
+        assert static != place("examples", "examples.masking=static")
+    assert len({place("pretrain", f"examples.mask_rate={rate}") for rate in (0.15, 0.2, 0.3)}) == 3
 
 
 def test_a_moved_corpus_makes_nothing_new(user: Sesame, tmp_path: Path) -> None:

@@ -18,12 +18,20 @@ from data_prep.config import ExamplesConfig
 from data_prep.errors import SesameError
 from data_prep.examples.pool import group_count, read_pool, write_pool
 from data_prep.examples.retokenize import Source, check_sources
-from data_prep.examples.rows import is_static, make_rows, read_chunk, read_counts, write_rows
+from data_prep.examples.rows import (
+    is_static,
+    make_rows,
+    mask_rule,
+    read_chunk,
+    read_counts,
+    write_rows,
+)
 from data_prep.examples.statistics import statistics, summary
 from data_prep.examples.text import copies, read_text, write_text
 from data_prep.examples.validate import Rules, validate
 from data_prep.fields import result_keys
 from data_prep.files import write_atomically
+from data_prep.masking import HELD_OUT_MASKS
 from data_prep.pieces import Piece, Share, make_piece, make_pieces, worker_count
 from data_prep.shards import ShardPart, parts
 from data_prep.tokenizers import Tokenizer
@@ -82,10 +90,10 @@ def build(
     if share is not None:
         return {}
     pools = _make_pools(texts, config, pieces)
-    rules = Rules(config, _load(tokenizer))
     every: dict[str, dict[str, Any]] = {}
     for split in SPLITS:
         rows = _make_rows(texts[split], pools[split], tokenizer, config, split, pieces, workers)
+        rules = Rules(config, _load(tokenizer), mask_rule(config, split))
         _merge(rows, split, rules.tokenizer.size, config, out)
         sources = _sources(found[split], rows)
         draws = validate(out, split, rules)
@@ -99,6 +107,8 @@ def build(
             f"{shards}: its training text gives no example at all; give the corpus more text"
         )
     content = {"examples": result_keys(config), **every}
+    if config.masks_differ:
+        content["heldout_masks"] = asdict(HELD_OUT_MASKS)
     write_atomically(out / "statistics.json", json.dumps(content, indent=1) + "\n")
     os.replace(pieces, old)  # at once: half-removed pieces would pass for whole ones after a kill
     shutil.rmtree(old)

@@ -28,7 +28,13 @@ from data_prep.examples.pairs import (
     next_sentence,
     sentence_order,
 )
-from data_prep.masking import MaskRule, Vocabulary, choose_masks, example_keys
+from data_prep.masking import (
+    HELD_OUT_MASKS,
+    MaskRule,
+    Vocabulary,
+    choose_masks,
+    example_keys,
+)
 from data_prep.tokenizers import Tokenizer
 
 Array = NDArray[Any]
@@ -39,8 +45,10 @@ def is_static(config: ExamplesConfig, split: str) -> bool:
     return config.masking == "static" or split == "heldout"
 
 
-def mask_rule(config: ExamplesConfig) -> MaskRule:
-    """How the config masks."""
+def mask_rule(config: ExamplesConfig, split: str) -> MaskRule:
+    """The rule of a split's masks: the config's for training, one fixed rule for held-out rows."""
+    if split == "heldout":
+        return HELD_OUT_MASKS
     return MaskRule(config.mask_rate, config.max_masks, config.mask_unit, config.span_length)
 
 
@@ -88,7 +96,7 @@ def make_rows(
             columns["example_tokens"],
             names,
             Vocabulary.of(tokenizer),
-            mask_rule(config),
+            mask_rule(config, split),
         )
         columns |= vars(masks)
     chunk = Chunk(**columns)

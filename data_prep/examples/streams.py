@@ -34,6 +34,7 @@ from data_prep.examples.text import read_text
 from data_prep.examples.validate import Rules, validate, violation
 from data_prep.fields import result_keys
 from data_prep.files import write_atomically
+from data_prep.masking import HELD_OUT_MASKS
 from data_prep.pieces import Share, worker_count
 from data_prep.shards import ShardPart, parts, read_sections
 from data_prep.tokenizers import Tokenizer
@@ -121,7 +122,7 @@ def build_streams(
     tokenizer = Tokenizer.load(tokenizer_folder)
     predicted = len(read_vocabulary(tokenizer_folder / VOCABULARY))
     framing = Framing.of(tokenizer, config)
-    rules = Rules(config, tokenizer)
+    rules = Rules(config, tokenizer, HELD_OUT_MASKS)  # words have no masks to check
     every: dict[str, dict[str, Any]] = {}
     for split in SPLITS:
         found = parts(shards, split)

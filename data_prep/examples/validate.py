@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from data_prep.chunks import Chunk, ChunkStore
 from data_prep.config import ExamplesConfig
 from data_prep.errors import SesameError
-from data_prep.examples.rows import mask_rule
-from data_prep.masking import MASKED, RANDOM, Vocabulary
+from data_prep.masking import MASKED, RANDOM, MaskRule, Vocabulary
 from data_prep.tokenizers import Tokenizer
 
 Array = NDArray[Any]
@@ -36,6 +35,7 @@ class Rules:
 
     config: ExamplesConfig
     tokenizer: Tokenizer
+    masks: MaskRule  # of the split that is checked
     vocabulary: Vocabulary = field(init=False)
     is_ordinary: Flags = field(init=False)  # by id: may be a random replacement
     is_structure: Flags = field(init=False)  # by id: a special piece that text never has
@@ -179,7 +179,7 @@ def _pair_rules(chunk: Chunk, pairs: str) -> Iterable[tuple[Flags, str]]:
 def _mask_rules(chunk: Chunk, rules: Rules) -> Iterable[tuple[Flags, str]]:
     assert chunk.target is not None and chunk.target_examples is not None
     assert chunk.input is not None
-    vocabulary, rule = rules.vocabulary, mask_rule(rules.config)
+    vocabulary, rule = rules.vocabulary, rules.masks
     starts, counts = chunk.example_tokens[:-1], np.diff(chunk.target_examples)
     example = np.repeat(np.arange(chunk.examples), counts)
     places = starts[example] + chunk.target.astype(np.int64)

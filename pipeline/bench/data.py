@@ -81,7 +81,8 @@ def _loading(shards: Path, tokenizer: Path, scratch: Path) -> list[Figure]:
     """Rows a second out of the loader, and how long resuming takes."""
     from data_prep.chunks import ChunkStore
     from data_prep.examples.build import build
-    from data_prep.masking import MaskRule, Vocabulary
+    from data_prep.examples.rows import mask_rule
+    from data_prep.masking import Vocabulary
     from data_prep.tokenizers import Tokenizer
     from pipeline.data.cursor import BatchSchedule
     from pipeline.data.loader import Loader
@@ -93,7 +94,7 @@ def _loading(shards: Path, tokenizer: Path, scratch: Path) -> list[Figure]:
     build(shards, tokenizer, out, replace(config, workers=0))
     rows = ChunkStore(out, "train")
     vocabulary = Vocabulary.of(Tokenizer.load(tokenizer))
-    rule = MaskRule(config.mask_rate, config.max_masks, config.mask_unit, config.span_length)
+    rule = mask_rule(config, "train")
 
     def load(first: int, count: int) -> None:
         order = Order(rows.rows_per_chunk, 0, 32)

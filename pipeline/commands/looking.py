@@ -24,6 +24,7 @@ def inspect_examples(arguments: Arguments) -> None:
     if not examples.output.is_done:
         words = " ".join(overrides)
         raise SesameError(f"inspect: no examples yet; run: sesame examples {words}".rstrip())
+    from data_prep.examples.rows import mask_rule
     from pipeline.inspect import inspect
 
     inspect(
@@ -31,4 +32,5 @@ def inspect_examples(arguments: Arguments) -> None:
         as_input(graph.tokenizer(config)).path,
         int(own["count"]),
         Path(own["shard"]) if own["shard"] else None,
+        mask_rule(config.examples, "train"),
     )

@@ -11,11 +11,12 @@ from typing import Any
 
 from data_prep.config import WORD_KINDS
 from data_prep.errors import UsageError
+from data_prep.fields import result_keys
 from pipeline.config import Config
 from pipeline.stages.work import Request, Work
 
 FORMAT = 1
-SECTIONS = ("examples",)
+SECTIONS = ("examples",)  # of these the settings of `keys`
 ARRAY = True
 
 
@@ -29,6 +30,14 @@ def inputs(config: Config) -> dict[str, Request]:
     return {"shard": Request("shard", config), "tokenizer": Request("tokenizer", config)}
 
 
+def keys(config: Config) -> dict[str, Any]:
+    """The settings that shape the rows; not those of masks that the loader draws."""
+    stored = config.examples.stored()
+    # Before held-out masks had a rule of their own, they followed the training masks' rule.
+    fixed = {"heldout_masks": "fixed"} if stored.masks_differ else {}
+    return {"examples": result_keys(stored) | fixed}
+
+
 def run(work: Work) -> dict[str, Any]:
     """Make the rows of both splits; counts are by split."""
     from data_prep.examples.build import build
@@ -37,4 +46,4 @@ def run(work: Work) -> dict[str, Any]:
 
     shards, tokenizer = work.inputs["shard"], work.inputs["tokenizer"]
     make = build_streams if Tokenizer.load(tokenizer).kind == "words" else build
-    return make(shards, tokenizer, work.out, work.config.examples, work.share)
+    return make(shards, tokenizer, work.out, work.config.examples.stored(), work.share)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from data_prep.config import WORD_KINDS
 from data_prep.errors import UsageError
+from data_prep.fields import result_keys
 from data_prep.files import write_atomically
 from pipeline.config import Config
 from pipeline.data.cursor import BatchSchedule
@@ -124,6 +125,13 @@ def check_kind(config: Config) -> None:
             raise UsageError(f"{key}={value}: model.kind={config.model.kind} {why}")
 
 
+def keys(config: Config) -> dict[str, Any]:
+    """The model and how it is trained; the masks too, where the loader draws them."""
+    own = {section: result_keys(getattr(config, section)) for section in SECTIONS}
+    masks = config.examples.training_masks() if config.model.kind == "bert" else {}
+    return own | ({"examples": masks} if masks else {})
+
+
 def run(work: Work) -> dict[str, Any]:
     """Train, or go on training, until the budget is spent."""
     from data_prep.progress import console
@@ -172,10 +180,10 @@ def how_far(out: Path) -> str:
 
 def make_job(work: Work, checkpoint: Path | None, skip: "Dropped | None" = None) -> "Job":
     """What the ranks are told: where to go on from, and what to skip."""
-    from data_prep.masking import MaskRule
+    from data_prep.examples.rows import mask_rule
     from pipeline.training.job import Job
 
-    config, examples = work.config, work.config.examples
+    config = work.config
     stages = phases(config)
     return Job(
         name=config.name,
@@ -183,9 +191,7 @@ def make_job(work: Work, checkpoint: Path | None, skip: "Dropped | None" = None)
         optim=config.optim,
         trainer=config.trainer,
         tracking=config.tracking,
-        masks=MaskRule(
-            examples.mask_rate, examples.max_masks, examples.mask_unit, examples.span_length
-        ),
+        masks=mask_rule(config.examples, "train"),
         phases=stages,
         examples=[str(work.inputs[f"examples.{n}"].resolve()) for n in range(len(stages))],
         tokenizer=str(work.inputs["tokenizer"].resolve()),

@@ -172,6 +172,25 @@ def test_heldout_masks_are_fixed_and_training_ones_only_if_static(
     assert ChunkStore(tmp_path, "heldout").digest == ChunkStore(examples, "heldout").digest
 
 
+@pytest.mark.parametrize(
+    "other",
+    [{"mask_rate": 0.3}, {"mask_unit": "word"}, {"mask_unit": "span", "max_masks": 3}],
+    ids=lambda other: next(iter(other)),
+)
+@pytest.mark.parametrize("masking", ["static", "dynamic"])
+def test_heldout_masks_follow_one_rule_whatever_the_training_masks(
+    other: dict[str, Any],
+    masking: str,
+    shards: Path,
+    tokenizer: Path,
+    examples: Path,
+    tmp_path: Path,
+) -> None:
+    """Otherwise a sweep over mask rates would score each rate on predictions of its own."""
+    build(shards, tokenizer, tmp_path, config(masking=masking, **other))
+    assert ChunkStore(tmp_path, "heldout").digest == ChunkStore(examples, "heldout").digest
+
+
 def test_heldout_and_training_text_never_mix(examples: Path) -> None:
     train = np.concatenate([chunk.documents for chunk in read_all(examples)])
     heldout = np.concatenate([chunk.documents for chunk in read_all(examples, "heldout")])

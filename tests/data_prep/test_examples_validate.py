@@ -13,6 +13,7 @@ from data_prep.config import TokenizerConfig
 from data_prep.errors import SesameError
 from data_prep.examples.build import build
 from data_prep.examples.validate import Rules, check, shard_chunks, validate
+from data_prep.masking import MaskRule
 from data_prep.tokenizers import Tokenizer
 from data_prep.tokenizers.build import build_tokenizer
 from tests.data_prep.small_examples import WORDS, config, make_shards, make_tokenizer
@@ -130,7 +131,7 @@ def test_the_proof_names_the_row_that_breaks_a_rule(
     assert tar.name != "train-00000.tar"
     wanted = rf"{tar.name}: chunk {number}, row \d+: .*({DAMAGES[damage]})"
     with pytest.raises(SesameError, match=wanted):
-        check(store, range(store.chunks), Rules(config(), Tokenizer.load(tokenizer)))
+        check(store, range(store.chunks), Rules(config(), Tokenizer.load(tokenizer), MaskRule()))
 
 
 def all_masked(columns: dict[str, Any]) -> None:
@@ -159,13 +160,13 @@ def test_the_proof_finds_what_chance_would_not_do(
 ) -> None:
     rewrite(examples, tmp_path, damage, None)
     with pytest.raises(SesameError, match=what):
-        validate(tmp_path, "train", Rules(config(), Tokenizer.load(tokenizer)))
+        validate(tmp_path, "train", Rules(config(), Tokenizer.load(tokenizer), MaskRule()))
 
 
 def test_words_masked_in_part_are_found(shards: Path, tokenizer: Path, tmp_path: Path) -> None:
     """Rows masked by token, checked by the rule of whole words."""
     build(shards, tokenizer, tmp_path, config())
-    rules = Rules(config(mask_unit="word"), Tokenizer.load(tokenizer))
+    rules = Rules(config(), Tokenizer.load(tokenizer), MaskRule(unit="word"))
     with pytest.raises(SesameError, match="only in part"):
         validate(tmp_path, "train", rules)
 
@@ -173,7 +174,7 @@ def test_words_masked_in_part_are_found(shards: Path, tokenizer: Path, tmp_path:
 def test_another_tokenizer_is_refused(examples: Path, tmp_path: Path) -> None:
     make_tokenizer(tmp_path, [*WORDS, "more"])
     with pytest.raises(SesameError, match="vocabulary of"):
-        validate(examples, "train", Rules(config(), Tokenizer.load(tmp_path)))
+        validate(examples, "train", Rules(config(), Tokenizer.load(tmp_path), MaskRule()))
 
 
 def test_ids_unlike_the_librarys_are_found(

@@ -10,6 +10,7 @@ from data_prep.chunks import Chunk, ChunkStore, ChunkWriter
 from data_prep.config import ExamplesConfig
 from data_prep.errors import SesameError, UsageError
 from data_prep.examples.build import build
+from data_prep.masking import MaskRule
 from data_prep.shards import metadata_tail, write_shard
 from pipeline.inspect import inspect
 from tests.data_prep.small_examples import make_tokenizer
@@ -54,7 +55,7 @@ def examples(shards: Path, tokenizer: Path, tmp_path_factory: pytest.TempPathFac
 def test_rows_are_shown_with_masks_labels_and_statistics(
     examples: Path, tokenizer: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    inspect(examples, tokenizer, 20, None)
+    inspect(examples, tokenizer, 20, None, MaskRule())
     shown = capsys.readouterr().out
     assert shown.count("train row ") == 20
     assert "[MASK→" in shown
@@ -69,7 +70,7 @@ def test_masks_of_dynamic_rows_are_drawn_to_be_shown(
     shards: Path, tokenizer: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     build(shards, tokenizer, tmp_path, replace(CONFIG, masking="dynamic", pairs="none"))
-    inspect(tmp_path, tokenizer, 5, None)
+    inspect(tmp_path, tokenizer, 5, None, MaskRule())
     shown = capsys.readouterr().out
     assert "[MASK→" in shown and "no pair" in shown
 
@@ -77,14 +78,14 @@ def test_masks_of_dynamic_rows_are_drawn_to_be_shown(
 def test_more_rows_than_there_are_shows_all_once(
     examples: Path, tokenizer: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    inspect(examples, tokenizer, 10_000, None)
+    inspect(examples, tokenizer, 10_000, None, MaskRule())
     assert capsys.readouterr().out.count("train row ") == ChunkStore(examples, "train").rows
 
 
 def test_one_shard_is_checked_and_shown(
     examples: Path, tokenizer: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    inspect(examples, tokenizer, 2, examples / "heldout-00000.tar")
+    inspect(examples, tokenizer, 2, examples / "heldout-00000.tar", MaskRule())
     shown = capsys.readouterr().out
     rows = ChunkStore(examples, "heldout").rows
     assert f"heldout-00000.tar: {rows} rows checked" in shown
@@ -110,7 +111,7 @@ def test_a_shard_whose_rows_break_a_rule_is_refused(
             writer.append(Chunk(**columns))
     (tmp_path / "statistics.json").write_bytes((examples / "statistics.json").read_bytes())
     with pytest.raises(SesameError, match=r"train-00000\.tar: chunk 1, row .* same document"):
-        inspect(examples, tokenizer, 2, tmp_path / "train-00000.tar")
+        inspect(examples, tokenizer, 2, tmp_path / "train-00000.tar", MaskRule())
 
 
 def test_a_flipped_bit_is_named_before_anything_is_shown(
@@ -123,15 +124,15 @@ def test_a_flipped_bit_is_named_before_anything_is_shown(
     content[len(content) // 2] ^= 1
     shard.write_bytes(content)
     with pytest.raises(SesameError, match=r"train-00000\.tar.*checksum"):
-        inspect(examples, tokenizer, 2, shard)
+        inspect(examples, tokenizer, 2, shard, MaskRule())
 
 
 @pytest.mark.parametrize("name", ["statistics.json", "train-00009.tar", "other.tar"])
 def test_what_is_no_shard_is_bad_usage(name: str, examples: Path, tokenizer: Path) -> None:
     with pytest.raises(UsageError, match=name):
-        inspect(examples, tokenizer, 2, examples / name)
+        inspect(examples, tokenizer, 2, examples / name, MaskRule())
 
 
 def test_missing_statistics_are_named(tokenizer: Path, tmp_path: Path) -> None:
     with pytest.raises(SesameError, match=r"statistics\.json: missing"):
-        inspect(tmp_path, tokenizer, 2, None)
+        inspect(tmp_path, tokenizer, 2, None, MaskRule())
