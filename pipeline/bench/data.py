@@ -15,7 +15,8 @@ from pathlib import Path
 
 from data_prep.config import ExamplesConfig
 from pipeline.bench import corpus
-from pipeline.bench.figures import Figure, alternate, compared, seconds
+from pipeline.bench.figures import Figure, compared
+from pipeline.bench.turns import alternate, spent
 from pipeline.config import Config
 from pipeline.execute import execute_all
 from pipeline.graph import Graph
@@ -104,8 +105,8 @@ def _loading(shards: Path, tokenizer: Path, scratch: Path) -> list[Figure]:
             pass
 
     load(0, 2)
-    speed = BATCH * STEPS / min(seconds(lambda: load(0, STEPS)) for _ in range(ROUNDS))
-    resume = [seconds(partial(load, step, 1)) for step in (10, FAR)]
+    speed = BATCH * STEPS / min(spent(lambda: load(0, STEPS)).seconds for _ in range(ROUNDS))
+    resume = [spent(partial(load, step, 1)).seconds for step in (10, FAR)]
     return [
         Figure("load, mask and collate", speed, "examples/s"),
         Figure("first batch at step 10", resume[0], "s"),

@@ -16,7 +16,8 @@ import numpy as np
 import torch
 
 from data_prep.tokenizers.characters import character_ids
-from pipeline.bench.figures import Figure, alternate, compared, seconds
+from pipeline.bench.figures import Figure, compared
+from pipeline.bench.turns import alternate, spent
 from pipeline.bench.usage import measure_usage
 from pipeline.config import Config
 from pipeline.data.streams import WordBatch
@@ -62,7 +63,7 @@ def _evaluation() -> list[Figure]:
     model = ElmoForPretraining(PUBLISHED, VOCAB).eval()
     batch = _batch(np.random.default_rng(0), EVALUATED)
     words = batch.forward_targets_ST.numel()
-    speed = words / seconds(partial(_evaluate, model, batch))
+    speed = words / spent(partial(_evaluate, model, batch)).seconds
     return [
         Figure(f"exact perplexity over {VOCAB:,} words", speed, "words/s"),
         *(

@@ -1,9 +1,12 @@
-"""What a benchmark reports, and how two sides are timed fairly on a noisy machine."""
+"""The figures that a benchmark reports."""
 
-import time
-from collections.abc import Callable
+import os
 from dataclasses import dataclass
 from statistics import median
+
+from pipeline.bench.turns import Spent
+
+UNSTEADY = 2.0  # a ratio whose highest round is this many times its lowest says nothing
 
 
 @dataclass(frozen=True)
@@ -14,32 +17,25 @@ class Figure:
     value: float
     unit: str
     peer: float | None = None
-    ratio: float | None = None  # how many times better than the peer
+    ratio: float | None = None  # how many times better than the peer, by wall time
     spread: str = ""  # lowest and highest ratio seen
+    core_ratio: float | None = None  # the ratio by CPU seconds, which hold on a busy machine
+    others: float | None = None  # share of the machine that other processes used meanwhile
+    is_unsteady: bool = False  # the rounds differ too much for `ratio` to mean anything
 
 
-def alternate(
-    ours: Callable[[], object], peer: Callable[[], object], rounds: int
-) -> list[tuple[float, float]]:
-    """Seconds of (ours, peer), the sides taking turns so that noise hits both."""
-    return [(seconds(ours), seconds(peer)) for _ in range(rounds)]
-
-
-def seconds(work: Callable[[], object]) -> float:
-    """How long a call takes."""
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
-
-
-def compared(name: str, amount: float, unit: str, rounds: list[tuple[float, float]]) -> Figure:
-    """`amount` of work in each round as a rate of ours beside the peer's: medians and spread."""
-    ratios = sorted(peer / ours for ours, peer in rounds)
+def compared(name: str, amount: float, unit: str, rounds: list[tuple[Spent, Spent]]) -> Figure:
+    """`amount` of work per call as a rate of ours beside the peer's: medians over the rounds."""
+    ratios = sorted(peer.seconds / ours.seconds for ours, peer in rounds)
+    everything = sum((spent for pair in rounds for spent in pair), Spent(0.0, 0.0, 0.0))
     return Figure(
         name,
-        amount / median(ours for ours, _ in rounds),
+        amount / median(ours.seconds for ours, _ in rounds),
         unit,
-        amount / median(peer for _, peer in rounds),
+        amount / median(peer.seconds for _, peer in rounds),
         median(ratios),
         f"{ratios[0]:.2f}–{ratios[-1]:.2f}",
+        median(peer.core_seconds / max(ours.core_seconds, 1e-9) for ours, peer in rounds),
+        everything.others / (everything.seconds * (os.cpu_count() or 1)),
+        ratios[-1] > UNSTEADY * ratios[0],
     )

@@ -1,9 +1,10 @@
 """`sesame bench finetune`: fine-tuning on sentences beside transformers in a plain loop.
 
 Both sides train and evaluate, on the same sentences from the same weights, with the same batch
-size, epochs, schedule, threads and optimizer, and classify by [CLS]; they take turns, seed by seed.
-The peer shuffles, and pads to the longest of each batch or to 128; it gets its sentences tokenised,
-ours tokenises them itself. The last line has the accuracies on the development set over the seeds.
+size, epochs, schedule, threads and optimizer, and classify by [CLS]. Each side has a process, and
+they take turns of a second or two, seed by seed. The peer shuffles, and pads to the longest of each
+batch or to 128; it gets its sentences tokenised, ours tokenises them itself. The last line has the
+accuracies on the development set over the seeds.
 
 Without a task, sentences are made up, with labels that can be learnt and SST-2's lengths: 9.4 words
 on average. Without an encoder, a bert_mini of 30,522 pieces starts from random weights.
@@ -11,8 +12,8 @@ Try it: sesame bench finetune task=sst2 task.data_dir=/data/glue/SST-2 encoder=m
 """
 
 from collections.abc import Iterator, Sequence
-from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
 from tempfile import TemporaryDirectory
@@ -26,7 +27,8 @@ from torch import Tensor
 from data_prep.errors import UsageError
 from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
 from data_prep.words import split_words
-from pipeline.bench.figures import Figure, compared, seconds
+from pipeline.bench.figures import Figure, compared
+from pipeline.bench.turns import Side, Spent, race
 from pipeline.commands.encoder import prepare_encoder
 from pipeline.config import Config
 from pipeline.encoders import BertEncoder, Encoder, random_encoder
@@ -62,15 +64,15 @@ def measure(config: Config) -> list[Figure]:
     few = replace(splits, train=splits.train[:PADDED_SENTENCES])
     once = replace(TUNING, epochs=PADDED_EPOCHS)
     by_default = replace(TUNING, pooling="mean")
-    race = _race(encoder, task, splits, [TUNING, by_default], None)
+    rounds = _race(encoder, task, splits, [TUNING, by_default], None)
     padded = _race(encoder, task, few, [once], LONGEST)
     unit = "sentences/s"
     trained, padded_trained = len(splits.train) * EPOCHS, len(few.train) * PADDED_EPOCHS
-    ours, peers = ([laps[side].accuracy for laps in race] for side in (0, PEER))
+    ours, peers = ([laps[side].accuracy for laps in rounds] for side in (0, PEER))
     return [
-        compared("peer pads to the longest", trained, unit, _timed(race, 0)),
+        compared("peer pads to the longest", trained, unit, _timed(rounds, 0)),
         compared(f"peer pads to {LONGEST}", padded_trained, unit, _timed(padded, 0)),
-        compared("ours with pooling=mean, peer to the longest", trained, unit, _timed(race, 1)),
+        compared("ours with pooling=mean, peer to the longest", trained, unit, _timed(rounds, 1)),
         Figure(
             f"accuracy after {EPOCHS} epochs, {len(SEEDS)} seeds",
             fmean(ours), "", fmean(peers), fmean(ours) / fmean(peers),
@@ -82,7 +84,7 @@ def measure(config: Config) -> list[Figure]:
 class Lap(NamedTuple):
     """One fine-tuning of one side."""
 
-    seconds: float
+    spent: Spent
     accuracy: float  # on the development set
 
 
@@ -97,15 +99,15 @@ def _race(
     rounds = []
     for seed in SEEDS:
         own = [replace(config, seed=seed) for config in configs]
-        sides: list[_Ours | _Peer] = [_Ours(encoder, task, splits, each) for each in own]
-        sides.append(_Peer(encoder, splits, own[0], width))
-        rounds.append([Lap(seconds(side.run), side.accuracy) for side in sides])
+        sides: list[Side] = [partial(_Ours, encoder, task, splits, each) for each in own]
+        sides.append(partial(_Peer, encoder, splits, own[0], width))
+        rounds.append([Lap(*lap) for lap in race(sides)])
     return rounds
 
 
-def _timed(race: list[list[Lap]], side: int) -> list[tuple[float, float]]:
-    """Seconds of ours under one config and of the peer, a round each."""
-    return [(laps[side].seconds, laps[PEER].seconds) for laps in race]
+def _timed(rounds: list[list[Lap]], side: int) -> list[tuple[Spent, Spent]]:
+    """What ours under one config and the peer spent, round by round."""
+    return [(laps[side].spent, laps[PEER].spent) for laps in rounds]
 
 
 def _sentences(config: Config) -> tuple[TaskConfig, Splits]:
@@ -166,12 +168,11 @@ class _Ours:
     def __init__(
         self, encoder: BertEncoder, task: TaskConfig, splits: Splits, config: FinetuneConfig
     ) -> None:
-        self._given = (deepcopy(encoder), splits, task, config)
-        self.accuracy = 0.0
+        self._given = (encoder, splits, task, config)
 
-    def run(self) -> None:
-        """Train, evaluate after each epoch, score."""
-        self.accuracy = finetune(*self._given).dev_scores[-1]
+    def __call__(self) -> float:
+        """Train, evaluate after each epoch, score; the last accuracy."""
+        return finetune(*self._given).dev_scores[-1]
 
 
 class _Peer:
@@ -195,10 +196,9 @@ class _Peer:
         )
         self._config = config
         self._width = width
-        self.accuracy = 0.0
 
-    def run(self) -> None:
-        """Train, evaluate after each epoch."""
+    def __call__(self) -> float:
+        """Train, evaluate after each epoch; the last accuracy."""
         config, parameters = self._config, self._model.parameters()
         steps = -(-len(self._train.gold) // config.batch_size) * config.epochs
         optimizer = torch.optim.AdamW(
@@ -218,7 +218,8 @@ class _Peer:
                 torch.nn.utils.clip_grad_norm_(self._model.parameters(), config.clip)
                 optimizer.step()
                 schedule.step()
-            self.accuracy = self._evaluate()
+            accuracy = self._evaluate()
+        return accuracy
 
     @torch.inference_mode()
     def _evaluate(self) -> float:

@@ -21,7 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pipeline.bench.figures import Figure, alternate, compared
+from pipeline.bench.figures import Figure, compared
+from pipeline.bench.turns import alternate
 from pipeline.bench.usage import peak_bytes
 from pipeline.config import Config
 from pipeline.data.batch import Batch, collate

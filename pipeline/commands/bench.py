@@ -12,15 +12,17 @@ from rich.table import Table
 import pipeline.bench
 from data_prep.errors import UsageError
 from data_prep.files import write_atomically
-from pipeline.bench.figures import Figure
+from pipeline.bench.figures import UNSTEADY, Figure
 from pipeline.cli import Arguments
 from pipeline.compose import compose_config
+
+BUSY = 0.1  # share of the machine that others may use before wall time misleads
 
 
 def subjects() -> list[str]:
     """What can be measured: the modules beside those that help to."""
     names = (module.name for module in pkgutil.iter_modules(pipeline.bench.__path__))
-    return [name for name in names if name not in ("figures", "usage")]
+    return [name for name in names if name not in ("figures", "turns", "usage")]
 
 
 def bench(arguments: Arguments) -> None:
@@ -40,12 +42,42 @@ def bench(arguments: Arguments) -> None:
 def as_table(what: str, figures: list[Figure]) -> Table:
     """The figures for a terminal."""
     table = Table(title=f"sesame bench {what}", title_justify="left")
-    for heading in ("", "ours", "peer", "unit", "ratio", "spread"):
-        table.add_column(
-            heading, justify="right" if heading in ("ours", "peer", "ratio") else "left"
-        )
+    numbers = ("ours", "peer", "ratio", "by CPU time", "others")
+    for heading in ("", "ours", "peer", "unit", "ratio", "spread", "by CPU time", "others"):
+        table.add_column(heading, justify="right" if heading in numbers else "left")
     for figure in figures:
-        peer = "" if figure.peer is None else f"{figure.peer:,.4g}"
-        ratio = "" if figure.ratio is None else f"{figure.ratio:.2f}"
-        table.add_row(figure.name, f"{figure.value:,.4g}", peer, figure.unit, ratio, figure.spread)
+        ratio = _shown(figure.ratio, ".2f")
+        table.add_row(
+            figure.name,
+            f"{figure.value:,.4g}",
+            _shown(figure.peer, ",.4g"),
+            figure.unit,
+            f"[yellow]{ratio} (unsteady)[/]" if figure.is_unsteady else ratio,
+            figure.spread,
+            _shown(figure.core_ratio, ".2f"),
+            _shown(figure.others, ".0%"),
+        )
+    table.caption = caption(figures)
+    table.caption_justify = "left"
     return table
+
+
+def caption(figures: list[Figure]) -> str:
+    """What to make of the table on the machine as it was."""
+    notes = []
+    busiest = max((figure.others or 0.0 for figure in figures), default=0.0)
+    if busiest > BUSY:
+        notes.append(
+            f"other processes used up to {busiest:.0%} of this machine: go by CPU time, or measure "
+            "again when it is idle"
+        )
+    if any(figure.is_unsteady for figure in figures):
+        notes.append(
+            f"unsteady: the highest round is over {UNSTEADY:g} times the lowest, so that ratio "
+            "means nothing"
+        )
+    return "; ".join(notes)
+
+
+def _shown(value: float | None, form: str) -> str:
+    return "" if value is None else format(value, form)
