@@ -117,6 +117,13 @@ def make_pieces(
     return [root / piece.name for piece in pieces]
 
 
+def usable_cores() -> int:
+    """The number of cores this process may run on, which SLURM and taskset may restrict."""
+    if hasattr(os, "sched_getaffinity"):  # Linux
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def worker_count(configured: int) -> int:
-    """The number of worker processes: as configured, or one a usable core where that is 0."""
-    return configured or len(os.sched_getaffinity(0))
+    """The number of worker processes: as configured, or one per usable core where that is 0."""
+    return configured or usable_cores()

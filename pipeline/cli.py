@@ -35,7 +35,8 @@ STAGE_OPTIONS = {
 }
 TASK_OPTIONS = {
     **STAGE_OPTIONS,
-    "--at-once=": "make so many fine-tunings at a time, each with its share of the cores",
+    "--at-once=": "make so many fine-tunings at a time, each with its share of the cores; "
+    "as many as cores and memory allow where not said",
 }
 ARRAY_OPTIONS = {
     **STAGE_OPTIONS,

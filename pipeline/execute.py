@@ -8,9 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from data_prep.errors import SesameError, UsageError
 from data_prep.files import write_atomically
-from data_prep.pieces import Share, end_with_parent
+from data_prep.pieces import Share, end_with_parent, usable_cores
 from data_prep.progress import console, progress
 from pipeline.graph import Node, stage_module
 from pipeline.lease import lease
@@ -20,6 +22,8 @@ from pipeline.store import LEASE, MANIFEST, Output, run_facts
 
 PIECES = ".pieces"  # the folder in which stages keep theirs
 BESIDE = "finetune"  # the stage whose outputs may be made several at a time, in processes of one
+WEIGHTS = (".safetensors", ".bin", ".hdf5", ".npy")  # endings of an encoder's large files
+PROCESS_BYTES = 1_500_000_000  # torch, a task's data and the activations of a small model
 
 
 def execute(node: Node) -> None:
@@ -84,25 +88,59 @@ def _work(node: Node, share: Share | None) -> dict[str, Any]:
     return counts
 
 
-def execute_all(nodes: list[Node], at_once: int = 1) -> None:
-    """Make every output in turn, fine-tunings `at_once` at a time; says how long each took."""
+def execute_all(nodes: list[Node], at_once: int | None = None) -> None:
+    """Make every output in turn and say how long each took.
+
+    Fine-tunings are made `at_once` at a time in processes of their own, each with its share of the
+    cores. Without a number, as many as cores and memory allow.
+    """
     left = [node for node in nodes if not node.output.is_done]
     while left:
         beside = [node for node in left if node.stage == BESIDE and _unfinished(node) is None]
-        if at_once > 1 and len(beside) > 1:
-            _execute_beside(beside, at_once)
+        count = min(len(beside), at_once or _sensible_count(beside))
+        if count > 1:
+            _execute_beside(beside, count)
         else:
             _say_made(left[0], _timed(left[0]))
         left = [node for node in left if not node.output.is_done]
 
 
+def _sensible_count(nodes: list[Node]) -> int:
+    """How many fine-tunings to make at a time where nobody said: one per core on a CPU.
+
+    Small models on one thread each use a machine better than one of them on all cores, whose
+    threads wait for each other wherever another process takes a core. A GPU takes one at a time.
+    """
+    if len(nodes) < 2:
+        return 1
+    from pipeline.tasks.finetuning import choose_device
+
+    accelerators = {node.config.finetune.accelerator for node in nodes}
+    if any(choose_device(accelerator).type != "cpu" for accelerator in accelerators):
+        return 1
+    largest = max(map(_expected_memory, nodes))
+    available: int = psutil.virtual_memory().available
+    return max(1, min(usable_cores(), available // largest))
+
+
+def _expected_memory(node: Node) -> int:
+    """Bytes that a fine-tuning may need: its weights, their gradients and two moments, and more."""
+    weights = sum(
+        path.stat().st_size
+        for item in node.inputs.values()
+        for path in item.path.rglob("*")
+        if path.suffix in WEIGHTS
+    )
+    return PROCESS_BYTES + 4 * weights
+
+
 def _execute_beside(nodes: list[Node], at_once: int) -> None:
     """Make outputs in processes of their own; all are tried before the first failure is raised."""
     pool = ProcessPoolExecutor(
-        min(at_once, len(nodes)),
+        at_once,
         multiprocessing.get_context("spawn"),
         initializer=_begin_process,
-        initargs=(max(1, len(os.sched_getaffinity(0)) // at_once),),
+        initargs=(max(1, usable_cores() // at_once),),
     )
     failures: list[SesameError] = []
     with pool, progress(BESIDE, len(nodes)) as bar:

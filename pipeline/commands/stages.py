@@ -109,12 +109,13 @@ def _sweep(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]]) 
     told = for_hydra(overrides, command, config, folder, read_site())
     swept = swept_keys(overrides)
     at_once = _at_once(arguments)
-    if at_once > 1 and (word := next(filter(_says_who_runs, overrides), None)):
-        raise UsageError(f"--at-once: {word} says how points are run; leave one of them out")
+    launcher = next(filter(_says_who_runs, overrides), None)
+    if at_once is not None and at_once > 1 and launcher:
+        raise UsageError(f"--at-once: {launcher} says how points are run; leave one of them out")
     if f"{SWEEPER}=optuna" not in overrides and command != "run":
         graphs = _point_graphs(arguments, sweep_points(overrides))
         _prepare_common(arguments, graphs)
-        if at_once > 1:
+        if not launcher:
             _prepare_points(arguments, graphs, at_once)
 
     def job(raw: DictConfig) -> float:
@@ -154,8 +155,11 @@ def _says_who_runs(override: str) -> bool:
     return override.partition("=")[0] in (LAUNCHER, SWEEPER)
 
 
-def _at_once(arguments: Arguments) -> int:
-    text = arguments.options.get("--at-once", "1")
+def _at_once(arguments: Arguments) -> int | None:
+    """The number of fine-tunings to make at a time; None where nobody said."""
+    text = arguments.options.get("--at-once")
+    if text is None:
+        return None
     if not text.isdecimal() or int(text) < 1:
         raise UsageError(f"--at-once {text}: must be a whole number, 1 or more")
     return int(text)
@@ -169,8 +173,12 @@ def _point_graphs(arguments: Arguments, points: list[list[str]]) -> list[tuple[G
     return graphs
 
 
-def _prepare_points(arguments: Arguments, graphs: list[tuple[Graph, Node]], at_once: int) -> None:
-    """Make the points' outputs several at a time; the sweep then finds them done, in its order."""
+def _prepare_points(
+    arguments: Arguments, graphs: list[tuple[Graph, Node]], at_once: int | None
+) -> None:
+    """Make the points' fine-tunings several at a time; the sweep then finds them, in its order."""
+    if arguments.command != "finetune":
+        return
     nodes = {reference: node for graph, _ in graphs for reference, node in graph.nodes.items()}
     refuse_to_pretrain(list(nodes.values()), arguments.command, unswept(arguments.overrides))
     try:
@@ -242,7 +250,7 @@ def _run(arguments: Arguments, config: Config) -> list[Node]:
 
 
 def _execute(
-    graph: Graph, nodes: list[Node], names: list[str], at_once: int, replace: bool
+    graph: Graph, nodes: list[Node], names: list[str], at_once: int | None, replace: bool
 ) -> None:
     graph.checksums.save()
     entries = [Entry(node.stage, node.output.fingerprint, node.label) for node in nodes]

@@ -18,7 +18,7 @@ from typing import Any
 
 import pipeline
 from data_prep.errors import SesameError, UsageError
-from data_prep.pieces import end_with_parent
+from data_prep.pieces import end_with_parent, usable_cores
 from pipeline.cluster.slurm import first_node_address
 from pipeline.training.checkpoint import CHECKPOINTS, checkpoints
 from pipeline.training.config import TrainerConfig
@@ -194,8 +194,7 @@ def _forwarding(
 
 def rank_environment(trainer: TrainerConfig) -> dict[str, str]:
     """The variables all ranks have in common."""
-    cores = len(os.sched_getaffinity(0))
-    threads = trainer.threads or max(1, cores // trainer.devices)
+    threads = trainer.threads or max(1, usable_cores() // trainer.devices)
     sources = str(Path(pipeline.__file__).parents[1])
     path = os.environ.get("PYTHONPATH")
     added = {
