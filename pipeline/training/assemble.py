@@ -35,7 +35,7 @@ from pipeline.training.network import make_network, start_from
 from pipeline.training.objective import AnyBatch
 from pipeline.training.saving import Saver, read_carried, read_parameters
 from pipeline.training.schedule import Phase, phase_at, plan_phases
-from pipeline.training.speed import Cost, Meter, Timed, peak_flops
+from pipeline.training.speed import Cost, Meter, Reference, Timed, peak_flops
 from pipeline.training.strategy import Engine, make_engine
 from pipeline.training.sums import Sums
 
@@ -223,7 +223,11 @@ def assemble(
     track: Callable[[dict[str, Any]], None] = tracker.log if tracker else _nowhere
     steps = Timed(data.steps(state))
     inner, outer = _largest_product(job.model)
-    peak = partial(peak_flops, precision=trainer.precision, inner=inner, outer=outer)
+    meter = Meter(
+        steps,
+        costs(data),
+        Reference(partial(peak_flops, precision=trainer.precision, inner=inner, outer=outer)),
+    )
     saver = Saver(
         run_dir / CHECKPOINTS,
         engine,
@@ -242,7 +246,7 @@ def assemble(
 
     callbacks = [
         Start(checkpoint, Journal(run_dir / "launches.jsonl", fence)),
-        Metrics(metrics, timing, Meter(steps, costs(data), peak), trainer.log_every, track),
+        Metrics(metrics, timing, meter, trainer.log_every, track),
         Evaluation(data.held_out, trainer.eval_every, job.source is not None, metrics, track),
         Checkpoints(saver, trainer.checkpoint_every, [metrics, timing]),
         bar,

@@ -1,10 +1,12 @@
 """How fast a run is: the lines of timing.jsonl, with model FLOPs as a share of what is possible.
 
-Possible is, on CUDA, the named GPU's peak (`pipeline.gpus`); elsewhere what a plain matrix product
-of the feed-forward layer's size reaches on this machine, measured before the first step. Nothing
-here shapes the result, so nothing of it is in metrics.jsonl.
+On CUDA the reference is the GPU's published peak (`pipeline.gpus`). On a CPU it is the speed of a
+plain matrix product of the feed-forward layer's size, measured by all ranks at the same time before
+the first step and again every minute: other processes only ever make a measurement too low, so the
+highest counts. Nothing here shapes the result, so nothing of it is in metrics.jsonl.
 """
 
+import math
 import resource
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -20,6 +22,7 @@ from pipeline.training.sums import Sums
 
 PRODUCT_ROWS = 1024
 PRODUCT_ROUNDS = 5  # the best counts: others were disturbed
+MEASURE_EVERY = 60.0  # seconds of training between two measurements on a CPU
 
 
 class Timed:
@@ -48,21 +51,45 @@ class Cost:
     flops: Callable[[Sums], float]  # operations of a training step on a batch with these sums
 
 
+class Reference:
+    """The operations per second that all ranks together could reach; None where nobody knows."""
+
+    def __init__(self, measure: Callable[[torch.device], float | None]) -> None:
+        self._measure = measure
+        self._measured_at = -math.inf  # on the clock of `TrainingState.seconds`
+        self.flops: float | None = None
+
+    def renew(self, module: Pretraining) -> None:
+        """Measure again where the last time is long ago.
+
+        Collective: every rank must call it at the same step. All ranks decide alike, because
+        `state.seconds` is rank 0's clock on every rank.
+        """
+        is_fixed = module.device.type == "cuda" and self._measured_at > -math.inf
+        if is_fixed or module.state.seconds - self._measured_at < MEASURE_EVERY:
+            return
+        self._measured_at = module.state.seconds
+        (together,) = module.engine.sum([self._measure(module.device) or 0.0])
+        if together > (self.flops or 0.0):
+            self.flops = together
+
+    def utilisation(self, flops: float) -> float | None:
+        """A speed as a share of the reference; None above 1, where the reference must be wrong."""
+        share = flops / self.flops if self.flops else math.inf
+        return share if share <= 1 else None
+
+
 class Meter:
     """Adds up what steps did since the last line, and tells it."""
 
-    def __init__(
-        self, steps: Timed, costs: list[Cost], peak: Callable[[torch.device], float | None]
-    ) -> None:
-        self._steps, self._costs, self._find_peak = steps, costs, peak
-        self._peak: float | None = None
+    def __init__(self, steps: Timed, costs: list[Cost], reference: Reference) -> None:
+        self._steps, self._costs, self._reference = steps, costs, reference
         self._launched = (0.0, 0)
         self._reset(0.0)
 
     def start(self, module: Pretraining) -> None:
         """Begin to count; the first line is not charged for what came before."""
-        peak = self._find_peak(module.device) if module.engine.rank == 0 else None
-        self._peak = peak and peak * module.engine.ranks
+        self._reference.renew(module)
         self._launched = (time.monotonic(), module.state.step)
         self._reset(module.compute_seconds)
 
@@ -80,7 +107,7 @@ class Meter:
         self._flops += cost.flops(outcome.sums)
 
     def line(self, module: Pretraining) -> dict[str, Any]:
-        """What there is to tell since the last line."""
+        """Speed, waiting and memory since the last line. Collective: every rank must call it."""
         now = time.monotonic()
         seconds = max(now - self._clock, 1e-9)
         waited = self._steps.waited - self._waited
@@ -89,7 +116,7 @@ class Meter:
             "step": module.state.step,
             "tokens_per_second": self._tokens / seconds,
             "useful": self._tokens / max(self._positions, 1),
-            "flop_utilisation": self._flops / seconds / self._peak if self._peak else None,
+            "flop_utilisation": self._reference.utilisation(self._flops / seconds),
             "seconds": seconds,
             "seconds_left": self._seconds_left(module, now),
             "data_wait": waited / seconds,
@@ -97,6 +124,7 @@ class Meter:
             "peak_memory_bytes": peak_memory(module.device),
             "optimizer_bytes": module.engine.optimizer_bytes(),
         }
+        self._reference.renew(module)  # before the next line's time begins
         self._reset(module.compute_seconds)
         return told
 
@@ -130,7 +158,7 @@ def product_flops(
     for _ in range(PRODUCT_ROUNDS):
         started = time.monotonic()
         torch.mm(left, right, out=out)
-        out[0, 0].item()  # devices work behind our back until they are asked
+        out[0, 0].item()  # CUDA runs asynchronously, so synchronise before reading the clock
         best = min(best, time.monotonic() - started)
     return 2 * rows * inner * outer / max(best, 1e-9)
 

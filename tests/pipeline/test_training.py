@@ -238,7 +238,7 @@ def test_every_line_of_timing_tells_speed_and_time_to_finish(runs: Runs) -> None
     assert told[-1]["seconds_left"] == 0 < told[0]["seconds_left"]
     for line in told:
         assert 0.4 < line["useful"] < 1  # rows of both lengths are half to quite full
-        assert line["flop_utilisation"] > 0
+        assert 0 < line["flop_utilisation"] <= 1
         assert 0 <= line["data_wait"] + line["overhead"] <= 1
 
 
