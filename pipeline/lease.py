@@ -306,7 +306,8 @@ def lease(
 
 def _from_whom(seen: _Seen, path: Path) -> str:
     if seen.holder is None:
-        return f": the lease {path} is empty or damaged, and did not change for {STALE_SECONDS:g} seconds"
+        unchanged = f"did not change for {STALE_SECONDS:g} seconds"
+        return f": the lease {path} is empty or damaged, and {unchanged}"
     return f" from {_describe(seen.holder)}, which is gone"
 
 
