@@ -5,6 +5,7 @@ Reads the tokenizer and the examples of every phase. Writes
     timing.jsonl        speed, waiting, memory and time to finish by step
     launches.jsonl      when, from which step and on what each launch began
     checkpoints/<step>/ weights, moments and state; see pipeline.training.checkpoint
+                        (a damaged one is kept as checkpoints/.<step>.damaged)
     config.json         the architecture
 Try: sesame pretrain experiment=demo
 """
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data_prep.config import WORD_KINDS
-from data_prep.errors import UsageError
+from data_prep.errors import SesameError, UsageError
 from data_prep.files import write_atomically
 from pipeline.config import Config
 from pipeline.data.cursor import BatchSchedule
@@ -130,6 +131,8 @@ def run(work: Work) -> dict[str, Any]:
     from pipeline.training.checkpoint import (
         CHECKPOINTS,
         before_divergence,
+        checkpoints,
+        damage,
         newest_good,
         read_state,
     )
@@ -151,8 +154,12 @@ def run(work: Work) -> dict[str, Any]:
     except Diverged as error:  # perhaps the data's fault: once more without these rows
         say(f"{error}; going back once, to skip these rows")
         launch(work.out, make_job(work, before_divergence(folder, say), error.dropped))
-    last = newest_good(folder, say)
-    assert last is not None, "training does not end well without its last checkpoint"
+    last = checkpoints(folder)[-1]  # training does not end well without it
+    if (fault := damage(last)) is not None:
+        raise SesameError(
+            f"{last}: the last checkpoint is damaged right after it was written ({fault}); see to "
+            "the disk, then run the same command again"
+        )
     state = read_state(last)
     shutil.rmtree(work.out / REPORTS)
     return {"steps": state.step, "updates": state.updates, "tokens": state.tokens}
