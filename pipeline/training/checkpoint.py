@@ -21,7 +21,7 @@ from pathlib import Path
 
 from data_prep.errors import SesameError
 from data_prep.files import sha256
-from pipeline.data.cursor import Cursor
+from pipeline.data.cursor import Cursor, Identity, Span, merge_spans
 from pipeline.training.sums import Sums
 
 FORMAT = 1
@@ -41,9 +41,34 @@ class TrainingState:
     updates: int = 0  # steps that changed the weights
     tokens: int = 0  # pieces read, over all ranks
     seconds: float = 0.0  # time spent training
-    recent_losses: list[float] = field(default_factory=list)  # what a spike is measured against
-    dropped_since: int | None = None  # where a row of dropped steps began, while in one
+    recent_losses: list[float] = field(default_factory=list)  # of accepted steps, see `guard`
+    dropped_since: int | None = None  # the position at which a series of dropped steps began
     window: Sums = Sums()  # since the last line of metrics
+    dropped_steps: int = 0  # in a row, up to now
+    skip_later: tuple[tuple[int, int, int], ...] = ()  # of later phases: phase, start, stop
+
+    def skip(self, phase: int, start: int, stop: int) -> None:
+        """Never read positions `start` to `stop` of a phase, this one or a later one."""
+        if phase == self.cursor.phase:
+            self.cursor = self.cursor.skip(start, stop)
+        else:
+            self.skip_later = (*self.skip_later, (phase, start, stop))
+
+    def skipped_in(self, phase: int) -> tuple[Span, ...]:
+        """The positions of this phase or a later one that are never read."""
+        if phase == self.cursor.phase:
+            return self.cursor.skipped
+        return merge_spans([(start, stop) for n, start, stop in self.skip_later if n == phase])
+
+    def begin_phase(self, phase: int, identity: Identity) -> None:
+        """Go to the start of the next phase.
+
+        A series of dropped steps goes on in it, so that no checkpoint inside the series counts as
+        one from before the divergence.
+        """
+        self.cursor = Cursor(phase, 0, self.skipped_in(phase), identity)
+        self.recent_losses = []  # another length has other losses
+        self.dropped_since = 0 if self.dropped_steps else None
 
     def as_json(self) -> str:
         return json.dumps({"format": FORMAT} | asdict(self) | {"cursor": self.cursor.as_json()})
@@ -135,4 +160,5 @@ def read_state(checkpoint: Path) -> TrainingState:
     if content.pop("format") != FORMAT:
         raise SesameError(f"{checkpoint / STATE}: written by another version of Sesame")
     cursor, window = Cursor.from_json(content.pop("cursor")), Sums(**content.pop("window"))
-    return TrainingState(cursor=cursor, window=window, **content)
+    later = tuple((n, start, stop) for n, start, stop in content.pop("skip_later", ()))
+    return TrainingState(cursor=cursor, window=window, skip_later=later, **content)

@@ -76,6 +76,31 @@ def test_a_checkpoint_gives_back_what_it_was_given(saved: Path) -> None:
     assert set(load_file(newest / "weights.safetensors")) == set(shapes)
 
 
+def test_rows_to_skip_in_a_later_phase_survive_a_checkpoint(tmp_path: Path) -> None:
+    state = state_at(10)
+    state.skip(1, 0, 32)
+    state.skip(1, 32, 64)
+    state.skip(0, 200, 232)
+    assert saver(tmp_path, Engine(), []).save(state)
+    found = read_state(tmp_path / "00000010")
+    assert found == state
+    assert found.cursor.skipped == found.skipped_in(0) == ((32, 48), (200, 232))
+    assert found.skipped_in(1) == ((0, 64),)
+    found.begin_phase(1, IDENTITY)
+    assert found.cursor == Cursor(1, 0, ((0, 64),), IDENTITY)
+
+
+def test_a_series_of_dropped_steps_goes_on_in_the_next_phase() -> None:
+    """Else the checkpoint at the phase's start would pass for one from before the divergence."""
+    state = state_at(10)
+    state.dropped_steps, state.dropped_since = 3, 112
+    state.begin_phase(1, IDENTITY)
+    assert (state.dropped_steps, state.dropped_since) == (3, 0)
+    state.dropped_steps, state.dropped_since = 0, None
+    state.begin_phase(2, IDENTITY)
+    assert state.dropped_since is None
+
+
 @pytest.mark.parametrize("name", ["weights.safetensors", "state.json", "checksums.json"])
 @pytest.mark.parametrize("how", ["cut", "changed", "missing"])
 def test_a_damaged_newest_falls_back_and_says_so(saved: Path, name: str, how: str) -> None:
