@@ -243,7 +243,7 @@ def assemble(
     callbacks = [
         Start(checkpoint, Journal(run_dir / "launches.jsonl", fence)),
         Metrics(metrics, timing, Meter(steps, costs(data), peak), trainer.log_every, track),
-        Evaluation(data.held_out, trainer.eval_every, job.source is not None, metrics, track),
+        Evaluation(data.held_out, trainer.eval_every, job.source is not None, metrics, track, say),
         Checkpoints(saver, trainer.checkpoint_every, [metrics, timing]),
         bar,
         watchdog,

@@ -1,4 +1,4 @@
-"""The spike guard: single spikes and lasting jumps are refused, what training usually does is not."""
+"""The spike guard refuses single spikes and lasting jumps, and no ordinary loss."""
 
 import math
 import random
