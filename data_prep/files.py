@@ -3,7 +3,7 @@
 import hashlib
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -12,8 +12,13 @@ BLOCK = 1 << 20
 
 
 @contextmanager
-def atomic_write(path: Path) -> Iterator[BinaryIO]:
-    """Open `path` for writing; it takes its name, synced to disk, only if the block succeeds."""
+def atomic_write(
+    path: Path, before_rename: Callable[[], None] = lambda: None
+) -> Iterator[BinaryIO]:
+    """Open `path` for writing; it takes its name, synced to disk, only if the block succeeds.
+
+    `before_rename` is called when all is on the disk; the file does not appear if it raises.
+    """
     # Not the process id, which two nodes that share a disk may have in common.
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
     try:
@@ -21,15 +26,18 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
+        before_rename()
         os.replace(partial, path)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
 
 
-def write_atomically(path: Path, content: bytes | str) -> None:
+def write_atomically(
+    path: Path, content: bytes | str, before_rename: Callable[[], None] = lambda: None
+) -> None:
     """Write a small file whole."""
-    with atomic_write(path) as stream:
+    with atomic_write(path, before_rename) as stream:
         stream.write(content.encode() if isinstance(content, str) else content)
 
 

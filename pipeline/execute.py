@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import time
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,10 +39,9 @@ def execute(node: Node) -> None:
         if held is None or node.output.is_done:
             return
         started, clock = datetime.now(UTC), time.monotonic()
-        counts = _work(node, None)
-        held.check()
-        seconds = time.monotonic() - clock
-        node.output.finish(node.request, counts, run_facts(node.config.name, started, seconds))
+        counts = _work(node, None, held.check)
+        facts = run_facts(node.config.name, started, time.monotonic() - clock)
+        node.output.finish(node.request, counts, facts, held.check)
 
 
 def make_share(node: Node, share: Share) -> None:
@@ -50,7 +50,7 @@ def make_share(node: Node, share: Share) -> None:
     The share leaves its name when it is made, so that only missing ones are made again.
     """
     if not node.output.is_done and share not in shares_made(node.output, share.count):
-        _work(node, share)
+        _work(node, share, lambda: None)  # shares of one output are made at the same time
         write_atomically(_share_path(node.output, share), "")
 
 
@@ -73,7 +73,7 @@ def _unfinished(node: Node) -> str | None:
     return None
 
 
-def _work(node: Node, share: Share | None) -> dict[str, Any]:
+def _work(node: Node, share: Share | None, check_lease: Callable[[], None]) -> dict[str, Any]:
     role = _unfinished(node)
     if role is not None:
         instead = ", or name a step that is kept: <run>@<step>" if role == "pretrain" else ""
@@ -83,7 +83,8 @@ def _work(node: Node, share: Share | None) -> dict[str, Any]:
         )
     node.output.begin(node.request)
     inputs = {role: item.path for role, item in node.inputs.items()}
-    work = Work(node.config, inputs, node.output.path, node.output.fingerprint, share)
+    out, fingerprint = node.output.path, node.output.fingerprint
+    work = Work(node.config, inputs, out, fingerprint, share, check_lease)
     counts: dict[str, Any] = stage_module(node.stage).run(work)
     return counts
 

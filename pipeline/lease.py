@@ -1,10 +1,21 @@
-"""One worker an output: a lease with host, job and heartbeat that holds across nodes.
+"""Each output has exactly one worker at a time: a lease that holds across nodes on a shared disk.
 
-The holder beats every few seconds. A lease is stale when its process is gone (same machine) or when
-no beat was seen for a while on the waiter's own clock, so skewed clocks do no harm. A requeued job
-takes over from its own earlier start at once: SLURM has given that up, though it may still write.
+The lease is a small file that names its holder. It is written once and never rewritten. Its holder
+beats: it sets the file's modification time every few seconds. A lease is stale when its process is
+gone (same machine), or when the file did not change for a while on the waiter's own clock, so
+skewed clocks do no harm and an empty or damaged lease is stale like any other. A requeued job takes
+over from its own earlier start at once: SLURM has given that up, though it may still write.
+
+Whoever the file names holds the lease. The file changes only by one atomic operation:
+    create     a hard link (O_EXCL where the disk has none), where there is no lease
+    take over  the claim, a second file that names the new holder, is renamed over the stale lease
+    release    the lease is unlinked by its holder, who has the claim meanwhile
+Only one process at a time has the claim, and it looks at the lease again once it has it. So nobody
+moves or removes a fresh lease. A claim that a killed process left is unlinked by the next waiter;
+if its owner is alive after all, it finds nothing to rename and waits again.
 """
 
+import errno
 import json
 import os
 import socket
@@ -13,17 +24,19 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from data_prep.errors import SesameError
-from data_prep.files import write_atomically
 
 BEAT_SECONDS = 5.0
 STALE_SECONDS = 60.0
 LOOK_SECONDS = 0.5
+LOOK_AGAIN = 5  # times, where a shared disk says that a file was replaced while it was read
+NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)  # what disks without hard links answer
 
 
 def _identity() -> dict[str, Any]:
@@ -41,19 +54,63 @@ def _identity() -> dict[str, Any]:
     }
 
 
+KEYS = {"host", "pid", "pid_namespace", "started", "job", "restart", "token"}
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A lease or claim file as it was at one moment."""
+
+    content: bytes
+    changed: int  # its modification time in nanoseconds
+
+    @property
+    def holder(self) -> dict[str, Any] | None:
+        """Who the file names; None where it is empty or damaged."""
+        try:
+            holder = json.loads(self.content)
+        except ValueError:
+            return None
+        return holder if isinstance(holder, dict) and holder.keys() >= KEYS else None
+
+
+def _look(path: Path) -> _Seen | None:
+    """What is at `path`; None if nothing is."""
+    for _ in range(LOOK_AGAIN):
+        try:
+            with open(path, "rb") as stream:
+                return _Seen(stream.read(), os.fstat(stream.fileno()).st_mtime_ns)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if error.errno != errno.ESTALE:  # another node replaced the file: look at the new one
+                raise SesameError(
+                    f"{path}: the lease cannot be read ({error.strerror}); see to the disk, then "
+                    "run the same command again"
+                ) from error
+    raise SesameError(
+        f"{path}: the lease cannot be read (stale file handle); mount the disk again, then run "
+        "the same command again"
+    )
+
+
 def read_holder(path: Path) -> dict[str, Any] | None:
-    """Who holds the lease at `path`, if anybody does."""
-    try:
-        holder: dict[str, Any] = json.loads(path.read_text())
-    except (FileNotFoundError, json.JSONDecodeError):
-        return None
-    return holder
+    """Who holds the lease at `path`; None if nobody does or the file is damaged."""
+    seen = _look(path)
+    return seen.holder if seen else None
+
+
+def _names(path: Path, token: str) -> bool:
+    """Whether the lease or claim at `path` is the one with this token."""
+    holder = read_holder(path)
+    return holder is not None and holder["token"] == token
 
 
 def _is_gone(holder: dict[str, Any], me: dict[str, Any]) -> bool:
     """Whether the holder is an earlier start of this SLURM job, or ran here and does so no more."""
-    if holder["job"] is not None and holder["job"] == me["job"]:
-        return int(holder["restart"] or 0) < int(me["restart"] or 0)
+    is_same_job = holder["job"] is not None and holder["job"] == me["job"]
+    if is_same_job and int(holder["restart"] or 0) < int(me["restart"] or 0):
+        return True
     if (holder["host"], holder["pid_namespace"]) != (me["host"], me["pid_namespace"]):
         return False
     try:
@@ -63,10 +120,38 @@ def _is_gone(holder: dict[str, Any], me: dict[str, Any]) -> bool:
     return abs(started - float(holder["started"])) > 1
 
 
-def describe(holder: dict[str, Any]) -> str:
-    """Who holds a lease, for people."""
+def _describe(holder: dict[str, Any]) -> str:
     job = f", SLURM job {holder['job']}" if holder["job"] else ""
     return f"process {holder['pid']} on {holder['host']}{job}"
+
+
+class _Watch:
+    """Looks at a file again and again; knows for how long, on this process's clock, it is as is."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: _Seen | None = None
+        self._since = 0.0
+
+    def look(self) -> _Seen | None:
+        seen = _look(self._path)
+        if seen != self._seen:
+            self._seen, self._since = seen, time.monotonic()
+        return seen
+
+    def is_stale(self, me: dict[str, Any]) -> bool:
+        """Whether what was seen last was left by somebody who is gone."""
+        if self._seen is None:
+            return False
+        holder = self._seen.holder
+        is_gone = holder is not None and _is_gone(holder, me)
+        return is_gone or time.monotonic() - self._since > STALE_SECONDS
+
+    def unlink_stale(self, me: dict[str, Any]) -> None:
+        """Remove a claim that a killed process has left; must not be used for leases."""
+        self.look()
+        if self.is_stale(me):
+            self._path.unlink(missing_ok=True)
 
 
 class Lease:
@@ -75,7 +160,7 @@ class Lease:
     def __init__(self, path: Path, identity: dict[str, Any]):
         self._path, self._identity = path, identity
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._beat, daemon=True)
+        self._thread = threading.Thread(target=self._keep_beating, daemon=True)
         self._thread.start()
 
     @property
@@ -85,8 +170,7 @@ class Lease:
 
     def is_held(self) -> bool:
         """Whether nobody has taken the lease over."""
-        holder = read_holder(self._path)
-        return holder is not None and holder["token"] == self.token
+        return _names(self._path, self.token)
 
     def check(self) -> None:
         """Stop a launch whose lease was taken over, before it writes."""
@@ -95,47 +179,98 @@ class Lease:
                 f"{self._path}: the lease was taken over by another launch; this one stops"
             )
 
-    def _beat(self) -> None:
-        beats = 0
+    def beat(self) -> None:
+        """Show that the holder lives.
+
+        The file that was read is the file that is touched, so this never refreshes the lease of
+        somebody who has taken over.
+        """
+        with open(self._path, "rb") as stream:
+            holder = _Seen(stream.read(), 0).holder
+            if holder is not None and holder["token"] == self.token:
+                os.utime(stream.fileno())
+
+    def _keep_beating(self) -> None:
         while not self._stop.wait(BEAT_SECONDS):
-            if not self.is_held():
-                return
-            beats += 1
-            with suppress(OSError):  # a full disk costs a beat, not the lease
-                write_atomically(self._path, json.dumps(self._identity | {"beats": beats}))
+            with suppress(OSError):  # a disk that fails for a moment costs a beat, not the lease
+                self.beat()
 
     def release(self) -> None:
-        """Give the lease back if it is still ours."""
+        """Give the lease back if it is still ours.
+
+        On a full disk there is no claim to be had; the lease then stays and goes stale.
+        """
         self._stop.set()
         self._thread.join()
-        if self.is_held():
-            self._path.unlink(missing_ok=True)
+        claimed = _Watch(_claim_path(self._path))
+        with suppress(OSError):
+            while self.is_held() and not self._remove():
+                claimed.unlink_stale(self._identity)
+                time.sleep(LOOK_SECONDS)
+
+    def _remove(self) -> bool:
+        """Unlink the lease if it is ours; False if somebody else has the claim."""
+        with _claim(self._path, self._identity) as claim:
+            if claim is not None and self.is_held():
+                self._path.unlink()
+        return claim is not None
 
 
 def _create(path: Path, identity: dict[str, Any]) -> bool:
-    """Create the lease file whole; False if somebody else has it."""
+    """Create a lease or claim file where there is none; whether the file is ours now."""
+    content = json.dumps(identity).encode()
     draft = path.with_name(f".{path.name}.{identity['token']}")
-    draft.write_text(json.dumps(identity | {"beats": 0}))
     try:
-        os.link(draft, path)  # atomic and exclusive, also on NFS
+        draft.write_bytes(content)
+        os.link(draft, path)  # atomic, exclusive and whole, also on NFS
     except FileExistsError:
-        return False
+        pass  # perhaps ours: NFS repeats a request whose answer was lost
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        _create_exclusively(path, content)
     finally:
-        draft.unlink()
-    return True
+        draft.unlink(missing_ok=True)
+    return _names(path, identity["token"])
 
 
-def _take_away(path: Path, stale: dict[str, Any]) -> None:
-    """Remove a stale lease, unless another waiter has replaced it meanwhile."""
-    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+def _create_exclusively(path: Path, content: bytes) -> None:
+    """Create a file where there is none; for a moment others see it without its content."""
     try:
-        os.rename(path, aside)
-    except FileNotFoundError:
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+    except FileExistsError:
         return
-    taken = read_holder(aside)
-    if taken is not None and taken["token"] != stale["token"]:
-        os.link(aside, path)  # a fresh lease was moved: put it back
-    aside.unlink()
+    with open(descriptor, "wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _claim_path(path: Path) -> Path:
+    return path.with_name(f".{path.name}.claim")
+
+
+@contextmanager
+def _claim(path: Path, identity: dict[str, Any]) -> Iterator[Path | None]:
+    """Have the right to change an existing lease; None if somebody else has it."""
+    claim = _claim_path(path)
+    if not _create(claim, identity):
+        yield None
+        return
+    try:
+        yield claim
+    finally:
+        if _names(claim, identity["token"]):
+            claim.unlink(missing_ok=True)
+
+
+def _take_over(path: Path, stale: _Seen, identity: dict[str, Any]) -> bool:
+    """Put our lease in the place of a stale one, unless that has changed; whether we hold it."""
+    with _claim(path, identity) as claim:
+        if claim is not None and _look(path) == stale:
+            with suppress(FileNotFoundError):  # this process slept so long that it lost the claim
+                os.rename(claim, path)
+    return _names(path, identity["token"])
 
 
 @contextmanager
@@ -145,28 +280,41 @@ def lease(
     """Hold the lease at `path`, waiting for another holder; None if the work got done meanwhile."""
     path.parent.mkdir(parents=True, exist_ok=True)
     identity = _identity()
-    seen: dict[str, Any] | None = None
-    seen_at = 0.0
+    held, claimed = _Watch(path), _Watch(_claim_path(path))
     told = False
-    while not _create(path, identity):
+    while True:
+        seen = held.look()
+        if seen is None and _create(path, identity):
+            break
         if is_done():
             yield None
             return
-        holder = read_holder(path)
-        if holder is None:
-            continue
-        if holder != seen:
-            seen, seen_at = holder, time.monotonic()
-        if _is_gone(holder, identity) or time.monotonic() - seen_at > STALE_SECONDS:
-            say(f"taking over from {describe(holder)}, which is gone")
-            _take_away(path, holder)
-            continue
-        if not told:
-            say(f"waiting for {describe(holder)}, which works on the same output")
+        claimed.unlink_stale(identity)
+        if seen is not None and held.is_stale(identity) and _take_over(path, seen, identity):
+            say(f"taking over{_from_whom(seen, path)}")
+            break
+        if seen is not None and not told:
+            say(f"waiting{_for_whom(seen, path)}")
             told = True
         time.sleep(LOOK_SECONDS)
-    held = Lease(path, identity)
+    ours = Lease(path, identity)
     try:
-        yield held
+        yield ours
     finally:
-        held.release()
+        ours.release()
+
+
+def _from_whom(seen: _Seen, path: Path) -> str:
+    if seen.holder is None:
+        unchanged = f"did not change for {STALE_SECONDS:g} seconds"
+        return f": the lease {path} is empty or damaged, and {unchanged}"
+    return f" from {_describe(seen.holder)}, which is gone"
+
+
+def _for_whom(seen: _Seen, path: Path) -> str:
+    if seen.holder is None:
+        return (
+            f": the lease {path} is empty or damaged; it is taken over if it does not change for "
+            f"{STALE_SECONDS:g} seconds"
+        )
+    return f" for {_describe(seen.holder)}, which works on the same output"

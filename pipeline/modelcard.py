@@ -161,7 +161,7 @@ def _kind(name: str) -> str:
 
 
 def evaluations(pretrain: Path) -> dict[int, dict[str, float]]:
-    """Held-out losses and accuracies by step."""
+    """Held-out losses and accuracies by step, without steps whose held-out loss was not finite."""
     text = (pretrain / "metrics.jsonl").read_text()
     whole = text[: text.rfind("\n") + 1]  # a line more may just be written
     lines = map(json.loads, whole.splitlines())
@@ -172,7 +172,7 @@ def evaluations(pretrain: Path) -> dict[int, dict[str, float]]:
             if key.startswith("heldout_") and value is not None  # no pairs, no figure of them
         }
         for line in lines
-        if "heldout_loss" in line
+        if line.get("heldout_loss") is not None
     }
 
 

@@ -10,7 +10,7 @@ import json
 import os
 import platform
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -77,15 +77,27 @@ class Output:
         self.path.mkdir(parents=True, exist_ok=True)
         write_atomically(self.path / REQUEST, json.dumps(request, indent=1, sort_keys=True))
 
-    def finish(self, request: dict[str, Any], counts: dict[str, Any], run: dict[str, Any]) -> None:
-        """Describe every file and make the output real."""
+    def finish(
+        self,
+        request: dict[str, Any],
+        counts: dict[str, Any],
+        run: dict[str, Any],
+        check_lease: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Describe every file and make the output real.
+
+        Hashing may take minutes, so the lease is checked after it, and again immediately before the
+        manifest gets its name.
+        """
         files = {
             str(path.relative_to(self.path)): {"size": path.stat().st_size, "sha256": sha256(path)}
             for path in self.files()
         }
         manifest = request | {"fingerprint": self.fingerprint, "counts": counts, "files": files}
+        check_lease()
         write_atomically(self.path / RUN, json.dumps(run, indent=1, sort_keys=True))
-        write_atomically(self.path / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True))
+        content = json.dumps(manifest, indent=1, sort_keys=True)
+        write_atomically(self.path / MANIFEST, content, before_rename=check_lease)
         (self.path / REQUEST).unlink(missing_ok=True)
         sync_directory(self.path)
 

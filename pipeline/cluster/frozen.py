@@ -5,7 +5,7 @@ nodes/<job>.json  the stage instance of each: config, inputs, request
 <job>.sbatch      each job's script, which may be submitted again by hand
 code/             the packages as they were
 logs/             what the jobs say
-successors.json   jobs that took over from others (where a site does not requeue)
+successors/<job>  the id of the job that took over from it (where a site does not requeue)
 """
 
 import json
@@ -31,6 +31,7 @@ from pipeline.models.config import ModelConfig
 from pipeline.store import Store
 
 FOLDER = "submissions"
+SUCCESSORS = "successors"
 
 
 @dataclass(frozen=True)
@@ -105,14 +106,21 @@ class Submission:
         return [Job(**asdict(job) | {"id": _latest(job.id, successors)}) for job in jobs]
 
     def successors(self) -> dict[str, str]:
-        path = self.path / "successors.json"
-        found: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
-        return found
+        """The id of each job that was handed over, and the id of the job that took over."""
+        return {
+            path.name: path.read_text()
+            for path in sorted((self.path / SUCCESSORS).glob("*"))
+            if not path.name.startswith(".")  # a file that is still being written
+        }
 
     def add_successor(self, old: str, new: str) -> None:
-        """Remember that a job took over."""
-        content = json.dumps(self.successors() | {old: new}, indent=1)
-        write_atomically(self.path / "successors.json", content)
+        """Record that job `new` took over from job `old`.
+
+        Each hand-over is a file of its own, so jobs that hand over at the same time lose nothing.
+        """
+        folder = self.path / SUCCESSORS
+        folder.mkdir(exist_ok=True)
+        write_atomically(folder / old, new)
 
 
 def _latest(job: str, successors: dict[str, str]) -> str:

@@ -72,13 +72,7 @@ class Cursor:
 
     def skip(self, start: int, stop: int) -> "Cursor":
         """The same place, with positions `start` to `stop` recorded as skipped."""
-        merged: list[Span] = []
-        for span in sorted((*self.skipped, (start, stop))):
-            if merged and span[0] <= merged[-1][1]:
-                merged[-1] = (merged[-1][0], max(merged[-1][1], span[1]))
-            else:
-                merged.append(span)
-        return replace(self, skipped=tuple(merged))
+        return replace(self, skipped=merge_spans((*self.skipped, (start, stop))))
 
     def as_json(self) -> dict[str, Any]:
         """For the checkpoint's state."""
@@ -89,6 +83,17 @@ class Cursor:
         """From the checkpoint's state."""
         skipped = tuple((start, stop) for start, stop in state["skipped"])
         return cls(state["phase"], state["position"], skipped, Identity(**state["identity"]))
+
+
+def merge_spans(spans: Sequence[Span]) -> tuple[Span, ...]:
+    """The same positions in sorted spans that do not touch each other."""
+    merged: list[Span] = []
+    for span in sorted(spans):
+        if merged and span[0] <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], span[1]))
+        else:
+            merged.append(span)
+    return tuple(merged)
 
 
 def check(cursor: Cursor, identity: Identity, where: str) -> None:

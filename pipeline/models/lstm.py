@@ -54,8 +54,10 @@ class ProjectedLSTM(nn.Module):
     def fused(self, x_TSD: Tensor, h_SP: Tensor, c_SC: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The same by torch's kernel (on GPUs cuDNN's), which cannot clip."""
         weights = [self.input, self.recurrent, self.bias, self.no_bias_G, self.projection]
+        # cuDNN refuses a state that is a slice of a larger tensor, as the carried one is.
+        state = (h_SP[None].contiguous(), c_SC[None].contiguous())
         y_TSP, h_1SP, c_1SC = torch.lstm(
-            x_TSD, (h_SP[None], c_SC[None]), weights, True, 1, 0.0, self.training, False, False
+            x_TSD, state, weights, True, 1, 0.0, self.training, False, False
         )
         return y_TSP, h_1SP[0], c_1SC[0]
 

@@ -5,18 +5,20 @@ Reads the tokenizer and the examples of every phase. Writes
     timing.jsonl        speed, waiting, memory and time to finish by step
     launches.jsonl      when, from which step and on what each launch began
     checkpoints/<step>/ weights, moments and state; see pipeline.training.checkpoint
+                        (a damaged one is kept as checkpoints/.<step>.damaged)
     config.json         the architecture
 Try: sesame pretrain experiment=demo
 """
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data_prep.config import WORD_KINDS
-from data_prep.errors import UsageError
+from data_prep.errors import SesameError, UsageError
 from data_prep.fields import result_keys
 from data_prep.files import write_atomically
 from pipeline.config import Config
@@ -29,7 +31,7 @@ from pipeline.training.schedule import check_budget
 from pipeline.training.source import check_source
 
 if TYPE_CHECKING:
-    from pipeline.training.exits import Dropped
+    from pipeline.training.exits import Diverged, Dropped
     from pipeline.training.job import Job
 
 FORMAT = 1
@@ -137,7 +139,8 @@ def run(work: Work) -> dict[str, Any]:
     from data_prep.progress import console
     from pipeline.training.checkpoint import (
         CHECKPOINTS,
-        before_divergence,
+        checkpoints,
+        damage,
         newest_good,
         read_state,
     )
@@ -148,6 +151,7 @@ def run(work: Work) -> dict[str, Any]:
         console.print(f"pretrain: {text}", markup=False)
 
     folder = work.out / CHECKPOINTS
+    work.check_lease()  # what follows may rename or remove checkpoints, and replaces other launches
     checkpoint = newest_good(folder, say)
     if checkpoint is not None:
         say(f"goes on from step {int(checkpoint.name):,}")
@@ -156,14 +160,42 @@ def run(work: Work) -> dict[str, Any]:
     write_atomically(work.out / "config.json", json.dumps(described, indent=1) + "\n")
     try:
         launch(work.out, job)
-    except Diverged as error:  # perhaps the data's fault: once more without these rows
-        say(f"{error}; going back once, to skip these rows")
-        launch(work.out, make_job(work, before_divergence(folder, say), error.dropped))
-    last = newest_good(folder, say)
-    assert last is not None, "training does not end well without its last checkpoint"
+    except Diverged as error:
+        work.check_lease()
+        _train_without(error, work, say)
+    last = checkpoints(folder)[-1]  # training does not end well without it
+    if (fault := damage(last)) is not None:
+        raise SesameError(
+            f"{last}: the last checkpoint is damaged right after it was written ({fault}); see to "
+            "the disk, then run the same command again"
+        )
     state = read_state(last)
     shutil.rmtree(work.out / REPORTS)
     return {"steps": state.step, "updates": state.updates, "tokens": state.tokens}
+
+
+def _train_without(error: "Diverged", work: Work, say: Callable[[str], None]) -> None:
+    """Go back to before the divergence and train without its rows: they may be at fault.
+
+    If training diverges once more, it stops with a diagnosis.
+    """
+    from pipeline.training.checkpoint import CHECKPOINTS, before_divergence
+    from pipeline.training.exits import Diverged
+    from pipeline.training.launch import launch
+
+    good = before_divergence(work.out / CHECKPOINTS, say)
+    step = int(good.name) if good else 0
+    say(f"{error}; going back once, to step {step:,}, to train without these rows")
+    try:
+        launch(work.out, make_job(work, good, error.dropped))
+    except Diverged as again:
+        first, optim = error.dropped, work.config.optim
+        raise SesameError(
+            f"{again}; it had diverged on rows {first.start:,} to {first.stop:,} of phase "
+            f"{first.phase + 1} before, and gone back to step {step:,}; lower optim.lr (now "
+            f"{optim.lr:g}), lengthen optim.warmup (now {optim.warmup:g}) or lower optim.clip "
+            f"(now {optim.clip:g}), and run again"
+        ) from again
 
 
 def how_far(out: Path) -> str:

@@ -10,6 +10,7 @@ A stage module has
     closing(out)    what the terminal shows at the end (those stages that say something)
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,3 +36,4 @@ class Work:
     out: Path
     fingerprint: str
     share: Share | None = None  # only these pieces, and no output yet
+    check_lease: Callable[[], None] = lambda: None  # raises if another launch has taken over

@@ -73,7 +73,7 @@ class Data:
                 phase,
                 step=start.step if goes_on else phase.first,
                 position=start.cursor.position if goes_on else 0,
-                skipped=start.cursor.skipped if goes_on else (),
+                skipped=start.skipped_in(phase.number),
             )
 
     def _loader(self, phase: Phase, **place: Any) -> Iterable[Step]:
@@ -247,7 +247,7 @@ def assemble(
     callbacks = [
         Start(checkpoint, Journal(run_dir / "launches.jsonl", fence)),
         Metrics(metrics, timing, meter, trainer.log_every, track),
-        Evaluation(data.held_out, trainer.eval_every, job.source is not None, metrics, track),
+        Evaluation(data.held_out, trainer.eval_every, job.source is not None, metrics, track, say),
         Checkpoints(saver, trainer.checkpoint_every, [metrics, timing]),
         bar,
         watchdog,
@@ -290,8 +290,8 @@ def _state(checkpoint: Path | None, data: Data) -> TrainingState:
         state = read_state(checkpoint)
         check(state.cursor, data.identities[state.cursor.phase], str(checkpoint))
     skip = data.job.skip
-    if skip is not None and skip.phase == state.cursor.phase:
-        state.cursor = state.cursor.skip(skip.start, skip.stop)
+    if skip is not None:
+        state.skip(skip.phase, skip.start, skip.stop)
     return state
 
 

@@ -88,8 +88,17 @@ def metrics_line(state: TrainingState, outcome: Outcome) -> dict[str, Any]:
     }
 
 
+NOT_FINITE = "the held-out loss is not finite"
+
+
 class Evaluation(EndOfStep):
-    """Loss and accuracy on held-out rows, every few steps and at the end."""
+    """Loss and accuracy on held-out rows, every few steps and at the end.
+
+    A held-out loss that is not finite is recorded as null, with the reason, and training goes on:
+    evaluation changes no weight, and if the weights are at fault the next steps are dropped for it.
+    After the last step there is no next one, so training then stops instead of leaving a model; and
+    it does not start from a model that is no good from the beginning. All ranks stop together.
+    """
 
     def __init__(
         self,
@@ -98,27 +107,50 @@ class Evaluation(EndOfStep):
         at_start: bool,
         metrics: Journal,
         track: Callable[[dict[str, Any]], None],
+        say: Callable[[str], None],
     ) -> None:
         self._held_out, self._every, self._at_start = held_out, every, at_start
-        self._metrics, self._track = metrics, track
+        self._metrics, self._track, self._say = metrics, track, say
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         assert isinstance(pl_module, Pretraining)
-        if self._at_start and pl_module.state.step == 0:
-            self._evaluate(pl_module)
+        if self._at_start and pl_module.state.step == 0 and not self._evaluate(pl_module):
+            raise SesameError(
+                f"{NOT_FINITE} for the model that training would start from; choose another "
+                "init.source, or try trainer.precision=fp32"
+            )
 
     def after_step(self, module: Pretraining) -> None:
-        if module.state.step % self._every == 0 or module.finished:
-            self._evaluate(module)
+        if module.state.step % self._every and not module.finished:
+            return
+        if not self._evaluate(module) and module.finished:
+            raise SesameError(
+                f"{NOT_FINITE} after the last step ({module.state.step:,}), so there is no usable "
+                "model, and its checkpoint was not saved; try trainer.precision=fp32 or a lower "
+                "optim.lr, or use an earlier checkpoint (<run>@<step>)"
+            )
 
-    def _evaluate(self, module: Pretraining) -> None:
-        held_out = self._held_out(module.state.cursor.phase)
-        line = {"step": module.state.step} | {
-            f"heldout_{key}": value for key, value in evaluate(module, held_out).items()
-        }
+    def _evaluate(self, module: Pretraining) -> bool:
+        """Evaluate and record it; whether the loss is finite, the same on every rank."""
+        means = evaluate(module, self._held_out(module.state.cursor.phase))
+        step = module.state.step
+        is_finite = means["loss"] is not None and math.isfinite(means["loss"])
         if module.engine.rank == 0:
+            line = held_out_line(step, means, is_finite)
             self._metrics.append(line)
             self._track(line)
+            if not is_finite:
+                self._say(f"{NOT_FINITE} after step {step:,}; it is recorded as null")
+        return is_finite
+
+
+def held_out_line(step: int, means: dict[str, float | None], is_finite: bool) -> dict[str, Any]:
+    """A line of metrics.jsonl; null for what is not a number."""
+    line: dict[str, Any] = {"step": step} | {
+        f"heldout_{key}": value if value is not None and math.isfinite(value) else None
+        for key, value in means.items()
+    }
+    return line if is_finite else line | {"evaluation_failed": NOT_FINITE}
 
 
 @torch.no_grad()

@@ -44,9 +44,8 @@ class Diverged(SesameError):
 
     def __init__(self, dropped: Dropped) -> None:
         super().__init__(
-            f"training has diverged: every step on rows {dropped.start:,} to {dropped.stop:,} had "
-            f"to be dropped, the last because {dropped.reason}; try a lower optim.lr or a longer "
-            "optim.warmup"
+            f"training has diverged: every step on rows {dropped.start:,} to {dropped.stop:,} of "
+            f"phase {dropped.phase + 1} had to be dropped, the last because {dropped.reason}"
         )
         self.dropped = dropped
 

@@ -6,7 +6,6 @@ whole optimizer step; its micro-batches are looped over here (manual optimisatio
 """
 
 import math
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -18,8 +17,9 @@ import torch
 from pytorch_lightning import LightningModule
 from torch import Tensor, nn
 
-from pipeline.data.cursor import Cursor, Identity
+from pipeline.data.cursor import Identity
 from pipeline.data.loader import Step
+from pipeline.training import guard
 from pipeline.training.checkpoint import TrainingState
 from pipeline.training.config import OptimConfig, TrainerConfig
 from pipeline.training.exits import Diverged, Dropped
@@ -29,9 +29,6 @@ from pipeline.training.schedule import Phase, learning_rate, phase_at
 from pipeline.training.strategy import Engine
 from pipeline.training.sums import Sums
 
-SPIKE_WINDOW = 100  # recent losses a new one is measured against
-SPIKE_SIGMAS = 6.0
-SPIKE_LEAST = 50  # fewer tell too little
 DROPPED_AT_MOST = 5  # steps in a row; then training has diverged
 
 
@@ -163,15 +160,10 @@ class Pretraining(LightningModule):
 
     def _fault(self, loss: float) -> str | None:
         """Why a step with this loss must not change the weights, if so."""
-        if not math.isfinite(loss):
-            return "the loss is not finite"
-        recent = self.state.recent_losses
-        limit = math.inf
-        if len(recent) >= SPIKE_LEAST:
-            limit = statistics.fmean(recent) + SPIKE_SIGMAS * statistics.pstdev(recent)
-        # A spike widens the window too: where losses stay high, they are soon accepted.
-        self.state.recent_losses = [*recent, loss][-SPIKE_WINDOW:]
-        return f"the loss {loss:.4g} is beyond {limit:.4g}" if loss > limit else None
+        reason = guard.fault(loss, self.state.recent_losses)
+        if reason is None:
+            self.state.recent_losses = guard.remember(loss, self.state.recent_losses)
+        return reason
 
     def _advance(self, step: Step, outcome: Outcome) -> None:
         state = self.state
@@ -180,20 +172,19 @@ class Pretraining(LightningModule):
         state.tokens += int(outcome.sums.tokens)
         if outcome.rejected is None:
             state.updates += 1
-            state.dropped_since = None
+            state.dropped_steps, state.dropped_since = 0, None
         else:
             self._drop(step, outcome.rejected)
         phase = phase_at(self.phases, state.step)
         if phase.number != state.cursor.phase:
-            state.cursor = Cursor(phase.number, 0, (), self.identities[phase.number])
-            state.recent_losses = []  # another length has other losses
-            state.dropped_since = None
+            state.begin_phase(phase.number, self.identities[phase.number])
 
     def _drop(self, step: Step, reason: str) -> None:
         state = self.state
         state.cursor = state.cursor.skip(step.position, step.next_position)
+        state.dropped_steps += 1
         if state.dropped_since is None:
             state.dropped_since = step.position
-        if step.next_position - state.dropped_since > DROPPED_AT_MOST * step.rows:
+        if state.dropped_steps > DROPPED_AT_MOST:
             span = (state.cursor.phase, state.dropped_since, step.next_position)
             raise Diverged(Dropped(*span, reason))

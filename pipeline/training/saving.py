@@ -132,7 +132,7 @@ class Saver:
         sync_directory(partial)
         self._fence()
         final = self._folder / f"{state.step:08d}"
-        if final.exists():  # the one this run was resumed from, or one that failed its check
+        if final.exists():  # of the same step, by an earlier launch
             shutil.rmtree(final)
         os.replace(partial, final)
         sync_directory(self._folder)

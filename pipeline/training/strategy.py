@@ -343,7 +343,8 @@ class ShardedEngine(Engine, DeepSpeedStrategy):
 def make_engine(strategy: str, accelerator: str, clip: float, timeout: timedelta) -> Engine:
     """The engine for `trainer.strategy` on an accelerator (cpu, cuda or mps)."""
     if strategy == "single":
-        return SingleEngine(torch.device(accelerator))
+        # Lightning refuses a CUDA device without an index; a CPU has none.
+        return SingleEngine(torch.device("cpu" if accelerator == "cpu" else f"{accelerator}:0"))
     if accelerator == "mps":
         raise SesameError(
             f"trainer.strategy={strategy}: ranks cannot share the work on mps; use "

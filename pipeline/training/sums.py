@@ -64,5 +64,5 @@ class Sums:
 
 
 def perplexity(loss: float) -> float:
-    """How many equally likely answers a loss in nats is worth."""
-    return math.exp(min(loss, 700.0))
+    """How many equally likely answers a loss in nats is worth; a loss that is not finite stays."""
+    return math.exp(min(loss, 700.0)) if math.isfinite(loss) else loss

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.cluster.frozen import Submission
 from tests.cluster.conftest import User
 
 pytestmark = pytest.mark.cluster
@@ -111,7 +112,7 @@ def test_without_requeueing_a_successor_takes_over(trainer: User, undisturbed: b
     assert trainer.wait(jobs["01-pretrain"]) == {jobs["01-pretrain"]: "FAILED"}
     assert (run_dir(trainer) / "metrics.jsonl").read_bytes() == undisturbed
     (submission,) = (trainer.store / "submissions").iterdir()
-    (successor,) = json.loads((submission / "successors.json").read_text()).values()
+    (successor,) = Submission(submission).successors().values()
     assert f"{successor} " in trainer.succeed("status").stdout
 
 

@@ -1,6 +1,8 @@
 """Checkpoints: whole or not at all, checked before use, the last few kept."""
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -9,7 +11,10 @@ import torch
 from safetensors.torch import load_file
 
 from data_prep.errors import SesameError
+from pipeline.config import Config
 from pipeline.data.cursor import Cursor, Identity
+from pipeline.stages import pretrain
+from pipeline.stages.work import Work
 from pipeline.training.checkpoint import (
     TrainingState,
     checkpoints,
@@ -71,6 +76,31 @@ def test_a_checkpoint_gives_back_what_it_was_given(saved: Path) -> None:
     assert set(load_file(newest / "weights.safetensors")) == set(shapes)
 
 
+def test_rows_to_skip_in_a_later_phase_survive_a_checkpoint(tmp_path: Path) -> None:
+    state = state_at(10)
+    state.skip(1, 0, 32)
+    state.skip(1, 32, 64)
+    state.skip(0, 200, 232)
+    assert saver(tmp_path, Engine(), []).save(state)
+    found = read_state(tmp_path / "00000010")
+    assert found == state
+    assert found.cursor.skipped == found.skipped_in(0) == ((32, 48), (200, 232))
+    assert found.skipped_in(1) == ((0, 64),)
+    found.begin_phase(1, IDENTITY)
+    assert found.cursor == Cursor(1, 0, ((0, 64),), IDENTITY)
+
+
+def test_a_series_of_dropped_steps_goes_on_in_the_next_phase() -> None:
+    """Else the checkpoint at the phase's start would pass for one from before the divergence."""
+    state = state_at(10)
+    state.dropped_steps, state.dropped_since = 3, 112
+    state.begin_phase(1, IDENTITY)
+    assert (state.dropped_steps, state.dropped_since) == (3, 0)
+    state.dropped_steps, state.dropped_since = 0, None
+    state.begin_phase(2, IDENTITY)
+    assert state.dropped_since is None
+
+
 @pytest.mark.parametrize("name", ["weights.safetensors", "state.json", "checksums.json"])
 @pytest.mark.parametrize("how", ["cut", "changed", "missing"])
 def test_a_damaged_newest_falls_back_and_says_so(saved: Path, name: str, how: str) -> None:
@@ -88,16 +118,76 @@ def test_a_damaged_newest_falls_back_and_says_so(saved: Path, name: str, how: st
     assert good == saved / "00000010"
     assert read_state(good) == state_at(10)
     assert len(messages) == 1
-    assert "00000020 is damaged" in messages[0]
-    # The damaged one is gone, so that it never counts among the newest that are kept.
+    assert "checkpoint 00000020 is damaged" in messages[0]
+    # It is kept, under a name that neither counts among the newest nor gets into the manifest.
     assert checkpoints(saved) == [good]
+    aside = saved / ".00000020.damaged"
+    assert str(aside) in messages[0]
+    assert aside.is_dir() and (how == "missing" or (aside / name).exists())
 
 
-def test_none_is_found_where_none_is_whole(saved: Path) -> None:
+def test_a_damaged_checkpoint_is_kept_whatever_was_set_aside_before(saved: Path) -> None:
+    (saved / ".00000020.damaged").mkdir()
+    (saved / "00000020" / "state.json").unlink()
+    assert newest_good(saved, lambda text: None) == saved / "00000010"
+    engine = Engine()
+    for step in range(30, 70, 10):
+        assert saver(saved, engine, []).save(state_at(step))
+    assert sorted(path.name for path in saved.iterdir()) == [
+        ".00000020.damaged", ".00000020.damaged-2", "00000050", "00000060",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EACCES, errno.ESTALE])
+def test_a_checkpoint_that_cannot_be_read_now_is_not_called_damaged(
+    saved: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(path: Path) -> str:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("pipeline.training.checkpoint.sha256", refuse)
+    before = sorted(saved.rglob("*"))
+    with pytest.raises(SesameError) as caught:
+        newest_good(saved, pytest.fail)
+    assert os.strerror(number) in str(caught.value)
+    assert str(saved / "00000020") in str(caught.value)
+    assert "nothing was changed" in str(caught.value)
+    assert sorted(saved.rglob("*")) == before
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_starts_over_only_when_told(saved: Path) -> None:
     for checkpoint in checkpoints(saved):
         (checkpoint / "weights.safetensors").unlink()
-    assert newest_good(saved, lambda text: None) is None
-    assert newest_good(saved / "nowhere", pytest.fail) is None
+    messages: list[str] = []
+    for _ in range(2):  # the second launch finds them set aside, and stops as well
+        with pytest.raises(SesameError) as caught:
+            newest_good(saved, messages.append)
+        said = str(caught.value)
+        assert ".00000010.damaged" in said and ".00000020.damaged" in said
+        assert "start over" in said
+    assert len(messages) == 2
+    assert not any("going back" in message for message in messages)
+    for aside in list(saved.iterdir()):
+        shutil.move(aside, saved.parent / f"kept{aside.name}")  # the user's word
+    assert newest_good(saved, pytest.fail) is None
+
+
+def test_none_is_found_where_there_never_was_one(tmp_path: Path) -> None:
+    assert newest_good(tmp_path / "nowhere", pytest.fail) is None
+
+
+def test_pretraining_stops_before_its_ranks_start_where_no_checkpoint_is_good(
+    saved: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(saved, run / "checkpoints", ignore=shutil.ignore_patterns("run"))
+    for checkpoint in checkpoints(run / "checkpoints"):
+        (checkpoint / "weights.safetensors").unlink()
+    monkeypatch.setattr(
+        "pipeline.training.launch.launch", lambda *arguments: pytest.fail("it starts over")
+    )
+    with pytest.raises(SesameError, match="start over"):
+        pretrain.run(Work(Config(), {}, run, "0" * 16))
 
 
 def test_what_a_kill_leaves_behind_is_no_checkpoint(saved: Path) -> None:

@@ -1,6 +1,5 @@
 """How a job goes on that was told to leave, with SLURM's commands played by a function."""
 
-import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +8,7 @@ import pytest
 
 from pipeline.cluster import slurm
 from pipeline.cluster.continuing import WARNINGS, continue_job
+from pipeline.cluster.frozen import Submission
 from pipeline.training.exits import INTERRUPTED
 
 
@@ -89,7 +89,7 @@ def test_a_successor_takes_over_all_that_waits(
         ("scontrol", "update", "JobId=8", "Dependency=afterok:12"),
         ("scontrol", "update", "JobId=9", "Dependency=afterok:12,afterok:77"),
     ]
-    assert json.loads((tmp_path / "successors.json").read_text()) == {"7": "12"}
+    assert Submission(tmp_path).successors() == {"7": "12"}
 
 
 def test_a_task_of_an_array_leaves_the_rest_to_the_merge(monkeypatch: pytest.MonkeyPatch) -> None:

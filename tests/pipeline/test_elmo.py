@@ -21,6 +21,7 @@ from pipeline.models.elmo import ElmoForPretraining, draw_negatives
 from pipeline.models.losses import sampled_loss
 from pipeline.models.lstm import ProjectedLSTM
 from pipeline.models.sampled_softmax import Negatives, WordSoftmax, log_uniform
+from pipeline.training.objective import NextWords
 
 SMALL = ElmoConfig(
     cell=24, projection=8, character_dim=5, filters=[[1, 4], [2, 6], [4, 10]], samples=20
@@ -74,6 +75,31 @@ def test_without_clipping_the_lstm_is_torchs() -> None:
     inputs = torch.randn(6, 3, 7), torch.randn(3, 5), torch.randn(3, 12)
     for ours, theirs in zip(lstm(*inputs), lstm.fused(*inputs), strict=True):
         torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections")
+def test_state_reaches_torchs_kernel_contiguous_as_cudnn_demands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two micro-batches of the streams, with the state that the objective carries."""
+    seen: list[bool] = []
+    kernel = torch.lstm
+
+    def watched(x: Tensor, state: tuple[Tensor, Tensor], *rest: Any) -> Any:
+        seen.extend(tensor.is_contiguous() for tensor in (x, *state))
+        return kernel(x, state, *rest)
+
+    monkeypatch.setattr(torch, "lstm", watched)
+    monkeypatch.setattr(ProjectedLSTM, "forward", ProjectedLSTM.fused)  # as on a GPU
+    model = ElmoForPretraining(SMALL, VOCAB)
+    objective = NextWords(SMALL, VOCAB, streams=4, seed=0)
+    for step in range(2):
+        objective.begin(step, CPU)
+        for half in (slice(0, 2), slice(2, 4)):
+            objective.losses(model, replace(streams(2, 5), streams=half))
+        objective.end(accepted=True)
+    assert len(seen) == 2 * 2 * 2 * SMALL.layers * 3  # steps, halves, directions, layers, tensors
+    assert all(seen)
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])

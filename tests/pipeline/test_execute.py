@@ -1,17 +1,23 @@
 """Outputs made several at a time are those made in turn; a failure leaves the others whole."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from data_prep.errors import SesameError
 from data_prep.vectors.table import VectorTable
+from pipeline import execute as execute_module
+from pipeline import store as store_module
 from pipeline.config import Config
-from pipeline.execute import execute_all
+from pipeline.execute import execute, execute_all
 from pipeline.graph import Graph, Node
-from pipeline.store import Store
+from pipeline.stages.work import Work
+from pipeline.store import LEASE, Store
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
 
 SEEDS = (1, 2, 3)
@@ -53,3 +59,50 @@ def test_seeds_at_once_give_what_they_give_in_turn_and_a_failure_stops_no_other(
         for path in one.output.path.iterdir():
             if path.name != "run.json":
                 assert path.read_bytes() == (other.output.path / path.name).read_bytes()
+
+
+def toy_node(store: Path, monkeypatch: pytest.MonkeyPatch, run: Any) -> Node:
+    """An output whose stage is a function of the test."""
+    monkeypatch.setattr(execute_module, "stage_module", lambda stage: SimpleNamespace(run=run))
+    request: dict[str, Any] = {"stage": "toy", "config": {}, "upstream": {}}
+    return Node("toy", "", Config(), {}, request, Store(store).output("toy", "0" * 16))
+
+
+def take_over(out: Path) -> None:
+    """What another launch does that finds this one's lease stale."""
+    holder = json.loads((out / LEASE).read_text())
+    (out / LEASE).write_text(json.dumps(holder | {"token": "another launch"}))
+
+
+def test_a_launch_that_loses_its_lease_while_it_hashes_finishes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(work: Work) -> dict[str, Any]:
+        (work.out / "file").write_text("content")
+        return {}
+
+    node = toy_node(tmp_path, monkeypatch, run)
+    hash_file = store_module.sha256
+
+    def slow(path: Path) -> str:
+        take_over(node.output.path)
+        return hash_file(path)
+
+    monkeypatch.setattr(store_module, "sha256", slow)
+    with pytest.raises(SesameError, match="taken over by another launch"):
+        execute(node)
+    left = sorted(path.name for path in node.output.path.iterdir())
+    assert left == [LEASE, ".request.json", "file"]
+
+
+def test_a_stage_can_ask_whether_its_launch_still_holds_the_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(work: Work) -> dict[str, Any]:
+        work.check_lease()
+        take_over(work.out)
+        work.check_lease()
+        return {}
+
+    with pytest.raises(SesameError, match="taken over by another launch"):
+        execute(toy_node(tmp_path, monkeypatch, run))

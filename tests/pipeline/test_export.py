@@ -279,6 +279,18 @@ def test_the_card_of_a_model_gone_on_from_tells_its_own_recipe(tmp_path: Path) -
     assert "goes on from: export/x0, which has data and a card of its own" in facts.data
 
 
+def test_best_leaves_out_a_step_whose_held_out_loss_was_not_finite(tmp_path: Path) -> None:
+    checkpoints = tmp_path / CHECKPOINTS
+    for step in (10, 20):
+        (checkpoints / f"{step:08d}").mkdir(parents=True)
+    lines = (
+        {"step": 10, "heldout_loss": 3.5},
+        {"step": 20, "heldout_loss": None, "evaluation_failed": "the held-out loss is not finite"},
+    )
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert export.choose_checkpoint(tmp_path, "best") == checkpoints / "00000010"
+
+
 def test_best_and_steps_choose_their_checkpoint(store: Path, tmp_path: Path) -> None:
     assert run_export(store, tmp_path / "best", "best")["step"] == 20
     assert run_export(store, tmp_path / "step", "10")["step"] == 10

@@ -94,6 +94,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
     runs.add("spiked", {"poison": (60,), "factor": 5.0, "hit": (1,)}, **pair, max_steps=64)
     poison = {"poison": tuple(range(2, 8)), "hit": (0,), "diverges": True}
     runs.add("diverged", poison, **pair)
+    early = {"poison": tuple(range(8, 14)), "hit": (0,), "diverges": True}
+    runs.add("next phase", early, **pair, two_phases=True, max_steps=16, checkpoint_every=5)
+    jump = {"poison": tuple(range(55, 61)), "factor": 1.5, "hit": (0, 1), "diverges": True}
+    runs.add("jumped", jump, **pair, max_steps=64, checkpoint_every=20)
+    runs.add("blind", {"poison_evaluation": (4,), "hit": (1,)}, **pair)
+    says = "the held-out loss is not finite"
+    runs.add("blind end", {"poison_evaluation": (8,), "hit": (1,), "stops_with": says}, **pair)
     runs.add("full disk", {"file_limit": 20_000, "hit": (1,)}, **pair)
     # A checkpoint takes some 270 KB: there is room for one of them, then for all.
     with small_disk(runs.toy.root / "runs" / "small disk", 400) as mounted:
@@ -262,6 +269,48 @@ def test_rows_that_make_training_diverge_are_skipped_after_rolling_back(runs: Ru
     state = read_state(runs["diverged"] / "checkpoints" / "00000008")
     assert state.cursor.skipped == ((32, 128),)
     assert state.updates == 8
+
+
+def test_rows_that_diverge_early_in_a_phase_are_skipped_after_rolling_back_to_the_one_before(
+    runs: Runs,
+) -> None:
+    """The first six steps of the second phase were dropped; only step 5 was saved before them."""
+    told = [line for line in lines(runs["next phase"]) if "position" in line]
+    assert [line["step"] for line in told] == list(range(1, 17))
+    skipped = 6 * 16
+    assert [line["position"] for line in told] == [
+        *(16 * step for step in range(1, 8)),
+        0,  # the eighth step ends a phase
+        *(skipped + 16 * step for step in range(1, 9)),
+    ]
+    state = read_state(runs["next phase"] / "checkpoints" / "00000016")
+    assert state.cursor.skipped == ((0, skipped),)
+    assert state.updates == 16
+
+
+def test_a_loss_that_jumps_for_good_is_rolled_back(runs: Runs) -> None:
+    """The six steps from 55 on have half as much loss again, which no window learns to accept."""
+    state = read_state(runs["jumped"] / "checkpoints" / "00000064")
+    assert state.cursor.skipped == ((55 * 16, 61 * 16),)
+    assert (state.step, state.updates) == (64, 64)
+    assert [line["step"] for line in journal(runs["jumped"], "launches.jsonl")] == [0, 40]
+
+
+def test_a_held_out_loss_that_is_not_finite_is_recorded_and_stops_no_training(runs: Runs) -> None:
+    usual = {line["step"]: line for line in lines(runs["ddp"]) if "heldout_loss" in line}
+    found = {line["step"]: line for line in lines(runs["blind"]) if "heldout_loss" in line}
+    blind = found[4]
+    assert blind["evaluation_failed"] == "the held-out loss is not finite"
+    assert [blind[f"heldout_{key}"] for key in ("loss", "mlm_loss", "perplexity")] == [None] * 3
+    assert blind["heldout_pair_loss"] == pytest.approx(usual[4]["heldout_pair_loss"], rel=1e-4)
+    assert found[8]["heldout_loss"] == pytest.approx(usual[8]["heldout_loss"], rel=1e-4)
+    assert "evaluation_failed" not in found[8]
+
+
+def test_a_model_whose_last_held_out_loss_is_not_finite_is_no_output(runs: Runs) -> None:
+    run = runs["blind end"]
+    assert lines(run)[-1]["heldout_loss"] is None
+    assert [path.name for path in checkpoints(run / "checkpoints")] == ["00000004"]
 
 
 def test_phases_and_ramp_take_the_rows_they_should(runs: Runs) -> None:

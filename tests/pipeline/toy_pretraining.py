@@ -153,7 +153,9 @@ class Leg:
     signal: int = 0  # that ranks `hit` send to themselves after a step or two
     poison: tuple[int, ...] = ()  # the steps at which ranks `hit` multiply the loss by `factor`
     factor: float = math.nan
+    poison_evaluation: tuple[int, ...] = ()  # the same for held-out evaluations after these steps
     diverges: bool = False  # because of the poison; it is then rolled back, and runs without it
+    stops_with: str = ""  # what every rank says when it stops
     file_limit: int = 0  # bytes that ranks `hit` can write to a file
     fills_disk: bool = False  # the run lies on a disk too small for its second checkpoint
     disk: int = 0  # kilobytes that this disk then gets
@@ -239,8 +241,8 @@ def _train_leg(leg: Leg, rank: int) -> None:
     with ExitStack() as stack:
         if rank in leg.hit and leg.signal:
             stack.callback(_signal_soon(run_dir, leg.signal).join)
-        if rank in leg.hit and leg.poison:
-            stack.enter_context(_poisoned(leg.poison, leg.factor))
+        if rank in leg.hit:
+            stack.enter_context(_poisoned(leg.poison, leg.poison_evaluation, leg.factor))
         if rank in leg.hit and leg.file_limit:
             stack.enter_context(_file_limit(leg.file_limit))
         try:
@@ -249,15 +251,17 @@ def _train_leg(leg: Leg, rank: int) -> None:
             assert leg.diverges
             diverged = error
         except SesameError as error:
-            assert leg.file_limit or leg.fills_disk
-            assert "could not be saved" in str(error)
+            full = "could not be saved" if leg.file_limit or leg.fills_disk else ""
+            expected = full or leg.stops_with
+            assert expected and expected in str(error), error
         else:
-            assert not (leg.diverges or leg.file_limit or leg.fills_disk)
+            assert not (leg.diverges or leg.file_limit or leg.fills_disk or leg.stops_with)
             assert finished == (leg.signal == 0), leg
     if leg.diverges:
         if rank == 0:
-            assert before_divergence(run_dir / CHECKPOINTS, print) is None
-            replace(job, skip=diverged.dropped).write(run_dir)
+            good = before_divergence(run_dir / CHECKPOINTS, print)
+            checkpoint = good.name if good else None
+            replace(job, checkpoint=checkpoint, skip=diverged.dropped).write(run_dir)
         dist.barrier()
         assert train(run_dir, stop)
 
@@ -276,12 +280,12 @@ def _signal_soon(run_dir: Path, number: int) -> threading.Thread:
 
 
 @contextmanager
-def _poisoned(steps: Sequence[int], factor: float) -> Iterator[None]:
+def _poisoned(steps: Sequence[int], evaluations: Sequence[int], factor: float) -> Iterator[None]:
     healthy = Pretraining.forward
 
     def poisoned(self: Pretraining, batch: Any) -> Any:
         losses = healthy(self, batch)
-        if self.state.step in steps and torch.is_grad_enabled():
+        if self.state.step in (steps if torch.is_grad_enabled() else evaluations):
             return losses._replace(mlm_sum=losses.mlm_sum * factor)
         return losses
 
