@@ -15,6 +15,7 @@ import json
 import logging
 import os
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,14 @@ from data_prep.segments import (
 )
 from data_prep.sentences import Splitter
 from data_prep.shards import metadata_tail, write_shard
-from data_prep.sources import PIECE_BYTES, Part, SourceFile, discover, plan_pieces
+from data_prep.sources import (
+    PIECE_BYTES,
+    Part,
+    SourceFile,
+    describe_unread,
+    plan_pieces,
+    survey,
+)
 from data_prep.tally import Tally
 
 log = logging.getLogger(__name__)
@@ -63,7 +71,10 @@ def make_shards(
     workers = worker_count(config.workers)
     shutil.rmtree(out / ".removed", ignore_errors=True)
     root = out / ".pieces"
-    files = discover(config.paths, config.sources)
+    found = survey(config.paths, config.sources)
+    files = found.files
+    for line in describe_unread(found.unread):
+        console.print(f"shard: {line}", markup=False)
     whole = cut_whole(config)
     planned = plan_pieces(files, whole, piece_bytes)
     for file in files:
@@ -104,7 +115,10 @@ def make_shards(
     os.replace(root, out / ".removed")  # in one step, so that no half-removed piece looks complete
     shutil.rmtree(out / ".removed")
     empty = sum(file.path.stat().st_size == 0 for file in files)
-    return {"files": len(files), "empty_files": empty, **plan.counts}
+    counts = {"files": len(files), "empty_files": empty, **plan.counts}
+    if found.unread:
+        counts["unread_files"] = dict(sorted(Counter(found.unread.values()).items()))
+    return counts
 
 
 def clean_or_take(

@@ -4,6 +4,7 @@ import csv
 import gzip
 import json
 import logging
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -260,6 +261,24 @@ def test_nothing_left_is_an_error_that_names_the_filter(
     path = write_documents(tmp_path / "x.jsonl", [f"Document number {n} here." for n in range(9)])
     with pytest.raises(SesameError, match=f"none of 9 documents is left: {reason}"):
         shard(tmp_path / "out", path, **values)
+
+
+def test_files_that_are_not_read_are_listed_and_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    write_documents(folder / "x.ndjson", [f"Document number {n} here." for n in range(9)])
+    counts = shard(tmp_path / "all", folder)
+    assert counts["documents"]["kept"] == 9 and "unread_files" not in counts
+    (folder / "more.json.gz").write_bytes(b"")
+    os.mkfifo(folder / "pipe.jsonl")
+    counts = shard(tmp_path / "some", folder)
+    assert counts["unread_files"] == {"json_document": 1, "not_a_file": 1}
+    said = " ".join(capsys.readouterr().err.split())
+    assert "1 file is not read: more.json.gz (a .json file may be one document" in said
+    assert "1 file is not read: pipe.jsonl (a FIFO, socket or device" in said
+    assert digests(tmp_path / "some") == digests(tmp_path / "all")
 
 
 def test_empty_files_alone_are_an_error(tmp_path: Path) -> None:
