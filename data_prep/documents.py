@@ -4,14 +4,17 @@ What cannot be read as a document is counted by reason in the tally, with file a
 """
 
 import csv
+import datetime
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from data_prep.bzip2 import has_streams
+from data_prep.cleaning import LONE_SURROGATE
 from data_prep.config import CorpusConfig
 from data_prep.errors import UsageError
 from data_prep.lines import LONGEST_BYTES, read_part
@@ -170,11 +173,13 @@ def _document_of(
         tally.drop_damaged("missing_text", file.name, offset, unit)
         return
     identity = record.get(config.id_field)
-    yield RawDocument(
-        f"{file.name}:{offset}" if identity is None else _as_text(identity),
-        text,
-        _group_of(record, config),
-    )
+    name = f"{file.name}:{offset}" if identity is None else _as_text(identity)
+    group = _group_of(record, config)
+    if LONE_SURROGATE.search(name) or (group and LONE_SURROGATE.search(group)):
+        tally.repaired["lone_surrogates"] += 1
+        name = LONE_SURROGATE.sub("\ufffd", name)
+        group = group and LONE_SURROGATE.sub("\ufffd", group)
+    yield RawDocument(name, text, group)
 
 
 def _group_of(record: Mapping[str, Any], config: CorpusConfig) -> str | None:
@@ -184,7 +189,12 @@ def _group_of(record: Mapping[str, Any], config: CorpusConfig) -> str | None:
 
 
 def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    """A field's value as ids, groups and `corpus.where` have it: 7, true, 2020-01-31, a string."""
+    if isinstance(value, datetime.date | datetime.time):  # a datetime is a date too
+        return value.isoformat()
+    if isinstance(value, Decimal | datetime.timedelta):
+        return str(value)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _read_table(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawDocument]:

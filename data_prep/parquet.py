@@ -70,4 +70,7 @@ def _as_bytes(column: pa.Array) -> pa.Array:
         column = column.dictionary_decode()
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         return column.cast(pa.large_binary())
+    if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
+        # Python's own times have microseconds.
+        return column.cast(pa.timestamp("us", column.type.tz), safe=False)
     return column

@@ -1,11 +1,13 @@
 """What the stage reads: forms of files, fields and conditions, sources, groups, and bad input."""
 
 import csv
+import datetime
 import gzip
 import json
 import logging
 import os
 import random
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +175,49 @@ def test_parquet(tmp_path: Path) -> None:
     paths = [str(path), str(tmp_path / "y.parquet")]
     counts = shard(tmp_path / "cut", paths, 20_000, **fields)
     assert counts["documents"]["broken_files"] == 1
+
+
+def test_ids_and_groups_are_text_that_utf8_can_write(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text(
+        "".join(
+            json.dumps({"id": f"{n}\ud83d", "who": "\udc00", "text": f"Document number {n} here."})
+            + "\n"
+            for n in range(9)
+        )
+    )
+    counts = shard(tmp_path / "out", path, group_field="who")
+    assert counts["documents"]["repaired"] == {"lone_surrogates": 9}
+    written = everything(tmp_path / "out")
+    assert [section.id for section in written] == [f"{n}\ufffd" for n in range(9)]
+    assert {section.group for section in written} == {"\ufffd"}
+
+
+def test_dates_and_numbers_of_parquet_are_ids_groups_and_conditions(tmp_path: Path) -> None:
+    days = [datetime.date(2020, 1, 1 + n // 2) for n in range(20)]
+    columns = {
+        "text": [f"Document number {n} here." for n in range(20)],
+        "day": pa.array(days),
+        "time": pa.array([datetime.datetime(2020, 1, 1, n) for n in range(20)], pa.timestamp("ns")),
+        "size": pa.array([Decimal(f"{n}.50") for n in range(20)]),
+        "length": pa.array([datetime.timedelta(hours=n) for n in range(20)]),
+        "visits": pa.array([[day] for day in days]),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    ids = {
+        "day": [f"{day}" for day in days],
+        "time": [f"2020-01-01T{n:02}:00:00" for n in range(20)],
+        "size": [f"{n}.50" for n in range(20)],
+        "length": [str(datetime.timedelta(hours=n)) for n in range(20)],
+        "visits": [f'["{day}"]' for day in days],
+    }
+    for field, wanted in ids.items():
+        shard(tmp_path / field, tmp_path / "x.parquet", id_field=field, group_field="day")
+        written = everything(tmp_path / field)
+        assert [section.id for section in written] == wanted
+        assert [section.group for section in written] == ids["day"]
+    counts = shard(tmp_path / "one", tmp_path / "x.parquet", where={"day": "2020-01-03"})
+    assert counts["documents"]["kept"] == 2
 
 
 def test_a_dump_becomes_prose(tmp_path: Path) -> None:
