@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,8 @@ def _execute_beside(nodes: list[Node], at_once: int) -> None:
                     _say_made(futures[future], future.result())
                 except SesameError as error:
                     failures.append(error)
+                except BrokenProcessPool as error:
+                    raise SesameError(_killed(nodes, at_once)) from error
                 bar.advance()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -121,6 +124,20 @@ def _execute_beside(nodes: list[Node], at_once: int) -> None:
             raise
     if failures:
         raise failures[0]
+
+
+def _killed(nodes: list[Node], at_once: int) -> str:
+    """What to say when a process of the pool was killed; those that it ends leave their leases."""
+    begun = [
+        f"{node.stage} {node.output.fingerprint[:8]}"
+        for node in nodes
+        if not node.output.is_done and (node.output.path / LEASE).exists()
+    ]
+    return (
+        f"{BESIDE}: a process was killed while it made {' or '.join(begun) or 'its first output'}, "
+        "probably for want of memory; finished outputs are kept: run again with "
+        f"--at-once below {at_once}"
+    )
 
 
 def _begin_process(threads: int) -> None:

@@ -1,5 +1,9 @@
 """Outputs made several at a time are those made in turn; a failure leaves the others whole."""
 
+import os
+import signal
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +15,8 @@ from data_prep.vectors.table import VectorTable
 from pipeline.config import Config
 from pipeline.execute import execute_all
 from pipeline.graph import Graph, Node
-from pipeline.store import Store
+from pipeline.lease import read_holder
+from pipeline.store import LEASE, Store
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
 
 SEEDS = (1, 2, 3)
@@ -53,3 +58,30 @@ def test_seeds_at_once_give_what_they_give_in_turn_and_a_failure_stops_no_other(
         for path in one.output.path.iterdir():
             if path.name != "run.json":
                 assert path.read_bytes() == (other.output.path / path.name).read_bytes()
+
+
+def test_a_killed_process_is_told_with_its_output_and_the_remedy(
+    config: Config, tmp_path: Path
+) -> None:
+    nodes = fine_tunings(config, tmp_path / "store")
+    killed: list[str] = []
+
+    def kill_the_first() -> None:  # as the kernel does when memory runs out
+        while not killed:
+            for node in nodes:
+                holder = read_holder(node.output.path / LEASE) if node.stage == "finetune" else None
+                if holder and holder["pid"] != os.getpid():
+                    os.kill(holder["pid"], signal.SIGKILL)
+                    killed.append(node.output.fingerprint[:8])
+                    return
+            time.sleep(0.01)
+
+    thread = threading.Thread(target=kill_the_first)
+    thread.start()
+    with pytest.raises(SesameError) as caught:
+        execute_all(nodes, at_once=2)
+    thread.join()
+    said = str(caught.value)
+    assert killed[0] in said and "memory" in said and "--at-once" in said and "\n" not in said
+    execute_all(nodes, at_once=2)
+    assert all(node.output.is_done for node in nodes)
