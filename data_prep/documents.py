@@ -18,6 +18,7 @@ from data_prep.cleaning import LONE_SURROGATE
 from data_prep.config import CorpusConfig
 from data_prep.errors import UsageError
 from data_prep.lines import LONGEST_BYTES, read_part
+from data_prep.named_fields import list_names, wanted_fields
 from data_prep.sources import Part, SourceFile
 from data_prep.tally import Tally
 from data_prep.wiki import (
@@ -158,13 +159,14 @@ def _load_json(text: str, tally: Tally) -> Any:
 
 
 def _document_of(
-    record: Mapping[str, Any],
+    record: dict[str, Any],
     file: SourceFile,
     offset: int,
     config: CorpusConfig,
     tally: Tally,
     unit: str = "byte",
 ) -> Iterator[RawDocument]:
+    tally.fields.see(record, wanted_fields(config))
     if any(_as_text(record.get(key)) != value for key, value in config.where.items()):
         tally.dropped["where"] += 1
         return
@@ -215,7 +217,7 @@ def _read_table(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawD
     if header and config.text_field not in header:
         raise UsageError(
             f"corpus.text_field={config.text_field}: {part.file.name} has no such column in its "
-            f"first line, which has {len(header)} columns"
+            f"first line; found: {list_names(header)}; set corpus.text_field"
         )
     while True:
         try:

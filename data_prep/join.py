@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from data_prep.config import CorpusConfig
 from data_prep.deduplicate import Flags, flag_repeats, paragraphs_of
-from data_prep.errors import SesameError
+from data_prep.diagnosis import refuse_wrong_keys
 from data_prep.files import reserve
 from data_prep.mixture import source_weights
 from data_prep.segments import SECTION, Bounds, Segment, Table, documents_of, segments_of
@@ -78,8 +78,7 @@ def join_pieces(_: None, folder: Path, config: CorpusConfig, pieces: list[Path])
     for piece in pieces:
         tally.add(Tally.from_json(json.loads((piece / "tally.json").read_text())))
     tally.check_strict()
-    if tally.kept == 0:
-        raise SesameError(_nothing_left(tally, config))
+    refuse_wrong_keys(tally, config)
     segments = segments_of(pieces)
     bounds = Bounds.of(segments)
     documents = _new_flags(folder / "documents.npy", bounds.documents[-1])
@@ -345,18 +344,3 @@ def _document_counts(tally: Tally) -> dict[str, Any]:
         "repaired": values["repaired"],
         "broken_files": tally.broken_files,
     }
-
-
-def _nothing_left(tally: Tally, config: CorpusConfig) -> str:
-    if tally.read == 0:
-        return "corpus.paths: the files hold no documents"
-    reasons = ", ".join(
-        f"{_filter(reason, config)} took {count}" for reason, count in tally.dropped.most_common()
-    )
-    return f"corpus: none of {tally.read} documents is left: {reasons}; loosen these filters"
-
-
-def _filter(reason: str, config: CorpusConfig) -> str:
-    """A reason with its key and value, where it has one: a recipe may have set it."""
-    value = getattr(config, reason, None)
-    return f"corpus.{reason}={value}" if isinstance(value, int | float | dict) else reason

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data_prep.abbreviations import load_abbreviations
-from data_prep.cache import PieceCache
+from data_prep.cache import TALLY_VERSION, PieceCache
 from data_prep.cleaning import clean_document
 from data_prep.config import CorpusConfig
 from data_prep.documents import RawDocument, cut_whole, read_documents
@@ -85,7 +85,7 @@ def make_shards(
     if known:
         console.print(f"shard: {known} of {len(keys)} pieces were cleaned before")
     pieces = [
-        Piece(f"clean-{number:05d}", task)
+        Piece(f"clean-{TALLY_VERSION}-{number:05d}", task)
         for number, task in enumerate(zip(planned, keys, strict=True))
     ]
     clean = functools.partial(clean_or_take, config=config, cache=cache)
