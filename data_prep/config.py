@@ -40,7 +40,9 @@ class CorpusConfig:
         choices=("blank_line", "file", "line"),
     )
     text_field: str = result("text", "field or column with the text (.jsonl, .csv, .parquet)")
-    id_field: str = result(DEFAULT_ID_FIELD, "field or column with the document's id, where there is one")
+    id_field: str = result(
+        DEFAULT_ID_FIELD, "field or column with the document's id, where there is one"
+    )
     group_field: str | None = result(
         None, "field or column whose documents belong together, such as a patient: held out "
         "together, and never each other's random next sentence"

@@ -126,7 +126,9 @@ def _make_in_pool(
                 bar.advance()
         except BrokenProcessPool as error:
             # The pool ends all its processes with the one that died, so several pieces may be left.
-            begun = {path.name[1:].rsplit(".", 2)[0] for path in set(root.glob(".*.tmp")) - left_before}
+            begun = {
+                path.name[1:].rsplit(".", 2)[0] for path in set(root.glob(".*.tmp")) - left_before
+            }
             names = " or ".join(sorted(begun)) or "its first piece"
             raise SesameError(
                 f"{title}: a worker process was killed while it made {names}, probably for want "

@@ -90,11 +90,18 @@ def test_a_group_is_held_out_as_a_whole(tmp_path: Path, caplog: pytest.LogCaptur
     records = [{"text": document(rng), "patient": n % 60, "same": 1} for n in range(600)]
     del records[0]["patient"]
     path.write_text("\n".join(map(json.dumps, records)))
-    shard(tmp_path / "out", path, group_field="patient")
+    counts = shard(tmp_path / "out", path, group_field="patient")
     held = {section.group for section in sections(tmp_path / "out", "heldout")}
     train = {section.group for section in sections(tmp_path / "out")}
     assert len(held) >= 4 and not held & (train - {None})
     assert None in train | held, "a document without a group is one by itself"
+    split = {"train": len(train - {None}), "heldout": len(held - {None})}
+    assert counts["groups"] == {**split, "documents_without": 1}
+    assert (
+        json.loads((tmp_path / "out" / "statistics.json").read_text())["groups"]
+        == (counts["groups"])
+    )
+    assert "groups" not in shard(tmp_path / "ungrouped", path)
     with caplog.at_level(logging.WARNING):
         shard(tmp_path / "one", path, group_field="same", where={"same": "1"})
     assert "nothing is held out" in caplog.text
@@ -336,6 +343,27 @@ def test_a_wrong_key_is_named_with_the_fields_found(
     assert says in said and "loosen" not in said and "CANARY" not in said
     if "found: " in says:
         assert "found: text, patient, datum; set corpus." in said
+
+
+def test_a_group_field_that_is_always_empty_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    records = [{"text": f"Document number {n} here.", "patient": None} for n in range(9)]
+    path.write_text("\n".join(map(json.dumps, records)))
+    with pytest.raises(SesameError, match=r"corpus\.group_field=patient: no kept document has a"):
+        shard(tmp_path / "out", path, group_field="patient")
+
+
+def test_groups_are_counted_in_bounded_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(11)
+    records = [{"text": document(rng), "patient": n % 60} for n in range(600)]
+    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, records)))
+    whole = shard(tmp_path / "whole", tmp_path / "x.jsonl", group_field="patient")
+    monkeypatch.setattr("data_prep.groups.GROUPS_AT_ONCE", 50)
+    parts = shard(tmp_path / "parts", tmp_path / "x.jsonl", group_field="patient")
+    assert parts["groups"] == whole["groups"]
+    assert sum(parts["groups"].values()) == 60
 
 
 def test_found_fields_are_shown_only_where_they_look_like_names(tmp_path: Path) -> None:
