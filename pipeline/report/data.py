@@ -179,9 +179,9 @@ def _lengths(name: str, lengths: Sequence[int]) -> Figure:
 def _corpus(made: Made, number: int) -> list[Block]:
     counts, statistics = made.counts, made.json("statistics.json")
     columns = (Column(""), *(Column(name, True) for name in SPLITS.values()))
-    kinds = ("sections", "sentences", "words", "bytes")
+    kinds = ["sections", "sentences", "words", "bytes"]
     if "groups" in counts:
-        kinds = ("groups", *kinds)
+        kinds.insert(0, "groups")
     rows = [[kind, *(count(counts[kind][split]) for split in SPLITS)] for kind in kinds]
     figures = [
         _sizes(f"corpus-{number}-{unit}", unit, statistics[f"document_{unit}"])

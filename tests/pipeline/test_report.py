@@ -65,10 +65,10 @@ def test_groups_and_unread_files_of_a_corpus_are_shown(tmp_path: Path, is_counte
     out = make_page(run, tmp_path / "out")
     text = PageReader(out).text
     if is_counted:
-        assert "groups 4,321 77" in text and "files not read 3 hidden 2, not a file 1" in text
-        assert "groups in both splits 0 of 4,398" in text and "without a group 13" in text
+        assert "groups4,32177" in text and "files not read3hidden 2, not a file 1" in text
+        assert "groups in both splits0of 4,398" in text and "without a group13" in text
     else:
-        assert "groups not counted" in text
+        assert "groupsnot counted" in text
 
 
 def test_the_page_needs_no_script_and_no_network(whole: Path) -> None:
