@@ -48,6 +48,7 @@ from data_prep.sources import (
     PIECE_BYTES,
     Part,
     SourceFile,
+    Survey,
     describe_unread,
     plan_pieces,
     survey,
@@ -63,15 +64,18 @@ def make_shards(
     piece_bytes: int = PIECE_BYTES,
     cache: PieceCache | None = None,
     share: Share | None = None,
+    found: Survey | None = None,
 ) -> dict[str, Any]:
     """Make the shards below `out`; returns what was counted, for the manifest.
 
-    With a `share` only its pieces are cleaned; a launch without one goes on from there.
+    With a `share` only its pieces are cleaned; a launch without one goes on from there. `found` is
+    the corpus as it was fingerprinted (surveyed here where it is not given): a file that changes
+    after that stops the work before anything is written or cached.
     """
     workers = worker_count(config.workers)
     shutil.rmtree(out / ".removed", ignore_errors=True)
     root = out / ".pieces"
-    found = survey(config.paths, config.sources)
+    found = found or survey(config.paths, config.sources)
     files = found.files
     for line in describe_unread(found.unread):
         console.print(f"shard: {line}", markup=False)
@@ -94,6 +98,8 @@ def make_shards(
         return {}
     cleaned = make_pieces(pieces, clean, root, workers, "clean")
 
+    for file in files:
+        file.refuse_change()
     join = functools.partial(join_pieces, config=config, pieces=cleaned)
     [joined] = make_pieces([Piece("join", None)], join, root, 1, "join")
     plan = load_plan(joined, config.strict)
@@ -142,6 +148,7 @@ def clean_piece(parts: list[Part], folder: Path, config: CorpusConfig) -> None:
         for part in parts:
             for document in read_documents(part, config, tally):
                 add_document(document, part.file, config, splitter, tally, writer)
+            part.file.refuse_change()
     (folder / "tally.json").write_text(json.dumps(tally.as_json()))
 
 

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from data_prep.errors import UsageError
+from data_prep.errors import SesameError, UsageError
 
 PIECE_BYTES = 16 << 20  # raw bytes one piece of work takes, where a file can be cut
 # Dumps in several files are called …xml-p10p30302.bz2.
@@ -30,6 +30,24 @@ UNREAD = {
 
 
 @dataclass(frozen=True)
+class FileState:
+    """What changes when a file does."""
+
+    size: int
+    modified: int  # in nanoseconds
+    inode: int
+
+    @classmethod
+    def of(cls, path: Path) -> "FileState | None":
+        """The state of a file now; None where there is none."""
+        try:
+            status = path.stat()
+        except OSError:
+            return None
+        return cls(status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+@dataclass(frozen=True)
 class SourceFile:
     """A file of the corpus; `name` is its path below the root the user gave.
 
@@ -39,6 +57,18 @@ class SourceFile:
     path: Path
     name: str
     source: int = 0
+    state: FileState | None = field(default=None, compare=False)  # when a survey found it
+
+    def refuse_change(self) -> None:
+        """Stop where the file is no longer as the survey found it: text of it may be lost."""
+        now = FileState.of(self.path)
+        if self.state is None or now == self.state:
+            return
+        sizes = f" ({self.state.size:,} bytes, now {now.size:,})" if now else ""
+        raise SesameError(
+            f"{self.name} {'changed' if now else 'is gone'}{sizes} while the corpus was read; "
+            "nothing is finished: leave the files alone and run the same command again"
+        )
 
     @property
     def format(self) -> str:
@@ -79,7 +109,7 @@ class Survey:
         name = path.relative_to(root).as_posix()
         reason = _reason_not_to_read(path)
         if reason is None:
-            self.files.append(SourceFile(path, name))
+            self.files.append(SourceFile(path, name, state=FileState.of(path)))
         else:
             self.unread[name] = reason
 
@@ -100,7 +130,7 @@ def survey(paths: Any, sources: Mapping[str, Any] | None = None) -> Survey:
                 raise UsageError(
                     f"{key}: {file.name} is {files[place].name} too; a file has one source"
                 )
-            files[place] = SourceFile(file.path, f"{name}/{file.name}", number)
+            files[place] = replace(file, name=f"{name}/{file.name}", source=number)
         unread |= {f"{name}/{other}": reason for other, reason in found.unread.items()}
     return Survey(list(files.values()), unread)
 
@@ -161,7 +191,8 @@ def _survey_item(key: str, item: str) -> Survey:
     if os.path.isfile(item):
         if not FORMAT.search(item):
             raise UsageError(f"{key}={item}: cannot tell what this is; known: {ENDINGS}")
-        found.files.append(SourceFile(Path(item), os.path.basename(item)))
+        path = Path(item)
+        found.files.append(SourceFile(path, path.name, state=FileState.of(path)))
         return found
     if _is_special(item):
         raise UsageError(f"{key}={item}: this is a FIFO, socket or device; give files or folders")

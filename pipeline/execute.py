@@ -13,6 +13,7 @@ from data_prep.errors import SesameError, UsageError
 from data_prep.files import write_atomically
 from data_prep.pieces import Share, end_with_parent
 from data_prep.progress import console, progress
+from pipeline.content import Checksums
 from pipeline.graph import Node, stage_module
 from pipeline.lease import lease
 from pipeline.plan import titled
@@ -80,8 +81,13 @@ def _work(node: Node, share: Share | None) -> dict[str, Any]:
         )
     node.output.begin(node.request)
     inputs = {role: item.path for role, item in node.inputs.items()}
-    work = Work(node.config, inputs, node.output.path, node.output.fingerprint, share)
-    counts: dict[str, Any] = stage_module(node.stage).run(work)
+    files_read = node.request["files_read"]
+    work = Work(node.config, inputs, node.output.path, node.output.fingerprint, share, files_read)
+    module = stage_module(node.stage)
+    counts: dict[str, Any] = module.run(work)
+    if files_read:
+        store = node.output.path.parents[1]
+        Checksums(store).refuse_changes(module.files(node.config), files_read)
     return counts
 
 

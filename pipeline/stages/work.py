@@ -10,8 +10,10 @@ A stage module has
     closing(out)    what the terminal shows at the end (those stages that say something)
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from data_prep.pieces import Share
 from pipeline.config import Config
@@ -35,3 +37,4 @@ class Work:
     out: Path
     fingerprint: str
     share: Share | None = None  # only these pieces, and no output yet
+    files_read: Mapping[str, Any] = field(default_factory=dict)  # as the fingerprint has them

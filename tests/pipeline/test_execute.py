@@ -6,6 +6,7 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +15,9 @@ from data_prep.errors import SesameError
 from data_prep.vectors.table import VectorTable
 from pipeline.config import Config
 from pipeline.execute import execute_all
-from pipeline.graph import Graph, Node
+from pipeline.graph import Graph, Node, stage_module
 from pipeline.lease import read_holder
+from pipeline.stages.work import Work
 from pipeline.store import LEASE, Store
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
 
@@ -58,6 +60,32 @@ def test_seeds_at_once_give_what_they_give_in_turn_and_a_failure_stops_no_other(
         for path in one.output.path.iterdir():
             if path.name != "run.json":
                 assert path.read_bytes() == (other.output.path / path.name).read_bytes()
+
+
+def test_an_output_is_not_finished_where_a_file_it_read_has_changed(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = Graph(Store(tmp_path / "store"))
+    node = graph.add("finetune", config)
+    execute_all([each for each in graph.nodes.values() if each.stage != "finetune"])
+    path = tmp_path / "train.tsv"
+    whole = path.read_bytes()
+    module = stage_module("finetune")
+    original = module.run
+
+    def run_while_the_file_changes(work: Work) -> dict[str, Any]:
+        counts: dict[str, Any] = original(work)
+        path.write_bytes(whole + b"good film\t1\n")
+        return counts
+
+    monkeypatch.setattr(module, "run", run_while_the_file_changes)
+    with pytest.raises(SesameError, match=r"^train\.tsv changed .* run the same command again"):
+        execute_all([node])
+    assert not node.output.is_done
+    monkeypatch.undo()
+    path.write_bytes(whole)
+    execute_all([node])
+    assert node.output.is_done
 
 
 def test_a_killed_process_is_told_with_its_output_and_the_remedy(
