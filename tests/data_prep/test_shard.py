@@ -240,7 +240,7 @@ def test_a_file_that_changes_while_it_is_read_stops_the_stage(
     original = stage.read_documents
 
     def read_while_it_changes(part: Part, *others: Any) -> Any:
-        for number, document in enumerate(original(part, *others)):
+        for number, found in enumerate(original(part, *others)):
             if part.file.name == "b.txt" and number == 3 and path.exists():
                 data = path.read_bytes()
                 if change == "cut":
@@ -254,7 +254,7 @@ def test_a_file_that_changes_while_it_is_read_stops_the_stage(
                     os.replace(tmp_path / "other", path)
                 else:
                     path.unlink()
-            yield document
+            yield found
 
     monkeypatch.setattr(stage, "read_documents", read_while_it_changes)
     cache = cache_of(tmp_path / "cache", changing)

@@ -213,7 +213,7 @@ class SampleRun:
 
     def write_finetuning(
         self, task: str, encoder: str, seed: int, lr: float = 5e-5, run: str = "",
-        labels: int = 400, test: str | None = None,
+        labels: int = 400, test: str | None = None, more: dict[str, Any] | None = None,
     ) -> Output:  # fmt: skip
         """One score; the random encoder's is lower, and more labels help."""
         metric, trained, random = TASKS.get(task, ("accuracy", 0.7, 0.6))
@@ -229,6 +229,7 @@ class SampleRun:
             "task": task, "kind": "classify", "metric": metric, "score": score,
             "scores": {metric: score, "matthews": score - 0.1}, "encoder": encoder, "seed": seed,
             "train_examples": labels, "dev_examples": 200, "test_examples": 2_000, "steps": 39,
+            **(more or {}),
         }  # fmt: skip
         if metric == "accuracy":
             right = round(1_000 * score)

@@ -71,6 +71,15 @@ def test_groups_and_unread_files_of_a_corpus_are_shown(tmp_path: Path, is_counte
         assert "groupsnot counted" in text
 
 
+def test_groups_of_a_task_are_shown(tmp_path: Path, whole: Path) -> None:
+    run = SampleRun(tmp_path / "store")
+    groups = {"train": 411, "dev": 52, "test": 98, "examples_without": 3}
+    run.write_finetuning("polarity", "pretrain", 1, more={"groups": groups})
+    text = PageReader(make_page(run, tmp_path / "out")).text
+    assert "polarity: groups" in text and "411529803" in text
+    assert "polarity: groups" not in PageReader(whole).text
+
+
 def test_the_page_needs_no_script_and_no_network(whole: Path) -> None:
     reader = PageReader(whole)
     assert not {"script", "iframe", "object", "embed", "form"} & set(reader.tags)
