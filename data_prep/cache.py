@@ -20,6 +20,7 @@ from data_prep.sources import Part
 
 # Result keys that only later passes read: changing them leaves cleaned pieces valid.
 AFTER_CLEANING = ("weights", "temperature", "deduplicate", "shard_size")
+TALLY_VERSION = 2  # of a piece's own counts, which shape no shard; raised when they change
 LISTS = ("corpus.exclude_file", "corpus.abbreviations_file")  # read by every piece
 
 
@@ -36,7 +37,7 @@ class PieceCache:
         """The name of the piece that cleaning makes of these parts."""
         read = {part.file.name for part in parts}
         described = {
-            "version": self.version,
+            "version": [self.version, TALLY_VERSION],
             "config": {k: v for k, v in result_keys(config).items() if k not in AFTER_CLEANING},
             "files": {name: self.checksums[name] for name in sorted(read)},
             "lists": [self.checksums.get(name) for name in LISTS],

@@ -13,6 +13,7 @@ from data_prep.fields import execution, result
 
 SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # in the order of their ids
 MOST_COPIES = 1000  # of a document, by its source's weight
+DEFAULT_ID_FIELD = "id"  # records may lack it; a field that the user names must be there
 WORD_KINDS = ("words", "spaced_words")  # tokenizers whose pieces are whole words
 
 
@@ -39,7 +40,9 @@ class CorpusConfig:
         choices=("blank_line", "file", "line"),
     )
     text_field: str = result("text", "field or column with the text (.jsonl, .csv, .parquet)")
-    id_field: str = result("id", "field or column with the document's id, where there is one")
+    id_field: str = result(
+        DEFAULT_ID_FIELD, "field or column with the document's id, where there is one"
+    )
     group_field: str | None = result(
         None, "field or column whose documents belong together, such as a patient: held out "
         "together, and never each other's random next sentence"

@@ -4,17 +4,21 @@ What cannot be read as a document is counted by reason in the tally, with file a
 """
 
 import csv
+import datetime
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from data_prep.bzip2 import has_streams
+from data_prep.cleaning import LONE_SURROGATE
 from data_prep.config import CorpusConfig
 from data_prep.errors import UsageError
 from data_prep.lines import LONGEST_BYTES, read_part
+from data_prep.named_fields import list_names, wanted_fields
 from data_prep.sources import Part, SourceFile
 from data_prep.tally import Tally
 from data_prep.wiki import (
@@ -155,13 +159,14 @@ def _load_json(text: str, tally: Tally) -> Any:
 
 
 def _document_of(
-    record: Mapping[str, Any],
+    record: dict[str, Any],
     file: SourceFile,
     offset: int,
     config: CorpusConfig,
     tally: Tally,
     unit: str = "byte",
 ) -> Iterator[RawDocument]:
+    tally.fields.see(record, wanted_fields(config))
     if any(_as_text(record.get(key)) != value for key, value in config.where.items()):
         tally.dropped["where"] += 1
         return
@@ -170,11 +175,13 @@ def _document_of(
         tally.drop_damaged("missing_text", file.name, offset, unit)
         return
     identity = record.get(config.id_field)
-    yield RawDocument(
-        f"{file.name}:{offset}" if identity is None else _as_text(identity),
-        text,
-        _group_of(record, config),
-    )
+    name = f"{file.name}:{offset}" if identity is None else _as_text(identity)
+    group = _group_of(record, config)
+    if LONE_SURROGATE.search(name) or (group and LONE_SURROGATE.search(group)):
+        tally.repaired["lone_surrogates"] += 1
+        name = LONE_SURROGATE.sub("\ufffd", name)
+        group = group and LONE_SURROGATE.sub("\ufffd", group)
+    yield RawDocument(name, text, group)
 
 
 def _group_of(record: Mapping[str, Any], config: CorpusConfig) -> str | None:
@@ -184,7 +191,12 @@ def _group_of(record: Mapping[str, Any], config: CorpusConfig) -> str | None:
 
 
 def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    """A field's value as ids, groups and `corpus.where` have it: 7, true, 2020-01-31, a string."""
+    if isinstance(value, datetime.date | datetime.time):  # a datetime is a date too
+        return value.isoformat()
+    if isinstance(value, Decimal | datetime.timedelta):
+        return str(value)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _read_table(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawDocument]:
@@ -205,7 +217,7 @@ def _read_table(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawD
     if header and config.text_field not in header:
         raise UsageError(
             f"corpus.text_field={config.text_field}: {part.file.name} has no such column in its "
-            f"first line, which has {len(header)} columns"
+            f"first line; found: {list_names(header)}; set corpus.text_field"
         )
     while True:
         try:

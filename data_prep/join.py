@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,9 @@ from numpy.typing import NDArray
 
 from data_prep.config import CorpusConfig
 from data_prep.deduplicate import Flags, flag_repeats, paragraphs_of
-from data_prep.errors import SesameError
+from data_prep.diagnosis import refuse_wrong_keys
 from data_prep.files import reserve
+from data_prep.groups import SectionGroups, count_groups
 from data_prep.mixture import source_weights
 from data_prep.segments import SECTION, Bounds, Segment, Table, documents_of, segments_of
 from data_prep.shards import BLOCK
@@ -78,8 +80,7 @@ def join_pieces(_: None, folder: Path, config: CorpusConfig, pieces: list[Path])
     for piece in pieces:
         tally.add(Tally.from_json(json.loads((piece / "tally.json").read_text())))
     tally.check_strict()
-    if tally.kept == 0:
-        raise SesameError(_nothing_left(tally, config))
+    refuse_wrong_keys(tally, config)
     segments = segments_of(pieces)
     bounds = Bounds.of(segments)
     documents = _new_flags(folder / "documents.npy", bounds.documents[-1])
@@ -101,6 +102,8 @@ def join_pieces(_: None, folder: Path, config: CorpusConfig, pieces: list[Path])
     weights = source_weights(sizes, config.weights, config.temperature)
     shards, counts, statistics = deal_sections(placement, config.shard_size)
     counts = {"documents": _document_counts(tally), "paragraphs": paragraph_counts, **counts}
+    if config.group_field is not None:
+        counts["groups"] = count_groups(partial(_section_groups, placement), config.group_field)
     if names:
         counts["sources"] = {
             name: {"bytes": sizes[name], "weight": weights[name]} for name in names
@@ -209,6 +212,14 @@ def place_all(placement: Placement) -> Iterator[Placed]:
     """Where the sections of every segment go, in corpus order."""
     for segment in range(len(placement.bounds.sections) - 1):
         yield place_sections(placement, segment)
+
+
+def _section_groups(placement: Placement) -> Iterator[SectionGroups]:
+    """Groups of the kept sections, segment by segment; a document's first kept one is marked."""
+    for placed in place_all(placement):
+        numbers = placed.numbers[placed.kept]
+        is_first = np.diff(numbers, prepend=-1) != 0
+        yield placed.table["group"][placed.kept], is_first, placed.heldout[placed.kept]
 
 
 def section_hashes(table: Table) -> NDArray[np.uint64]:
@@ -345,18 +356,3 @@ def _document_counts(tally: Tally) -> dict[str, Any]:
         "repaired": values["repaired"],
         "broken_files": tally.broken_files,
     }
-
-
-def _nothing_left(tally: Tally, config: CorpusConfig) -> str:
-    if tally.read == 0:
-        return "corpus.paths: the files hold no documents"
-    reasons = ", ".join(
-        f"{_filter(reason, config)} took {count}" for reason, count in tally.dropped.most_common()
-    )
-    return f"corpus: none of {tally.read} documents is left: {reasons}; loosen these filters"
-
-
-def _filter(reason: str, config: CorpusConfig) -> str:
-    """A reason with its key and value, where it has one: a recipe may have set it."""
-    value = getattr(config, reason, None)
-    return f"corpus.{reason}={value}" if isinstance(value, int | float | dict) else reason

@@ -28,8 +28,15 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 DECODE_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 DAMAGED = "truncated or damaged archive"
+# The largest window the format has (zstd --ultra --long=31). The decoder takes the memory of the
+# window that a file declares; most files declare 8 MB or less.
+ZSTD_WINDOW_BYTES = 1 << 31
 
 StartsRecord = Callable[[bytes, bytes], bool]
+
+
+def _zstd_frame() -> "zstandard.ZstdDecompressionObj":
+    return zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES).decompressobj()
 
 
 class _ZstdReader(io.BufferedIOBase):
@@ -37,7 +44,7 @@ class _ZstdReader(io.BufferedIOBase):
 
     def __init__(self, path: Path):
         self._raw = path.open("rb")
-        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._frame = _zstd_frame()
         self._pending = b""
         self._inside = False
 
@@ -49,7 +56,7 @@ class _ZstdReader(io.BufferedIOBase):
                     raise EOFError
                 return b""
             if self._frame.eof:
-                self._frame = zstandard.ZstdDecompressor().decompressobj()
+                self._frame = _zstd_frame()
             text = self._frame.decompress(data)
             self._inside = not self._frame.eof
             self._pending = self._frame.unused_data if self._frame.eof else b""

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data_prep.errors import UsageError
+from data_prep.named_fields import list_names
 from data_prep.sources import Part
 from data_prep.tally import Tally
 
@@ -32,9 +33,11 @@ def read_rows(
             names = file.schema_arrow.names
             if text_field not in names:
                 raise UsageError(
-                    f"corpus.text_field={text_field}: {part.file.name} has no such column among "
-                    f"its {len(names)}"
+                    f"corpus.text_field={text_field}: {part.file.name} has no such column; "
+                    f"found: {list_names(names)}; set corpus.text_field"
                 )
+            if not set(others) <= set(names):
+                tally.fields.remember(names)
             columns = [text_field, *(name for name in dict.fromkeys(others) if name in names)]
             for number in range(file.num_row_groups):
                 group = file.metadata.row_group(number)
@@ -70,4 +73,7 @@ def _as_bytes(column: pa.Array) -> pa.Array:
         column = column.dictionary_decode()
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         return column.cast(pa.large_binary())
+    if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
+        # Python's own times have microseconds.
+        return column.cast(pa.timestamp("us", column.type.tz), safe=False)
     return column

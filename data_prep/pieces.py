@@ -13,13 +13,14 @@ import signal
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data_prep.errors import UsageError
+from data_prep.errors import SesameError, UsageError
 from data_prep.files import sync_directory
-from data_prep.progress import progress
+from data_prep.progress import Bar, progress
 
 PR_SET_PDEATHSIG = 1  # prctl(2): the signal a process gets when its parent dies
 
@@ -102,18 +103,7 @@ def make_pieces(
                 make_piece(piece, make, root)
                 bar.advance()
         else:
-            context = multiprocessing.get_context("spawn")
-            with ProcessPoolExecutor(
-                min(workers, len(missing)), context, initializer=end_with_parent
-            ) as pool:
-                futures = [pool.submit(make_piece, piece, make, root) for piece in missing]
-                try:
-                    for future in as_completed(futures):
-                        future.result()
-                        bar.advance()
-                except BaseException:
-                    pool.shutdown(cancel_futures=True)
-                    raise
+            _make_in_pool(missing, make, root, min(workers, len(missing)), title, bar)
     return [root / piece.name for piece in pieces]
 
 
@@ -122,6 +112,39 @@ def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):  # Linux
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def _make_in_pool(
+    pieces: Sequence[Piece],
+    make: Callable[[Any, Path], None],
+    root: Path,
+    workers: int,
+    title: str,
+    bar: Bar,
+) -> None:
+    """Make pieces in processes; a process that is killed ends the work with a SesameError."""
+    left_before = set(root.glob(".*.tmp"))
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, context, initializer=end_with_parent) as pool:
+        futures = [pool.submit(make_piece, piece, make, root) for piece in pieces]
+        try:
+            for future in as_completed(futures):
+                future.result()
+                bar.advance()
+        except BrokenProcessPool as error:
+            # The pool ends all its processes with the one that died, so several pieces may be left.
+            begun = {
+                path.name[1:].rsplit(".", 2)[0] for path in set(root.glob(".*.tmp")) - left_before
+            }
+            names = " or ".join(sorted(begun)) or "its first piece"
+            raise SesameError(
+                f"{title}: a worker process was killed while it made {names}, probably for want "
+                f"of memory; finished pieces are kept: run again with fewer workers than {workers} "
+                "(corpus.workers, tokenizer.workers or examples.workers)"
+            ) from error
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 def worker_count(configured: int) -> int:

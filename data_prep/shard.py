@@ -15,6 +15,7 @@ import json
 import logging
 import os
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data_prep.abbreviations import load_abbreviations
-from data_prep.cache import PieceCache
+from data_prep.cache import TALLY_VERSION, PieceCache
 from data_prep.cleaning import clean_document
 from data_prep.config import CorpusConfig
 from data_prep.documents import RawDocument, cut_whole, read_documents
@@ -43,7 +44,15 @@ from data_prep.segments import (
 )
 from data_prep.sentences import Splitter
 from data_prep.shards import metadata_tail, write_shard
-from data_prep.sources import PIECE_BYTES, Part, SourceFile, discover, plan_pieces
+from data_prep.sources import (
+    PIECE_BYTES,
+    Part,
+    SourceFile,
+    Survey,
+    describe_unread,
+    plan_pieces,
+    survey,
+)
 from data_prep.tally import Tally
 
 log = logging.getLogger(__name__)
@@ -55,15 +64,21 @@ def make_shards(
     piece_bytes: int = PIECE_BYTES,
     cache: PieceCache | None = None,
     share: Share | None = None,
+    found: Survey | None = None,
 ) -> dict[str, Any]:
     """Make the shards below `out`; returns what was counted, for the manifest.
 
-    With a `share` only its pieces are cleaned; a launch without one goes on from there.
+    With a `share` only its pieces are cleaned; a launch without one goes on from there. `found` is
+    the corpus as it was fingerprinted (surveyed here where it is not given): a file that changes
+    after that stops the work before anything is written or cached.
     """
     workers = worker_count(config.workers)
     shutil.rmtree(out / ".removed", ignore_errors=True)
     root = out / ".pieces"
-    files = discover(config.paths, config.sources)
+    found = found or survey(config.paths, config.sources)
+    files = found.files
+    for line in describe_unread(found.unread):
+        console.print(f"shard: {line}", markup=False)
     whole = cut_whole(config)
     planned = plan_pieces(files, whole, piece_bytes)
     for file in files:
@@ -74,7 +89,7 @@ def make_shards(
     if known:
         console.print(f"shard: {known} of {len(keys)} pieces were cleaned before")
     pieces = [
-        Piece(f"clean-{number:05d}", task)
+        Piece(f"clean-{TALLY_VERSION}-{number:05d}", task)
         for number, task in enumerate(zip(planned, keys, strict=True))
     ]
     clean = functools.partial(clean_or_take, config=config, cache=cache)
@@ -83,6 +98,8 @@ def make_shards(
         return {}
     cleaned = make_pieces(pieces, clean, root, workers, "clean")
 
+    for file in files:
+        file.refuse_change()
     join = functools.partial(join_pieces, config=config, pieces=cleaned)
     [joined] = make_pieces([Piece("join", None)], join, root, 1, "join")
     plan = load_plan(joined, config.strict)
@@ -104,7 +121,10 @@ def make_shards(
     os.replace(root, out / ".removed")  # in one step, so that no half-removed piece looks complete
     shutil.rmtree(out / ".removed")
     empty = sum(file.path.stat().st_size == 0 for file in files)
-    return {"files": len(files), "empty_files": empty, **plan.counts}
+    counts = {"files": len(files), "empty_files": empty, **plan.counts}
+    if found.unread:
+        counts["unread_files"] = dict(sorted(Counter(found.unread.values()).items()))
+    return counts
 
 
 def clean_or_take(
@@ -128,6 +148,7 @@ def clean_piece(parts: list[Part], folder: Path, config: CorpusConfig) -> None:
         for part in parts:
             for document in read_documents(part, config, tally):
                 add_document(document, part.file, config, splitter, tally, writer)
+            part.file.refuse_change()
     (folder / "tally.json").write_text(json.dumps(tally.as_json()))
 
 

@@ -3,21 +3,48 @@
 import glob
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import stat
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from data_prep.errors import UsageError
+from data_prep.errors import SesameError, UsageError
 
 PIECE_BYTES = 16 << 20  # raw bytes one piece of work takes, where a file can be cut
 # Dumps in several files are called …xml-p10p30302.bz2.
 FORMAT = re.compile(
-    r"\.(?:(txt|jsonl|csv|tsv|xml)(?:-p\d+p\d+[^.]*)?(\.(?:gz|bz2|xz|zst))?|(parquet))$",
+    r"\.(?:(txt|jsonl|ndjson|csv|tsv|xml)(?:-p\d+p\d+[^.]*)?(\.(?:gz|bz2|xz|zst))?|(parquet))$",
     re.IGNORECASE,
 )
-ENDINGS = ".parquet; .txt, .jsonl, .csv, .tsv, .xml, each also with .gz, .bz2, .xz or .zst"
+ENDINGS = ".parquet; .txt, .jsonl, .ndjson, .csv, .tsv, .xml, each also with .gz, .bz2, .xz or .zst"
+JSON_DOCUMENT = re.compile(r"\.json(\.(?:gz|bz2|xz|zst))?$", re.IGNORECASE)
+# Why a file in a corpus folder is not read. The keys are counted in the manifest.
+UNREAD = {
+    "unknown_ending": f"the ending is unknown; known: {ENDINGS}",
+    "json_document": "a .json file may be one document; name it .jsonl if each line is an object",
+    "hidden": "the name starts with a dot",
+    "not_a_file": "a FIFO, socket or device is never opened",
+}
+
+
+@dataclass(frozen=True)
+class FileState:
+    """What changes when a file does."""
+
+    size: int
+    modified: int  # in nanoseconds
+    inode: int
+
+    @classmethod
+    def of(cls, path: Path) -> "FileState | None":
+        """The state of a file now; None where there is none."""
+        try:
+            status = path.stat()
+        except OSError:
+            return None
+        return cls(status.st_size, status.st_mtime_ns, status.st_ino)
 
 
 @dataclass(frozen=True)
@@ -30,11 +57,24 @@ class SourceFile:
     path: Path
     name: str
     source: int = 0
+    state: FileState | None = field(default=None, compare=False)  # when a survey found it
+
+    def refuse_change(self) -> None:
+        """Stop where the file is no longer as the survey found it: text of it may be lost."""
+        now = FileState.of(self.path)
+        if self.state is None or now == self.state:
+            return
+        sizes = f" ({self.state.size:,} bytes, now {now.size:,})" if now else ""
+        raise SesameError(
+            f"{self.name} {'changed' if now else 'is gone'}{sizes} while the corpus was read; "
+            "nothing is finished: leave the files alone and run the same command again"
+        )
 
     @property
     def format(self) -> str:
-        """One of txt, jsonl, csv, tsv, xml, parquet."""
-        return _endings(self.path.name)[0]
+        """One of txt, jsonl, csv, tsv, xml, parquet; .ndjson is another name of .jsonl."""
+        ending = _endings(self.path.name)[0]
+        return "jsonl" if ending == "ndjson" else ending
 
     @property
     def compression(self) -> str:
@@ -57,78 +97,146 @@ def _endings(name: str) -> tuple[str, str]:
     return (match[1] or match[3]).lower(), (match[2] or "").lower()
 
 
-def discover(paths: Any, sources: Mapping[str, Any] | None = None) -> list[SourceFile]:
-    """The files that `corpus.paths` or `corpus.sources` means, by name; no name comes twice."""
+@dataclass
+class Survey:
+    """What `corpus.paths` or `corpus.sources` names: the files to read, and those left unread."""
+
+    files: list[SourceFile] = field(default_factory=list)  # by name; no name comes twice
+    unread: dict[str, str] = field(default_factory=dict)  # name to its reason, a key of UNREAD
+
+    def take(self, path: Path, root: Path) -> None:
+        """Put a path found below `root` on one of the two lists."""
+        name = path.relative_to(root).as_posix()
+        reason = _reason_not_to_read(path)
+        if reason is None:
+            self.files.append(SourceFile(path, name, state=FileState.of(path)))
+        else:
+            self.unread[name] = reason
+
+
+def survey(paths: Any, sources: Mapping[str, Any] | None = None) -> Survey:
+    """Find all files, and every file in a folder or glob that is not going to be read."""
     if not sources:
-        return sorted(_find("corpus.paths", paths), key=lambda file: file.name)
+        found = _find("corpus.paths", paths)
+        return replace(found, files=sorted(found.files, key=lambda file: file.name))
     files: dict[str, SourceFile] = {}
+    unread: dict[str, str] = {}
     for number, name in enumerate(sorted(sources)):
         key = f"corpus.sources.{name}"
-        for file in sorted(_find(key, sources[name]), key=lambda file: file.name):
+        found = _find(key, sources[name])
+        for file in sorted(found.files, key=lambda file: file.name):
             place = os.path.realpath(file.path)
             if place in files:
                 raise UsageError(
                     f"{key}: {file.name} is {files[place].name} too; a file has one source"
                 )
-            files[place] = SourceFile(file.path, f"{name}/{file.name}", number)
-    return list(files.values())
+            files[place] = replace(file, name=f"{name}/{file.name}", source=number)
+        unread |= {f"{name}/{other}": reason for other, reason in found.unread.items()}
+    return Survey(list(files.values()), unread)
 
 
-def _find(key: str, paths: Any) -> list[SourceFile]:
+def discover(paths: Any, sources: Mapping[str, Any] | None = None) -> list[SourceFile]:
+    """The files that `corpus.paths` or `corpus.sources` means, by name; no name comes twice."""
+    return survey(paths, sources).files
+
+
+def describe_unread(unread: Mapping[str, str], most: int = 5) -> list[str]:
+    """One sentence per reason: how many files it keeps unread, the first names, and why."""
+    lines = []
+    for reason, why in UNREAD.items():
+        names = sorted(name for name, found in unread.items() if found == reason)
+        if names:
+            more = f" and {len(names) - most:,} more" if len(names) > most else ""
+            files = "1 file is" if len(names) == 1 else f"{len(names):,} files are"
+            lines.append(f"{files} not read: {', '.join(names[:most])}{more} ({why})")
+    return lines
+
+
+def _reason_not_to_read(path: Path) -> str | None:
+    if path.name.startswith("."):
+        return "hidden"
+    if not FORMAT.search(path.name):
+        return "json_document" if JSON_DOCUMENT.search(path.name) else "unknown_ending"
+    return "not_a_file" if _is_special(path) else None
+
+
+def _is_special(path: str | Path) -> bool:
+    """Whether a path leads to a FIFO, socket or device, whose reading may never end."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:  # a link that leads nowhere: reading it is refused by name
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def _find(key: str, paths: Any) -> Survey:
     given = [paths] if isinstance(paths, str | Path) else list(paths or [])
     if not given:
         raise UsageError(f"{key} is empty: name the files or folders with your text")
     found: dict[str, tuple[int, SourceFile]] = {}
+    unread: dict[str, str] = {}
     for number, item in enumerate(given):
-        for file in _files_of(key, os.path.expanduser(str(item))):
+        own = _survey_item(key, os.path.expanduser(str(item)))
+        for file in own.files:
             found.setdefault(os.path.realpath(file.path), (number, file))
+        unread |= own.unread
     files = [file for _, file in found.values()]
     if len({file.name for file in files}) < len(files):  # two roots have a file of the same name
-        files = [SourceFile(file.path, f"{number}/{file.name}") for number, file in found.values()]
-    return files
+        files = [replace(file, name=f"{number}/{file.name}") for number, file in found.values()]
+    return Survey(files, unread)
 
 
-def _files_of(key: str, item: str) -> list[SourceFile]:
+def _survey_item(key: str, item: str) -> Survey:
+    found = Survey()
     if os.path.isfile(item):
         if not FORMAT.search(item):
             raise UsageError(f"{key}={item}: cannot tell what this is; known: {ENDINGS}")
-        return [SourceFile(Path(item), os.path.basename(item))]
+        path = Path(item)
+        found.files.append(SourceFile(path, path.name, state=FileState.of(path)))
+        return found
+    if _is_special(item):
+        raise UsageError(f"{key}={item}: this is a FIFO, socket or device; give files or folders")
     if os.path.isdir(item):
-        files = list(_walk(item, Path(item)))
+        _walk(key, item, Path(item), found)
     elif glob.has_magic(item):
-        files = _match(item)
+        _match(key, item, found)
     else:
         raise UsageError(f"{key}={item}: there is no such file or folder")
-    if not files:
-        raise UsageError(f"{key}={item}: nothing there to read; known: {ENDINGS}")
-    return files
+    if not found.files:
+        others = "; ".join(describe_unread(found.unread))
+        raise UsageError(
+            f"{key}={item}: nothing there to read; {others or f'known endings: {ENDINGS}'}"
+        )
+    return found
 
 
-def _match(pattern: str) -> list[SourceFile]:
+def _match(key: str, pattern: str, found: Survey) -> None:
     parts = Path(pattern).parts
     fixed = next(number for number, part in enumerate(parts) if glob.has_magic(part))
     root = Path(*parts[:fixed])
-    files: list[SourceFile] = []
     for match in sorted(glob.glob(pattern, recursive=True)):
         if os.path.isdir(match):
-            files.extend(_walk(match, root))
-        elif FORMAT.search(match):
-            files.append(SourceFile(Path(match), Path(match).relative_to(root).as_posix()))
-    return files
+            _walk(key, match, root, found)
+        else:
+            found.take(Path(match), root)
 
 
-def _walk(folder: str, root: Path) -> Iterator[SourceFile]:
+def _walk(key: str, folder: str, root: Path, found: Survey) -> None:
+    def refuse(error: OSError) -> None:
+        raise UsageError(f"{key}: the folder {error.filename} cannot be read ({error.strerror})")
+
     seen: set[str] = set()
-    for place, folders, names in os.walk(folder, followlinks=True):
+    for place, folders, names in os.walk(folder, followlinks=True, onerror=refuse):
         if os.path.realpath(place) in seen:  # a link that leads back up
             folders.clear()
             continue
         seen.add(os.path.realpath(place))
+        for name in folders:
+            if name.startswith("."):
+                found.take(Path(place, name), root)
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
-            if FORMAT.search(name) and not name.startswith("."):
-                path = Path(place, name)
-                yield SourceFile(path, path.relative_to(root).as_posix())
+            found.take(Path(place, name), root)
 
 
 def plan_pieces(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from data_prep.errors import SesameError
+from data_prep.named_fields import FieldsSeen
 
 NOTES = 20  # damaged places remembered for the log; the counters count them all
 
@@ -22,6 +23,7 @@ class Tally:
     repaired: Counter[str] = field(default_factory=Counter)
     broken_files: int = 0
     notes: list[tuple[str, str, str]] = field(default_factory=list)
+    fields: FieldsSeen = field(default_factory=FieldsSeen)
 
     @property
     def kept(self) -> int:
@@ -64,6 +66,7 @@ class Tally:
         self.repaired.update(other.repaired)
         self.broken_files += other.broken_files
         self.notes.extend(other.notes[: NOTES - len(self.notes)])
+        self.fields.add(other.fields)
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, sorted, to be stored with a piece."""
@@ -73,6 +76,7 @@ class Tally:
             "repaired": dict(sorted(self.repaired.items())),
             "broken_files": self.broken_files,
             "notes": [list(note) for note in self.notes],
+            "fields": self.fields.as_json(),
         }
 
     @classmethod
@@ -85,4 +89,5 @@ class Tally:
             repaired=Counter(values["repaired"]),
             broken_files=values["broken_files"],
             notes=[(file, place, reason) for file, place, reason in values["notes"]],
+            fields=FieldsSeen.from_json(values["fields"]),
         )

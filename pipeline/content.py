@@ -6,10 +6,11 @@ and mtime, so that a rerun reads nothing twice.
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
-from data_prep.errors import UsageError
+from data_prep.errors import SesameError, UsageError
 from data_prep.files import BLOCK, sha256, write_atomically
 
 WHOLE_UP_TO = 64 << 20
@@ -60,6 +61,19 @@ class Checksums:
             except OSError as error:
                 raise UsageError(f"{path}: cannot be read ({error.strerror})") from error
         return described
+
+    def refuse_changes(
+        self, files: Iterable[tuple[str, Path]], fingerprinted: Mapping[str, Any]
+    ) -> None:
+        """Stop where a file is not what the fingerprint says; files that came later do no harm."""
+        now = self.describe(file for file in files if file[0] in fingerprinted)
+        for name, known in fingerprinted.items():
+            if now.get(name) != known:
+                what = "changed" if name in now else "is gone"
+                raise SesameError(
+                    f"{name} {what} after the plan was made; nothing is finished under the old "
+                    "fingerprint: run the same command again, which plans anew"
+                )
 
     def save(self) -> None:
         """Remember what was read; called once the store is to be written anyway."""

@@ -70,15 +70,19 @@ class Layers:
 def embed(
     encoder: Encoder, sentences: Sequence[str | Sequence[str]], layers: Layers | str = "all"
 ) -> list[Vectors]:
-    """The vectors of each sentence's words; an empty sentence has none.
+    """The vectors of each sentence's words, one array per sentence.
 
     A sentence is its words, or a string, whose words `data_prep.words.split_words` finds:
-    punctuation stands apart.
+    punctuation stands apart. A sentence without words has an array of no rows; no sentences give
+    an empty list.
     """
     layers = Layers(layers) if isinstance(layers, str) else layers
     split = [split_words(each)[0] if isinstance(each, str) else each for each in sentences]
+    shape = layers.shape(encoder)
+    if not any(map(len, split)):
+        return [np.zeros((0, *shape), np.float32) for _ in split]
     inputs, offsets = _encode(encoder, split)
-    vectors = np.empty((offsets[-1], *layers.shape(encoder)), np.float32)
+    vectors = np.empty((offsets[-1], *shape), np.float32)
     for words, values in _vectors(encoder, inputs, offsets, layers):
         vectors[words] = values
     return np.split(vectors, offsets[1:-1])

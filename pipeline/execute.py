@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from data_prep.errors import SesameError, UsageError
 from data_prep.files import write_atomically
 from data_prep.pieces import Share, end_with_parent, usable_cores
 from data_prep.progress import console, progress
+from pipeline.content import Checksums
 from pipeline.graph import Node, stage_module
 from pipeline.lease import lease
 from pipeline.plan import titled
@@ -84,8 +86,13 @@ def _work(node: Node, share: Share | None, check_lease: Callable[[], None]) -> d
     node.output.begin(node.request)
     inputs = {role: item.path for role, item in node.inputs.items()}
     out, fingerprint = node.output.path, node.output.fingerprint
-    work = Work(node.config, inputs, out, fingerprint, share, check_lease)
-    counts: dict[str, Any] = stage_module(node.stage).run(work)
+    files_read = node.request["files_read"]
+    work = Work(node.config, inputs, out, fingerprint, share, files_read, check_lease)
+    module = stage_module(node.stage)
+    counts: dict[str, Any] = module.run(work)
+    if files_read:
+        store = node.output.path.parents[1]
+        Checksums(store).refuse_changes(module.files(node.config), files_read)
     return counts
 
 
@@ -152,6 +159,8 @@ def _execute_beside(nodes: list[Node], at_once: int) -> None:
                     _say_made(futures[future], future.result())
                 except SesameError as error:
                     failures.append(error)
+                except BrokenProcessPool as error:
+                    raise SesameError(_killed(nodes, at_once)) from error
                 bar.advance()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -160,6 +169,20 @@ def _execute_beside(nodes: list[Node], at_once: int) -> None:
             raise
     if failures:
         raise failures[0]
+
+
+def _killed(nodes: list[Node], at_once: int) -> str:
+    """What to say when a process of the pool was killed; those that it ends leave their leases."""
+    begun = [
+        f"{node.stage} {node.output.fingerprint[:8]}"
+        for node in nodes
+        if not node.output.is_done and (node.output.path / LEASE).exists()
+    ]
+    return (
+        f"{BESIDE}: a process was killed while it made {' or '.join(begun) or 'its first output'}, "
+        "probably for want of memory; finished outputs are kept: run again with "
+        f"--at-once below {at_once}"
+    )
 
 
 def _begin_process(threads: int) -> None:

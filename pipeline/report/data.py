@@ -179,14 +179,16 @@ def _lengths(name: str, lengths: Sequence[int]) -> Figure:
 def _corpus(made: Made, number: int) -> list[Block]:
     counts, statistics = made.counts, made.json("statistics.json")
     columns = (Column(""), *(Column(name, True) for name in SPLITS.values()))
-    kinds = ("sections", "sentences", "words", "bytes")
+    kinds = ["sections", "sentences", "words", "bytes"]
+    if "groups" in counts:
+        kinds.insert(0, "groups")
     rows = [[kind, *(count(counts[kind][split]) for split in SPLITS)] for kind in kinds]
     figures = [
         _sizes(f"corpus-{number}-{unit}", unit, statistics[f"document_{unit}"])
         for unit in ("words", "sentences")
     ]
     return [
-        Facts(_corpus_facts(counts)),
+        Facts([*_corpus_facts(counts), *_group_facts(counts, made.config["corpus"])]),
         Table("Kept text", columns, rows),
         *_reasons(counts),
         Figures(figures),
@@ -208,7 +210,23 @@ def _corpus_facts(counts: dict[str, Any]) -> list[Fact]:
         facts.append(Fact("paragraphs kept", count(kept), f"{share(kept, read)} of {count(read)}"))
     if documents["broken_files"]:
         facts.append(Fact("files broken off", count(documents["broken_files"])))
+    if unread := counts.get("unread_files"):
+        why = ", ".join(f"{plain(reason)} {count(number)}" for reason, number in unread.items())
+        facts.append(Fact("files not read", count(sum(unread.values())), why))
     return facts
+
+
+def _group_facts(counts: dict[str, Any], corpus: dict[str, Any]) -> list[Fact]:
+    """Whether the splits are apart by group, where corpus.group_field asks for that."""
+    if corpus.get("group_field") is None:
+        return []
+    groups = counts.get("groups")
+    if groups is None:  # counted since a field that no record has is refused
+        return [Fact("groups", "not counted", "by the version that made this: groups may be split")]
+    return [
+        Fact("groups in both splits", "0", f"of {count(groups['train'] + groups['heldout'])}"),
+        Fact("documents without a group", count(groups["documents_without"])),
+    ]
 
 
 def _reasons(counts: dict[str, Any]) -> Iterator[Table]:

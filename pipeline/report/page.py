@@ -21,7 +21,7 @@ from pipeline.report.data import corpus_section, examples_section, tokenizer_sec
 from pipeline.report.layers import layers_section
 from pipeline.report.learning import learning_section
 from pipeline.report.running import next_section, run_section, subtitle
-from pipeline.report.tasks import headline, read_scores, tasks_section
+from pipeline.report.tasks import group_tables, headline, read_scores, tasks_section
 from pipeline.report.training import training_section
 from pipeline.report.wording import enumerated
 
@@ -60,7 +60,7 @@ def make_page(collected: Collected, config: Config) -> Page:
         tokenizer_section(collected),
         examples_section(collected, share_text),
         training_section(collected),
-        tasks_section(scores, confusion_tables(collected, share_text)),
+        tasks_section(scores, confusion_tables(collected, share_text), group_tables(collected)),
         learning_section(scores),
         layers_section(collected),
         next_section(collected, config, tasks),

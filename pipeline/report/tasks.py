@@ -41,6 +41,7 @@ CEILING = (
 )
 INTERVALS = "Disc and bar: mean and deviation over seeds. Rings: single seeds."
 RANDOM_COLOUR = 4
+GROUPED_PARTS = {"train": "training", "dev": "development", "test": "test"}
 
 
 def read_scores(collected: Collected) -> list[Score]:
@@ -50,7 +51,9 @@ def read_scores(collected: Collected) -> list[Score]:
     return summarise(files, [made.run for made in tuned], LABELS)
 
 
-def tasks_section(scores: Sequence[Score], confusions: dict[str, Table]) -> Section | None:
+def tasks_section(
+    scores: Sequence[Score], confusions: dict[str, Table], groups: dict[str, Table]
+) -> Section | None:
     """For each task our scores, the published ones beside a figure, and what tells more."""
     if not scores:
         return None
@@ -67,10 +70,28 @@ def tasks_section(scores: Sequence[Score], confusions: dict[str, Table]) -> Sect
         blocks.append(_table(task, metric, group, beside))
         blocks += _published(task, metric, {score.split for score in group})
         blocks.append(Figures([_figure(number, task, metric, group)]))
-        if task in confusions:
-            blocks.append(confusions[task])
+        blocks += [tables[task] for tables in (groups, confusions) if task in tables]
         blocks += _other_scores(task, metric, group)
     return Section("tasks", "Downstream tasks", blocks)
+
+
+def group_tables(collected: Collected) -> dict[str, Table]:
+    """Groups of each part, of tasks that are cut by task.group_field; by the task's name."""
+    rows: dict[str, dict[tuple[str, ...], None]] = {}
+    for made in collected.every("finetune"):
+        groups = made.counts.get("groups")
+        if groups:
+            parts = (*GROUPED_PARTS, "examples_without")
+            rows.setdefault(made.counts["task"], {})[tuple(count(groups[p]) for p in parts)] = None
+    columns = (
+        *(Column(name, True) for name in GROUPED_PARTS.values()),
+        Column("in two of them", True),
+        Column("examples without a group", True),
+    )
+    return {
+        task: Table(f"{task}: groups", columns, [[*row[:-1], "0", row[-1]] for row in found])
+        for task, found in rows.items()
+    }
 
 
 def with_most_labels(scores: Sequence[Score]) -> list[Score]:

@@ -125,6 +125,8 @@ def run(work: Work) -> dict[str, Any]:
         "cut_inputs": outcome.cut,
         "mix": outcome.mix,
     }
+    if splits.groups:
+        scores["groups"] = splits.groups
     if task.kind == "classify":
         gold = [str(example.gold) for example in splits.test]
         guesses = [str(guess.answer) for guess in outcome.predictions]

@@ -3,12 +3,14 @@
 Reads the files that `corpus.paths` names; writes train and held-out tars, see data_prep.shards.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from data_prep.cache import PieceCache
+from data_prep.config import CorpusConfig
 from data_prep.shard import make_shards
-from data_prep.sources import discover
+from data_prep.sources import Survey, survey
 from pipeline.config import Config
 from pipeline.content import Checksums
 from pipeline.stages.work import Request, Work
@@ -26,26 +28,39 @@ def inputs(config: Config) -> dict[str, Request]:
 
 def files(config: Config) -> list[tuple[str, Path]]:
     """The corpus, by name below the root the user gave, and the lists that cleaning reads."""
-    corpus = config.corpus
+    return _named_files(config.corpus, survey(config.corpus.paths, config.corpus.sources))
+
+
+def _named_files(corpus: CorpusConfig, found: Survey) -> list[tuple[str, Path]]:
     lists = {
         "corpus.exclude_file": corpus.exclude_file,
         "corpus.abbreviations_file": corpus.abbreviations_file,
     }
     return [
-        *((file.name, file.path) for file in discover(corpus.paths, corpus.sources)),
+        *((file.name, file.path) for file in found.files),
         *((key, Path(path).expanduser()) for key, path in lists.items() if path is not None),
     ]
 
 
 def run(work: Work) -> dict[str, Any]:
-    """Make the shards; what is cleaned is kept in the store for a corpus that grows."""
+    """Make the shards; what is cleaned is kept in the store for a corpus that grows.
+
+    The survey comes before the checksums: a file that changes between the two is noticed when its
+    state is looked at again, so no piece is cached under the checksum of other bytes.
+    """
     config = work.config
     store = Path(config.paths.store)
+    found = survey(config.corpus.paths, config.corpus.sources)
+    named, known = _named_files(config.corpus, found), Checksums(store)
+    if work.files_read:
+        known.refuse_changes(named, work.files_read)
+        kept = [file for file in found.files if file.name in work.files_read]
+        found = replace(found, files=kept)  # a file added since the plan waits for the next one
     cache = None
     if config.corpus.cache_size:
-        described = Checksums(store).describe(files(config))
+        described = known.describe(named)
         checksums = {name: str(values["checksum"]) for name, values in described.items()}
         cache = PieceCache(
             store / CLEAN_CACHE, checksums, version=FORMAT, most_bytes=config.corpus.cache_size
         )
-    return make_shards(config.corpus, work.out, cache=cache, share=work.share)
+    return make_shards(config.corpus, work.out, cache=cache, share=work.share, found=found)

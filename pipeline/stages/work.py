@@ -10,9 +10,10 @@ A stage module has
     closing(out)    what the terminal shows at the end (those stages that say something)
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from data_prep.pieces import Share
 from pipeline.config import Config
@@ -36,4 +37,5 @@ class Work:
     out: Path
     fingerprint: str
     share: Share | None = None  # only these pieces, and no output yet
+    files_read: Mapping[str, Any] = field(default_factory=dict)  # as the fingerprint has them
     check_lease: Callable[[], None] = lambda: None  # raises if another launch has taken over

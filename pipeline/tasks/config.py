@@ -55,6 +55,11 @@ class TaskConfig:
     text_b: str | None = result(None, "column of the second sentence")
     label: str = result("label", "column of the label")
     labels: list[str] = result([], "the labels there are; those of the training file when empty")
+    group_field: str | None = result(
+        None, "column or field whose examples belong together, such as a patient: no part of the "
+        "data has examples of another's group (table; squad; conll: a comment `# field = value`, "
+        "or document)", is_later=True,
+    )  # fmt: skip
     where: dict[str, str] = result({}, "keep only rows whose columns have these values")
     faulty: str = result(
         "refuse",
@@ -112,6 +117,11 @@ class TaskConfig:
                 "and nothing else is"
             )
         if self.members:
+            if self.group_field is not None:
+                raise UsageError(
+                    f"task.group_field={self.group_field}: a suite's tasks have their own; set "
+                    "task.members.<name>.group_field"
+                )
             self._check_members()
             return
         if self.metric not in METRICS[self.kind]:
@@ -123,6 +133,11 @@ class TaskConfig:
             raise UsageError(
                 f"task.reader={self.reader}: task.kind={self.kind} is read by "
                 f"{', '.join(READERS[self.kind])}"
+            )
+        if self.group_field is not None and self.reader == "wiki_links":
+            raise UsageError(
+                f"task.group_field={self.group_field}: task.reader=wiki_links groups its examples "
+                "by page already; unset task.group_field"
             )
         if self.test_documents and self.test is not None:
             raise UsageError(

@@ -3,6 +3,9 @@
 Two columns or more, split by tabs or spaces; BIO, IOB1 and BIOES tags all become BIO. A tag that
 continues nothing becomes a beginning, as conlleval reads it, and is counted; IOB1 writes names that
 way, so that files in IOB1 count none.
+
+With task.group_field, comments `# field = value` hold for the sentences after them up to the next
+one or the next document, and the field `document` counts the -DOCSTART- lines.
 """
 
 import re
@@ -12,40 +15,56 @@ from itertools import pairwise
 from data_prep.errors import SesameError
 from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.examples import Example, TaskFile, read_lines
+from pipeline.tasks.groups import GroupFinder
 
 PREFIXES = {"B": "B", "S": "B", "I": "I", "E": "I"}  # BIOES to BIO
 NO_SENTENCE = "-DOCSTART-"
 
-Sentence = tuple[int, list[list[str]]]  # the line it starts on, and each line's columns
+DOCUMENT = "document"  # the field that counts -DOCSTART- lines
+COMMENT = re.compile(r"#\s*(\S.*?)\s*=\s*(.*)")
+
+# The line it starts on, each line's columns, and the group it belongs to.
+Sentence = tuple[int, list[list[str]], str | None]
 
 
 def read_conll(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
     """The sentences of one file; -DOCSTART- lines are no words."""
-    sentences = list(_sentences(file))
+    groups = GroupFinder(file, task)
+    sentences = list(_sentences(file, groups))
+    groups.refuse_absent()
     if not file.has_labels:
-        for line, rows in sentences:
+        for line, rows, _ in sentences:
             words = tuple(cells[0] for cells in rows)
             yield Example(words, None, "\x1f".join(words), line)
         return
-    tags_of = [[cells[-1] for cells in rows] for _, rows in sentences]
+    tags_of = [[cells[-1] for cells in rows] for _, rows, _ in sentences]
     counts_repairs = not is_iob1(tags_of)
-    for (line, rows), tags in zip(sentences, tags_of, strict=True):
+    for (line, rows, group), tags in zip(sentences, tags_of, strict=True):
         words = tuple(cells[0] for cells in rows)
         bio, repaired = to_bio(tags)
         if repaired and counts_repairs:
             file.repairs["tags"] += repaired
-        yield Example(words, tuple(bio), "\x1f".join(words), line)
+        own = "\x1f".join(words) if group is None else group
+        yield Example(words, tuple(bio), own, line, is_grouped=group is not None)
 
 
-def _sentences(file: TaskFile) -> Iterator[Sentence]:
+def _sentences(file: TaskFile, groups: GroupFinder) -> Iterator[Sentence]:
     rows: list[list[str]] = []
     start, width = 1, 0
+    documents = 0
+    about: dict[str, str] = {}  # what comments say of the sentences that follow
     for line, text in read_lines(file.path):
         cells = re.split(r"[ \t]+", text.strip(" \t")) if text.strip() else []
-        if not cells or cells[0] == NO_SENTENCE:
+        comment = COMMENT.fullmatch(text.strip()) if groups.field is not None else None
+        if not cells or cells[0] == NO_SENTENCE or comment:
             if rows:
-                yield start, rows
+                yield start, rows, groups.find(about)
             rows = []
+            if comment:
+                about[comment[1]] = comment[2]
+            elif cells:
+                documents += 1
+                about = {DOCUMENT: str(documents)}
             continue
         width = width or len(cells)
         _check(file, line, cells, width)
@@ -53,7 +72,7 @@ def _sentences(file: TaskFile) -> Iterator[Sentence]:
             start = line
         rows.append(cells)
     if rows:
-        yield start, rows
+        yield start, rows, groups.find(about)
 
 
 def _check(file: TaskFile, line: int, cells: list[str], width: int) -> None:

@@ -23,6 +23,7 @@ class Example:
     line: int  # where the example starts in its file, for messages
     id: str = ""  # of a question, by which its answer is known
     answer_start: int | None = None  # the first accepted answer's first character in the passage
+    is_grouped: bool = False  # whether `group` is the value of task.group_field
 
 
 @dataclass(frozen=True)

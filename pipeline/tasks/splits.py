@@ -17,6 +17,7 @@ from data_prep.errors import SesameError, UsageError
 from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.conll import read_conll
 from pipeline.tasks.examples import Example, TaskFile
+from pipeline.tasks.groups import count_groups, refuse_shared_groups
 from pipeline.tasks.squad import read_squad
 from pipeline.tasks.table import read_table
 from pipeline.tasks.wiki_links import read_wiki_links
@@ -44,6 +45,7 @@ class Splits:
     also: dict[str, list[Example]] = field(default_factory=dict)  # scored too, by name
     unlabelled: dict[str, list[Example]] = field(default_factory=dict)  # only predicted, by name
     repairs: dict[str, int] = field(default_factory=dict)  # in all files, by kind
+    groups: dict[str, int] = field(default_factory=dict)  # by part, where task.group_field is set
 
 
 def task_files(task: TaskConfig) -> list[tuple[str, Path]]:
@@ -76,6 +78,10 @@ def read_splits(task: TaskConfig, seed: int) -> Splits:
     def read(name: str, has_labels: bool = True) -> list[Example]:
         file = TaskFile(files[name], has_labels, repairs)
         examples = list(READERS[task.reader](file, task))
+        if not examples and task.where:
+            raise SesameError(
+                f"{file.path}: too few examples; none has the values of task.where={task.where}"
+            )
         if not examples:
             raise SesameError(f"{file.path}: too few examples; the file has none")
         return examples
@@ -102,17 +108,26 @@ def read_splits(task: TaskConfig, seed: int) -> Splits:
 
     for name, examples in (("training", train), ("development", dev), ("test", test)):
         if not examples:
-            raise SesameError(f"{files[task.train]}: too few examples; none is left for {name}")
+            few = "examples" if task.group_field is None else f"groups ({task.group_field})"
+            raise SesameError(f"{files[task.train]}: too few {few}; none is left for {name}")
+    parts = {"training": train, "development": dev} | ({} if test is dev else {"test": test})
+    refuse_shared_groups(task, parts)
+    for name, file in task.also.items():
+        if file in files:
+            refuse_shared_groups(task, {"training": train, name: scored[file]})
     count = round(len(train) * task.train_fraction)
     count = min(count, task.train_examples or count)
     if not count:
         raise SesameError(
             f"task.train_fraction={task.train_fraction}: leaves none of {len(train)} examples"
         )
+    train = _sample(train, count, seed)
+    dev = _sample(dev, task.dev_examples, CUT_SEED)
+    test = _sample(test, task.test_examples, CUT_SEED)
     return Splits(
-        _sample(train, count, seed),
-        _sample(dev, task.dev_examples, CUT_SEED),
-        _sample(test, task.test_examples, CUT_SEED),
+        train,
+        dev,
+        test,
         labels,
         {
             name: _sample(scored[file], task.test_examples, CUT_SEED)
@@ -125,6 +140,7 @@ def read_splits(task: TaskConfig, seed: int) -> Splits:
             if file in files
         },
         dict(repairs),
+        count_groups(task, {"train": train, "dev": dev, "test": test}),
     )
 
 

@@ -8,12 +8,13 @@ is a fault.
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from data_prep.errors import SesameError
 from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.examples import Example, TaskFile
+from pipeline.tasks.groups import GroupFinder
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,11 @@ class Entry:
     file: TaskFile
     value: Any
     place: str
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What the object holds; nothing where it is no object."""
+        return self.value if isinstance(self.value, dict) else {}
 
     def each(self, key: str) -> Iterator["Entry"]:
         """The objects of a list."""
@@ -54,16 +60,24 @@ class Entry:
 
 
 def read_squad(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
-    """The questions of one file with their passages; those of an article form a group."""
+    """The questions of one file with their passages.
+
+    Those of an article form a group, or those with one value of task.group_field, which may be a
+    field of a question, its paragraph or its article.
+    """
     number = 0
+    groups = GroupFinder(file, task)
     for article in _load(file).each("data"):
         for paragraph in article.each("paragraphs"):
             passage = paragraph.text("context")
             for question in paragraph.each("qas"):
                 number += 1
-                example = _example(file, task, question, passage, article.place, number)
+                group = groups.find(question.fields, paragraph.fields, article.fields)
+                own = article.place if group is None else group
+                example = _example(file, task, question, passage, own, number)
                 if example is not None:
-                    yield example
+                    yield replace(example, is_grouped=group is not None)
+    groups.refuse_absent()
 
 
 def _load(file: TaskFile) -> Entry:

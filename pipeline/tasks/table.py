@@ -16,6 +16,7 @@ from typing import Any
 from data_prep.errors import SesameError
 from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.examples import Example, TaskFile, read_lines
+from pipeline.tasks.groups import GroupFinder
 
 Row = tuple[int, dict[str, Any]]  # the line it starts on, and its cells by column
 
@@ -24,9 +25,11 @@ def read_table(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
     """The examples of one file; every fault is named by file and line."""
     texts = [column for column in (task.text_a, task.text_b) if column is not None]
     needed = [*texts, *([task.label] if file.has_labels else []), *task.where]
+    groups = GroupFinder(file, task)
     for line, named in _rows(file, task):
         row = {task.aliases.get(column, column): cell for column, cell in named.items()}
         _require_columns(file.path, line, row, needed)
+        group = groups.find(row)
         if any(str(row[column]) != value for column, value in task.where.items()):
             continue
         cells = tuple(file.spelt(_text(row[column])) for column in texts)
@@ -36,7 +39,9 @@ def read_table(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
             file.refuse_or_drop(task, line, f"the sentence in column {empty} is empty")
             continue
         gold = _gold(file, line, row, task) if file.has_labels else None
-        yield Example(cells, gold, "\x1f".join(cells), line)
+        own = "\x1f".join(cells) if group is None else group
+        yield Example(cells, gold, own, line, is_grouped=group is not None)
+    groups.refuse_absent()
 
 
 def _rows(file: TaskFile, task: TaskConfig) -> Iterator[Row]:

@@ -1,8 +1,10 @@
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
-from data_prep.errors import UsageError
+from data_prep.errors import SesameError, UsageError
 from data_prep.files import atomic_write, sha256
 from data_prep.pieces import Piece, Share, make_piece, make_pieces
 
@@ -15,6 +17,12 @@ def write_or_fail(number: int, folder: Path) -> None:
     (folder / "square").write_text("half")
     if number == 2:
         raise RuntimeError("killed")
+    write_square(number, folder)
+
+
+def write_or_be_killed(number: int, folder: Path) -> None:
+    if number == 3:
+        os.kill(os.getpid(), signal.SIGKILL)  # as the kernel does when memory runs out
     write_square(number, folder)
 
 
@@ -35,6 +43,19 @@ def test_finished_pieces_are_kept_and_half_made_ones_made_anew(tmp_path: Path) -
     make_pieces(PIECES, write_square, tmp_path, 1, "squares")
     assert (tmp_path / "000" / "square").stat().st_mtime_ns == kept
     assert (tmp_path / "002" / "square").read_text() == "4"
+
+
+def test_a_killed_worker_is_told_with_its_piece_and_finished_ones_are_kept(tmp_path: Path) -> None:
+    (tmp_path / ".999.0123abcd.tmp").mkdir()  # left by an earlier kill
+    with pytest.raises(SesameError) as caught:
+        make_pieces(PIECES, write_or_be_killed, tmp_path, 2, "squares")
+    said = str(caught.value)
+    assert said.startswith("squares: a worker process was killed while it made 0")
+    assert "003" in said and "999" not in said
+    assert "memory" in said and "corpus.workers" in said and "\n" not in said
+    for path in tmp_path.glob("[0-9]*"):
+        assert int((path / "square").read_text()) == int(path.name) ** 2
+    make_pieces(PIECES, write_square, tmp_path, 2, "squares")
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 9])

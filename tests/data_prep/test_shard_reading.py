@@ -1,10 +1,13 @@
 """What the stage reads: forms of files, fields and conditions, sources, groups, and bad input."""
 
 import csv
+import datetime
 import gzip
 import json
 import logging
+import os
 import random
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -87,11 +90,18 @@ def test_a_group_is_held_out_as_a_whole(tmp_path: Path, caplog: pytest.LogCaptur
     records = [{"text": document(rng), "patient": n % 60, "same": 1} for n in range(600)]
     del records[0]["patient"]
     path.write_text("\n".join(map(json.dumps, records)))
-    shard(tmp_path / "out", path, group_field="patient")
+    counts = shard(tmp_path / "out", path, group_field="patient")
     held = {section.group for section in sections(tmp_path / "out", "heldout")}
     train = {section.group for section in sections(tmp_path / "out")}
     assert len(held) >= 4 and not held & (train - {None})
     assert None in train | held, "a document without a group is one by itself"
+    split = {"train": len(train - {None}), "heldout": len(held - {None})}
+    assert counts["groups"] == {**split, "documents_without": 1}
+    assert (
+        json.loads((tmp_path / "out" / "statistics.json").read_text())["groups"]
+        == (counts["groups"])
+    )
+    assert "groups" not in shard(tmp_path / "ungrouped", path)
     with caplog.at_level(logging.WARNING):
         shard(tmp_path / "one", path, group_field="same", where={"same": "1"})
     assert "nothing is held out" in caplog.text
@@ -174,6 +184,49 @@ def test_parquet(tmp_path: Path) -> None:
     assert counts["documents"]["broken_files"] == 1
 
 
+def test_ids_and_groups_are_text_that_utf8_can_write(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text(
+        "".join(
+            json.dumps({"id": f"{n}\ud83d", "who": "\udc00", "text": f"Document number {n} here."})
+            + "\n"
+            for n in range(9)
+        )
+    )
+    counts = shard(tmp_path / "out", path, group_field="who")
+    assert counts["documents"]["repaired"] == {"lone_surrogates": 9}
+    written = everything(tmp_path / "out")
+    assert [section.id for section in written] == [f"{n}\ufffd" for n in range(9)]
+    assert {section.group for section in written} == {"\ufffd"}
+
+
+def test_dates_and_numbers_of_parquet_are_ids_groups_and_conditions(tmp_path: Path) -> None:
+    days = [datetime.date(2020, 1, 1 + n // 2) for n in range(20)]
+    columns = {
+        "text": [f"Document number {n} here." for n in range(20)],
+        "day": pa.array(days),
+        "time": pa.array([datetime.datetime(2020, 1, 1, n) for n in range(20)], pa.timestamp("ns")),
+        "size": pa.array([Decimal(f"{n}.50") for n in range(20)]),
+        "length": pa.array([datetime.timedelta(hours=n) for n in range(20)]),
+        "visits": pa.array([[day] for day in days]),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    ids = {
+        "day": [f"{day}" for day in days],
+        "time": [f"2020-01-01T{n:02}:00:00" for n in range(20)],
+        "size": [f"{n}.50" for n in range(20)],
+        "length": [str(datetime.timedelta(hours=n)) for n in range(20)],
+        "visits": [f'["{day}"]' for day in days],
+    }
+    for field, wanted in ids.items():
+        shard(tmp_path / field, tmp_path / "x.parquet", id_field=field, group_field="day")
+        written = everything(tmp_path / field)
+        assert [section.id for section in written] == wanted
+        assert [section.group for section in written] == ids["day"]
+    counts = shard(tmp_path / "one", tmp_path / "x.parquet", where={"day": "2020-01-03"})
+    assert counts["documents"]["kept"] == 2
+
+
 def test_a_dump_becomes_prose(tmp_path: Path) -> None:
     page = (
         "<page>\n<title>{0}</title><ns>{1}</ns><id>{0}</id>{2}\n"
@@ -250,16 +303,95 @@ def test_a_truncated_archive_keeps_what_was_read(tmp_path: Path) -> None:
     [
         ({"min_characters": 10_000}, r"corpus\.min_characters=10000 took 9"),
         ({"fraction": 0.0}, r"corpus\.fraction=0\.0 took 9"),
-        ({"where": {"kind": "x"}}, r"corpus\.where={'kind': 'x'} took 9"),
-        ({"text_field": "body"}, "missing_text took 9"),
     ],
 )
 def test_nothing_left_is_an_error_that_names_the_filter(
     tmp_path: Path, values: dict[str, Any], reason: str
 ) -> None:
     path = write_documents(tmp_path / "x.jsonl", [f"Document number {n} here." for n in range(9)])
-    with pytest.raises(SesameError, match=f"none of 9 documents is left: {reason}"):
+    wanted = f"none of 9 documents is left: {reason}; loosen the filters named here"
+    with pytest.raises(SesameError, match=wanted):
         shard(tmp_path / "out", path, **values)
+
+
+WRONG_KEYS: list[tuple[dict[str, Any], str]] = [
+    ({"text_field": "body"}, "corpus.text_field: no record has the field body; found: "),
+    ({"id_field": "key"}, "corpus.id_field: no record has the field key; found: "),
+    ({"group_field": "patient_id"}, "corpus.group_field: no record has the field patient_id; fou"),
+    ({"where": {"kin": "note"}}, "corpus.where: no record has the field kin; found: "),
+    ({"where": {"patient": "SECRET"}}, "corpus.where={'patient': 'SECRET'} took 9; set corpus.wh"),
+    ({"text_field": "patient"}, "missing_text took 9; set corpus.text_field to a field that holds"),
+]
+
+
+@pytest.mark.parametrize(("values", "says"), WRONG_KEYS)
+@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
+def test_a_wrong_key_is_named_with_the_fields_found(
+    tmp_path: Path, values: dict[str, Any], says: str, ending: str
+) -> None:
+    path = tmp_path / f"x.{ending}"
+    records = [{"text": f"CANARY number {n} here.", "patient": n, "datum": "x"} for n in range(9)]
+    if ending == "jsonl":
+        path.write_text("\n".join(map(json.dumps, records)))
+    else:
+        pq.write_table(pa.Table.from_pylist(records), path)
+    if "body" in values.values() and ending == "parquet":
+        says = "corpus.text_field=body: x.parquet has no such column; found: "
+    with pytest.raises(SesameError) as caught:
+        shard(tmp_path / "out", path, **values)
+    said = str(caught.value)
+    assert says in said and "loosen" not in said and "CANARY" not in said
+    if "found: " in says:
+        assert "found: text, patient, datum; set corpus." in said
+
+
+def test_a_group_field_that_is_always_empty_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    records = [{"text": f"Document number {n} here.", "patient": None} for n in range(9)]
+    path.write_text("\n".join(map(json.dumps, records)))
+    with pytest.raises(SesameError, match=r"corpus\.group_field=patient: no kept document has a"):
+        shard(tmp_path / "out", path, group_field="patient")
+
+
+def test_groups_are_counted_in_bounded_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(11)
+    records = [{"text": document(rng), "patient": n % 60} for n in range(600)]
+    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, records)))
+    whole = shard(tmp_path / "whole", tmp_path / "x.jsonl", group_field="patient")
+    monkeypatch.setattr("data_prep.groups.GROUPS_AT_ONCE", 50)
+    parts = shard(tmp_path / "parts", tmp_path / "x.jsonl", group_field="patient")
+    assert parts["groups"] == whole["groups"]
+    assert sum(parts["groups"].values()) == 60
+
+
+def test_found_fields_are_shown_only_where_they_look_like_names(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("Anna was seen today and CANARY,yes\nmore,no\n")
+    with pytest.raises(UsageError, match="found: yes, 1 that do not look like names") as caught:
+        shard(tmp_path / "out", tmp_path / "x.csv")
+    assert "CANARY" not in str(caught.value)
+    (tmp_path / "x.txt").write_text("Plain text has no fields at all, sir.\n")
+    with pytest.raises(SesameError, match=r"corpus\.group_field=patient: the files have no fields"):
+        shard(tmp_path / "none", tmp_path / "x.txt", group_field="patient")
+
+
+def test_files_that_are_not_read_are_listed_and_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    write_documents(folder / "x.ndjson", [f"Document number {n} here." for n in range(9)])
+    counts = shard(tmp_path / "all", folder)
+    assert counts["documents"]["kept"] == 9 and "unread_files" not in counts
+    (folder / "more.json.gz").write_bytes(b"")
+    os.mkfifo(folder / "pipe.jsonl")
+    counts = shard(tmp_path / "some", folder)
+    assert counts["unread_files"] == {"json_document": 1, "not_a_file": 1}
+    said = " ".join(capsys.readouterr().err.split())
+    assert "1 file is not read: more.json.gz (a .json file may be one document" in said
+    assert "1 file is not read: pipe.jsonl (a FIFO, socket or device" in said
+    assert digests(tmp_path / "some") == digests(tmp_path / "all")
 
 
 def test_empty_files_alone_are_an_error(tmp_path: Path) -> None:

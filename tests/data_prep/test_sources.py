@@ -1,9 +1,11 @@
 """Files are found whatever way they are named, and every line is read exactly once."""
 
 import bz2
+import errno
 import gzip
 import lzma
 import os
+import socket
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -18,7 +20,14 @@ from data_prep import lines as reading
 from data_prep.bzip2 import has_streams
 from data_prep.errors import SesameError, UsageError
 from data_prep.lines import read_part, split_lines
-from data_prep.sources import Part, SourceFile, discover, plan_pieces
+from data_prep.sources import (
+    Part,
+    SourceFile,
+    describe_unread,
+    discover,
+    plan_pieces,
+    survey,
+)
 from data_prep.tally import Tally
 
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
@@ -83,6 +92,63 @@ def test_named_sources_come_before_their_files_names(corpus: Path) -> None:
         discover([], {"one": "nowhere"})
 
 
+def test_every_file_of_a_folder_is_read_or_named_with_a_reason(corpus: Path) -> None:
+    for name in ("e.ndjson", "f.NDJSON.gz", "g.json.gz", "a/h.json", "scan.pdf"):
+        (corpus / name).write_bytes(b"x")
+    (corpus / ".git").mkdir()
+    (corpus / ".git" / "i.txt").write_bytes(b"x")
+    found = survey(str(corpus))
+    formats = {file.name: file.format for file in found.files}
+    assert formats["e.ndjson"] == formats["f.NDJSON.gz"] == "jsonl"
+    assert found.unread == {
+        "README.md": "unknown_ending",
+        "scan.pdf": "unknown_ending",
+        "g.json.gz": "json_document",
+        "a/h.json": "json_document",
+        ".x.txt": "hidden",
+        ".git": "hidden",
+    }
+    there = {path.relative_to(corpus).as_posix() for path in corpus.rglob("*") if path.is_file()}
+    assert formats.keys() | found.unread.keys() == there - {".git/i.txt"} | {".git"}
+    assert survey(f"{corpus}/*").unread.keys() == found.unread.keys() - {".x.txt", ".git"}
+    named = survey([], {"one": str(corpus)}).unread
+    assert named["one/g.json.gz"] == "json_document"
+    said = "\n".join(describe_unread(found.unread, most=1))
+    assert "2 files are not read: a/h.json and 1 more (a .json file" in said
+
+
+@pytest.mark.parametrize("kind", ["fifo", "socket", "device"])
+def test_what_is_no_file_is_named_and_never_opened(corpus: Path, kind: str) -> None:
+    path = corpus / "endless.txt"
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as opened:
+            opened.bind(str(path))
+    else:
+        os.symlink("/dev/zero", path)
+    for paths in (str(corpus), f"{corpus}/*"):
+        assert survey(paths).unread["endless.txt"] == "not_a_file"
+        assert "endless.txt" not in names(paths)
+    with pytest.raises(UsageError, match=r"corpus\.paths=.*endless\.txt: this is a FIFO, socket"):
+        discover(str(path))
+
+
+def test_a_folder_that_cannot_be_read_is_refused(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scan = os.scandir
+
+    def refuse(path: str) -> object:
+        if str(path).endswith("/a"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(UsageError, match=r"corpus\.paths: the folder .*/a cannot be read"):
+        discover(str(corpus))
+
+
 def test_a_linked_folder_is_followed_and_a_circle_ends(corpus: Path) -> None:
     os.symlink(corpus, corpus / "a" / "circle")
     os.symlink(corpus / "a", corpus / "link")
@@ -107,6 +173,19 @@ def test_compressed_files_read_like_plain_ones(tmp_path: Path, ending: str) -> N
     if ending != ".bz2":  # whose later streams count from where they start in the file
         assert all(data.startswith(line, offset) for offset, line in lines[::997])
     assert tally.broken_files == 0
+
+
+def test_zstandard_files_may_have_any_window(tmp_path: Path) -> None:
+    line = b"written by zstd --ultra --long=31\n"
+    for window_log in (27, 28, 31):
+        window = bytes([(window_log - 10) << 3])
+        last_raw_block = (1 | len(line) << 3).to_bytes(3, "little")
+        path = tmp_path / f"{window_log}.txt.zst"
+        path.write_bytes(b"\x28\xb5\x2f\xfd\x00" + window + last_raw_block + line)
+        tally = Tally()
+        part = Part(SourceFile(path, "x"), 0, 1)
+        assert [found for _, found in read_part(part, any_line, tally)] == [line]
+        assert tally.broken_files == 0
 
 
 @pytest.mark.parametrize("ending", [".gz", ".bz2", ".xz", ".zst"])

@@ -77,8 +77,8 @@ class SampleRun:
                     self.write_finetuning(task, encoder, seed)
         return self
 
-    def write_shard(self) -> Output:
-        """A corpus of reviews."""
+    def write_shard(self, more: dict[str, Any] | None = None) -> Output:
+        """A corpus of reviews; `more` adds to its counts."""
         documents = {
             "read": 33_530, "kept": 31_246, "broken_files": 1, "repaired": {"invalid_utf8": 4},
             "dropped": {"duplicate": 2_101, "min_characters": 180, "where": 3},
@@ -96,6 +96,7 @@ class SampleRun:
             "words": {"train": 6_012_377, "heldout": 30_119},
             "bytes": {"train": 33_412_876, "heldout": 170_220},
             "shards": {"train": 1, "heldout": 1},
+            **(more or {}),
         }
         shape = [2, 9, 60, 311, 1_201, 3_900, 9_204, 10_411, 4_800, 1_100, 220, 28]
         histogram = {"from": [2**n for n in range(12)], "documents": shape}
@@ -212,7 +213,7 @@ class SampleRun:
 
     def write_finetuning(
         self, task: str, encoder: str, seed: int, lr: float = 5e-5, run: str = "",
-        labels: int = 400, test: str | None = None,
+        labels: int = 400, test: str | None = None, more: dict[str, Any] | None = None,
     ) -> Output:  # fmt: skip
         """One score; the random encoder's is lower, and more labels help."""
         metric, trained, random = TASKS.get(task, ("accuracy", 0.7, 0.6))
@@ -228,6 +229,7 @@ class SampleRun:
             "task": task, "kind": "classify", "metric": metric, "score": score,
             "scores": {metric: score, "matthews": score - 0.1}, "encoder": encoder, "seed": seed,
             "train_examples": labels, "dev_examples": 200, "test_examples": 2_000, "steps": 39,
+            **(more or {}),
         }  # fmt: skip
         if metric == "accuracy":
             right = round(1_000 * score)

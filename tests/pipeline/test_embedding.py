@@ -64,6 +64,20 @@ def test_every_word_has_every_layer_whatever_else_is_asked(
     assert not np.allclose(together[0][1, -1], together[3][1, -1]), "a rose that rose is another"
 
 
+@pytest.mark.parametrize("kind", ["elmo", "bert"])
+@pytest.mark.parametrize("choice", ["all", "top", "mix"])
+def test_sentences_without_words_have_no_vectors(
+    kind: str, choice: str, request: pytest.FixtureRequest
+) -> None:
+    encoder: Encoder = request.getfixturevalue(kind)
+    shape = Layers(choice).shape(encoder)
+    given: list[list[str | list[str]]] = [[], [[]], [""], [" \t"], [[], ""], [[], "a"], ["a", ""]]
+    for sentences in given:
+        vectors = embed(encoder, sentences, choice)
+        counts = [int(sentence == "a") for sentence in sentences]
+        assert [each.shape for each in vectors] == [(count, *shape) for count in counts]
+
+
 def test_the_top_and_mixes_follow_from_all_layers(elmo: Encoder) -> None:
     layers = embed(elmo, SENTENCES)[3]
     np.testing.assert_allclose(embed(elmo, SENTENCES, Layers("top"))[3], layers[:, -1])

@@ -1,6 +1,10 @@
 """Outputs made several at a time are those made in turn; a failure leaves the others whole."""
 
 import json
+import os
+import signal
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +19,8 @@ from pipeline import execute as execute_module
 from pipeline import store as store_module
 from pipeline.config import Config
 from pipeline.execute import execute, execute_all
-from pipeline.graph import Graph, Node
+from pipeline.graph import Graph, Node, stage_module
+from pipeline.lease import read_holder
 from pipeline.stages.work import Work
 from pipeline.store import LEASE, Store
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
@@ -64,7 +69,7 @@ def test_seeds_at_once_give_what_they_give_in_turn_and_a_failure_stops_no_other(
 def toy_node(store: Path, monkeypatch: pytest.MonkeyPatch, run: Any) -> Node:
     """An output whose stage is a function of the test."""
     monkeypatch.setattr(execute_module, "stage_module", lambda stage: SimpleNamespace(run=run))
-    request: dict[str, Any] = {"stage": "toy", "config": {}, "upstream": {}}
+    request: dict[str, Any] = {"stage": "toy", "config": {}, "upstream": {}, "files_read": {}}
     return Node("toy", "", Config(), {}, request, Store(store).output("toy", "0" * 16))
 
 
@@ -106,3 +111,56 @@ def test_a_stage_can_ask_whether_its_launch_still_holds_the_lease(
 
     with pytest.raises(SesameError, match="taken over by another launch"):
         execute(toy_node(tmp_path, monkeypatch, run))
+
+
+def test_an_output_is_not_finished_where_a_file_it_read_has_changed(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = Graph(Store(tmp_path / "store"))
+    node = graph.add("finetune", config)
+    execute_all([each for each in graph.nodes.values() if each.stage != "finetune"])
+    path = tmp_path / "train.tsv"
+    whole = path.read_bytes()
+    module = stage_module("finetune")
+    original = module.run
+
+    def run_while_the_file_changes(work: Work) -> dict[str, Any]:
+        counts: dict[str, Any] = original(work)
+        path.write_bytes(whole + b"good film\t1\n")
+        return counts
+
+    monkeypatch.setattr(module, "run", run_while_the_file_changes)
+    with pytest.raises(SesameError, match=r"^train\.tsv changed .* run the same command again"):
+        execute_all([node])
+    assert not node.output.is_done
+    monkeypatch.undo()
+    path.write_bytes(whole)
+    execute_all([node])
+    assert node.output.is_done
+
+
+def test_a_killed_process_is_told_with_its_output_and_the_remedy(
+    config: Config, tmp_path: Path
+) -> None:
+    nodes = fine_tunings(config, tmp_path / "store")
+    killed: list[str] = []
+
+    def kill_the_first() -> None:  # as the kernel does when memory runs out
+        while not killed:
+            for node in nodes:
+                holder = read_holder(node.output.path / LEASE) if node.stage == "finetune" else None
+                if holder and holder["pid"] != os.getpid():
+                    os.kill(holder["pid"], signal.SIGKILL)
+                    killed.append(node.output.fingerprint[:8])
+                    return
+            time.sleep(0.01)
+
+    thread = threading.Thread(target=kill_the_first)
+    thread.start()
+    with pytest.raises(SesameError) as caught:
+        execute_all(nodes, at_once=2)
+    thread.join()
+    said = str(caught.value)
+    assert killed[0] in said and "memory" in said and "--at-once" in said and "\n" not in said
+    execute_all(nodes, at_once=2)
+    assert all(node.output.is_done for node in nodes)

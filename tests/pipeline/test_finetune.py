@@ -368,6 +368,17 @@ def test_the_stage_writes_scores_and_predictions(tokenizer: Path, tmp_path: Path
     assert sorted(path.name for path in out.iterdir()) == ["predictions.jsonl", "scores.json"]
 
 
+def test_groups_are_told_where_a_task_has_them(tmp_path: Path) -> None:
+    rows = [f"note {n}\t{n % 2}\t{n % 40}" for n in range(200)]
+    (tmp_path / "train.tsv").write_text("\n".join(["sentence\tlabel\tpatient", *rows, ""]))
+    task = TaskConfig(name="toy", data_dir=str(tmp_path), train="train.tsv")
+    for field, groups in (("patient", 40), (None, 0)):
+        config = Config(encoder="majority", task=replace(task, group_field=field))
+        counts = stage.run(Work(config, {}, tmp_path, "0" * 16))
+        assert sum(counts.get("groups", {}).values()) == groups
+        assert ("group_field" in stage.keys(config)["task"]) == (field is not None)
+
+
 def test_only_random_encoders_are_told_by_their_model() -> None:
     config = Config(model=MODEL, task=TaskConfig(name="toy"))
     assert set(stage.inputs(config)) == {"encoder"}

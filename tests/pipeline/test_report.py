@@ -56,6 +56,30 @@ def test_the_page_has_every_section(whole: Path) -> None:
         assert " ".join(said.split()) in text, said
 
 
+@pytest.mark.parametrize("is_counted", [True, False])
+def test_groups_and_unread_files_of_a_corpus_are_shown(tmp_path: Path, is_counted: bool) -> None:
+    run = SampleRun(tmp_path / "store")
+    run.config = replace(run.config, corpus=replace(run.config.corpus, group_field="patient"))
+    more = {"groups": {"train": 4_321, "heldout": 77, "documents_without": 13}}
+    run.write_shard(more | {"unread_files": {"hidden": 2, "not_a_file": 1}} if is_counted else {})
+    out = make_page(run, tmp_path / "out")
+    text = PageReader(out).text
+    if is_counted:
+        assert "groups4,32177" in text and "files not read3hidden 2, not a file 1" in text
+        assert "groups in both splits0of 4,398" in text and "without a group13" in text
+    else:
+        assert "groupsnot counted" in text
+
+
+def test_groups_of_a_task_are_shown(tmp_path: Path, whole: Path) -> None:
+    run = SampleRun(tmp_path / "store")
+    groups = {"train": 411, "dev": 52, "test": 98, "examples_without": 3}
+    run.write_finetuning("polarity", "pretrain", 1, more={"groups": groups})
+    text = PageReader(make_page(run, tmp_path / "out")).text
+    assert "polarity: groups" in text and "411529803" in text
+    assert "polarity: groups" not in PageReader(whole).text
+
+
 def test_the_page_needs_no_script_and_no_network(whole: Path) -> None:
     reader = PageReader(whole)
     assert not {"script", "iframe", "object", "embed", "form"} & set(reader.tags)

@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from data_prep.errors import SesameError, UsageError
 from pipeline.compose import compose_config
 from pipeline.tasks.config import TaskConfig
+from pipeline.tasks.examples import Example
 from pipeline.tasks.splits import Splits, missing_files, read_splits, task_files
 
 LINES = [f"sentence number {n // 2}\t{n // 2 % 3}" for n in range(1000)]  # every text twice
@@ -74,6 +76,115 @@ def test_pages_of_the_test_set_are_named(tmp_path: Path) -> None:
     assert not texts(splits.train) & set(wanted)
 
 
+def grouped_task(folder: Path, reader: str, field: str | None, lacking: int = 0) -> TaskConfig:
+    """300 examples of 60 patients in the form of a reader; some lack their patient."""
+    patients = [str(n % 60) if n >= lacking else None for n in range(300)]
+    task = TaskConfig(data_dir=str(folder), group_field=field)
+    if reader == "jsonl":
+        rows = [
+            {"sentence": f"note {n}", "label": n % 2} | ({} if p is None else {"patient": p})
+            for n, p in enumerate(patients)
+        ]
+        (folder / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        return replace(task, train="train.jsonl")
+    if reader == "tsv":
+        lines = [f"note {n}\t{n % 2}\t{p or ''}" for n, p in enumerate(patients)]
+        (folder / "train.tsv").write_text("\n".join(["sentence\tlabel\tpatient", *lines, ""]))
+        return replace(task, train="train.tsv")
+    if reader == "conll":
+        lines = ["-DOCSTART- O\n" + (f"# patient = {p}\n" if p else "") + f"note{n} O\nAnn B-PER\n"
+                 for n, p in enumerate(patients)]  # fmt: skip
+        (folder / "train.conll").write_text("\n".join(lines))
+        return replace(task, train="train.conll", kind="tag", reader="conll", metric="entity_f1")
+    articles = [
+        {"title": str(n), **({"patient": p} if p and n % 3 == 0 else {}), "paragraphs": [
+            {"context": f"note {n}", **({"patient": p} if p and n % 3 == 1 else {}), "qas": [
+                {"id": str(n), "question": "what?", **({"patient": p} if p and n % 3 == 2 else {}),
+                 "answers": [{"text": "note", "answer_start": 0}]}]}]}
+        for n, p in enumerate(patients)
+    ]  # fmt: skip
+    (folder / "train.json").write_text(json.dumps({"data": articles}))
+    return replace(task, train="train.json", kind="span", reader="squad", metric="f1")
+
+
+def patient_of(example: Example) -> int:
+    """The patient of an example of `grouped_task`, by its text."""
+    return int("".join(filter(str.isdigit, " ".join(example.texts)))) % 60
+
+
+@pytest.mark.parametrize("reader", ["jsonl", "tsv", "conll", "squad"])
+def test_parts_are_cut_by_group_and_never_through_one(tmp_path: Path, reader: str) -> None:
+    splits = read_splits(grouped_task(tmp_path, reader, "patient", lacking=2), seed=0)
+    parts = {"train": splits.train, "dev": splits.dev, "test": splits.test}
+    assert sum(map(len, parts.values())) == 300
+    patients = {
+        name: {patient_of(example) for example in part if example.is_grouped}
+        for name, part in parts.items()
+    }
+    assert sum(map(len, patients.values())) == len(set.union(*patients.values())) == 60
+    assert splits.groups == {name: len(each) for name, each in patients.items()} | {
+        "examples_without": 2
+    }
+    # Without it patients are on both sides; comments of a CoNLL file are read with it alone.
+    field = "document" if reader == "conll" else None
+    ungrouped = read_splits(grouped_task(tmp_path, reader, field), seed=0)
+    trained, tested = ({patient_of(e) for e in part} for part in (ungrouped.train, ungrouped.test))
+    assert trained & tested
+    assert bool(ungrouped.groups) == (field is not None)
+
+
+@pytest.mark.parametrize(
+    ("reader", "found"),
+    [
+        ("jsonl", "sentence, label, patient"),
+        ("tsv", "sentence, label, patient"),
+        ("conll", "document, patient"),
+        ("squad", "id, question, answers, context, qas, patient"),
+    ],
+)
+def test_a_group_field_that_no_record_has_is_refused(
+    tmp_path: Path, reader: str, found: str
+) -> None:
+    task = grouped_task(tmp_path, reader, "patient_id")
+    with pytest.raises(SesameError) as caught:
+        read_splits(task, seed=0)
+    said = str(caught.value)
+    assert f"{task.train}: task.group_field=patient_id: no record has this field; found: " in said
+    assert set(found.split(", ")) <= set(said.split("found: ")[1].split("; ")[0].split(", "))
+    assert "note" not in said
+
+
+def test_documents_of_a_conll_file_are_groups(tmp_path: Path) -> None:
+    task = grouped_task(tmp_path, "conll", "document")
+    assert sum(read_splits(task, seed=0).groups.values()) == 300
+
+
+def test_given_files_that_share_a_group_are_refused(tmp_path: Path) -> None:
+    task = grouped_task(tmp_path, "tsv", "patient")
+    (tmp_path / "test.tsv").write_text("sentence\tlabel\tpatient\nother note\t1\t7\n")
+    for given in ({"test": "test.tsv"}, {"dev": "test.tsv"}, {"also": {"far": "test.tsv"}}):
+        with pytest.raises(SesameError, match=r"task\.group_field=patient: 1 groups are both in"):
+            read_splits(replace(task, **given), seed=0)
+    (tmp_path / "test.tsv").write_text("sentence\tlabel\tpatient\nother note\t1\t99\n")
+    assert read_splits(replace(task, test="test.tsv"), seed=0).groups["test"] == 1
+    (tmp_path / "test.tsv").write_text("sentence\tlabel\nother note\t1\n")
+    with pytest.raises(SesameError, match=r"test\.tsv: task\.group_field=patient: no record has"):
+        read_splits(replace(task, test="test.tsv"), seed=0)
+
+
+def test_the_key_is_known_and_guesses_stay_in_its_section() -> None:
+    composed = compose_config(["task=polarity", "task.group_field=patient"])
+    assert composed.task.group_field == "patient"
+    with pytest.raises(UsageError, match=r"did you mean task\.group_field\?"):
+        compose_config(["task.groupfield=patient"])
+
+
+def test_where_that_keeps_nothing_is_named(tmp_path: Path) -> None:
+    table(tmp_path, "train.tsv", LINES)
+    with pytest.raises(SesameError, match=r"none has the values of task\.where=\{'label': '9'\}"):
+        cut(tmp_path, where={"label": "9"})
+
+
 def test_an_unknown_label_is_named_by_line_not_by_content(tmp_path: Path) -> None:
     table(tmp_path, "train.tsv", LINES)
     table(tmp_path, "dev.tsv", ["some\t0", "other\tsecret"])
@@ -120,6 +231,10 @@ def test_missing_files_and_settings_are_usage_errors(tmp_path: Path) -> None:
         (TaskConfig(test="t.tsv", test_documents=["1"]), r"task\.test=t\.tsv"),
         (TaskConfig(also={"x": "a.tsv"}, unlabelled={"x": "b.tsv"}), r"task\.also and task\.unl"),
         (TaskConfig(kind="span", metric="f1"), r"task\.reader=table: .*squad"),
+        (
+            TaskConfig(kind="tag", metric="entity_f1", reader="wiki_links", group_field="x"),
+            r"task\.group_field=x: .*by page already",
+        ),
         (TaskConfig(unanswerable=True), r"task\.unanswerable=true: only task\.kind=span"),
     ],
 )
