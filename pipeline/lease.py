@@ -223,12 +223,12 @@ def _create(path: Path, identity: dict[str, Any]) -> bool:
     try:
         draft.write_bytes(content)
         os.link(draft, path)  # atomic, exclusive and whole, also on NFS
-    except FileExistsError:
-        pass  # perhaps ours: NFS repeats a request whose answer was lost
     except OSError as error:
-        if error.errno not in NO_LINKS:
+        if error.errno in NO_LINKS:
+            _create_exclusively(path, content)
+        # An existing file may be ours: NFS repeats a request whose answer was lost.
+        elif error.errno not in (errno.EEXIST, errno.ESTALE):
             raise
-        _create_exclusively(path, content)
     finally:
         draft.unlink(missing_ok=True)
     return _names(path, identity["token"])
@@ -268,8 +268,11 @@ def _take_over(path: Path, stale: _Seen, identity: dict[str, Any]) -> bool:
     """Put our lease in the place of a stale one, unless that has changed; whether we hold it."""
     with _claim(path, identity) as claim:
         if claim is not None and _look(path) == stale:
-            with suppress(FileNotFoundError):  # this process slept so long that it lost the claim
+            try:
                 os.rename(claim, path)
+            except OSError as error:  # this process slept so long that it lost the claim
+                if error.errno not in (errno.ENOENT, errno.ESTALE):
+                    raise
     return _names(path, identity["token"])
 
 

@@ -100,6 +100,25 @@ def test_a_launch_that_loses_its_lease_while_it_hashes_finishes_nothing(
     assert left == [LEASE, ".request.json", "file"]
 
 
+def test_the_lease_is_checked_when_the_manifest_is_written_and_has_no_name_yet(
+    tmp_path: Path,
+) -> None:
+    output = Store(tmp_path).output("toy", "0" * 16)
+    output.begin({})
+    found: list[list[str]] = []
+
+    def check_lease() -> None:
+        found.append(sorted(path.name for path in output.path.iterdir()))
+        if len(found) == 2:
+            raise SesameError("taken over")
+
+    with pytest.raises(SesameError, match="taken over"):
+        output.finish({}, {}, {}, check_lease)
+    assert found[0] == [".request.json"]
+    assert [name.split(".")[1] for name in found[1]] == ["manifest", "request", "json"]
+    assert sorted(path.name for path in output.path.iterdir()) == [".request.json", "run.json"]
+
+
 def test_a_stage_can_ask_whether_its_launch_still_holds_the_lease(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -357,3 +357,25 @@ def test_a_lease_that_another_node_replaces_while_it_is_read_is_read_again(
         with pytest.raises(SesameError, match="stale file handle"):
             held.check()
         answers.clear()
+
+
+@pytest.mark.parametrize("name", ["link", "rename"])
+def test_a_stale_handle_costs_an_attempt_and_not_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(lease_module, "LOOK_SECONDS", 0.01)
+    path = tmp_path / "lease.json"
+    me = lease_module._identity()
+    put_lease(path, host=me["host"], pid_namespace=me["pid_namespace"], pid=2**22 + 1)
+    real, refused = getattr(os, name), []
+
+    def refuse_once(*arguments: Any) -> None:
+        if not refused:
+            refused.append(arguments)
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        real(*arguments)
+
+    monkeypatch.setattr(os, name, refuse_once)
+    with lease(path, lambda: False, print) as held:
+        assert held is not None and held.is_held() and refused
+    assert list(tmp_path.iterdir()) == []

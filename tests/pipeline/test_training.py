@@ -94,6 +94,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
     runs.add("spiked", {"poison": (60,), "factor": 5.0, "hit": (1,)}, **pair, max_steps=64)
     poison = {"poison": tuple(range(2, 8)), "hit": (0,), "diverges": True}
     runs.add("diverged", poison, **pair)
+    streak = {"poison": tuple(range(2, 7)), "hit": (1,)}  # one step less than a divergence
+    runs.add("streak", streak, **pair)
+    runs.add("streak resumed", {"copy_of": "streak", "step": 4, **streak}, **pair)
+    again = {"copy_of": "streak", "step": 4, **poison}  # two steps before, four after
+    runs.add("diverged after resuming", again, **pair)
     early = {"poison": tuple(range(8, 14)), "hit": (0,), "diverges": True}
     runs.add("next phase", early, **pair, two_phases=True, max_steps=16, checkpoint_every=5)
     jump = {"poison": tuple(range(55, 61)), "factor": 1.5, "hit": (0, 1), "diverges": True}
@@ -269,6 +274,15 @@ def test_rows_that_make_training_diverge_are_skipped_after_rolling_back(runs: Ru
     state = read_state(runs["diverged"] / "checkpoints" / "00000008")
     assert state.cursor.skipped == ((32, 128),)
     assert state.updates == 8
+
+
+def test_dropped_steps_are_counted_across_a_resumption(runs: Runs) -> None:
+    streak, resumed = (runs[name] / "metrics.jsonl" for name in ("streak", "streak resumed"))
+    assert streak.read_bytes() == resumed.read_bytes()
+    assert read_state(runs["streak"] / "checkpoints" / "00000004").dropped_steps == 2
+    state = read_state(runs["diverged after resuming"] / "checkpoints" / "00000008")
+    assert state.cursor.skipped == ((32, 128),)
+    assert (state.updates, state.dropped_steps) == (8, 0)
 
 
 def test_rows_that_diverge_early_in_a_phase_are_skipped_after_rolling_back_to_the_one_before(
