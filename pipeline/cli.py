@@ -99,7 +99,11 @@ COMMANDS = {
     "clean": Command(
         "pipeline.commands.keeping:clean",
         "remove outputs no run needs",
-        {"--yes": "really remove", "--forget=": "first forget this run"},
+        {
+            "--yes": "really remove",
+            "--forget=": "first forget this run",
+            "--forget-earlier=": "first forget what this run made under earlier settings",
+        },
     ),
     "sync": Command(
         "pipeline.commands.sync:sync_run",

@@ -86,6 +86,8 @@ def _work(node: Node, share: Share | None) -> dict[str, Any]:
 
 def execute_all(nodes: list[Node], at_once: int = 1) -> None:
     """Make every output in turn, fine-tunings `at_once` at a time; says how long each took."""
+    for node in nodes:
+        node.output.move_run_facts_out()
     left = [node for node in nodes if not node.output.is_done]
     while left:
         beside = [node for node in left if node.stage == BESIDE and _unfinished(node) is None]

@@ -213,7 +213,8 @@ def _stage(arguments: Arguments, config: Config) -> list[Node]:
     before = nodes if asked is None else [node for node in nodes if node is not target]
     # A page about named runs belongs to them, whatever experiment the command line has.
     about = config.runs if arguments.command == "report" else []
-    _execute(graph, before, about or [config.name], _at_once(arguments), replace=False)
+    _record(graph, before, about or [config.name], replace=False)
+    execute_all(before, _at_once(arguments))
     closing: Callable[[Path], Table] | None = getattr(
         stage_module(arguments.command), "closing", None
     )
@@ -231,7 +232,8 @@ def _run(arguments: Arguments, config: Config) -> list[Node]:
     console.print(as_table(plan(nodes, graph.store)))
     chosen = between(nodes, arguments.options.get("--from"), arguments.options.get("--until"))
     is_sweep = "-m" in arguments.options
-    _execute(graph, chosen, [config.name], _at_once(arguments), replace=not is_sweep)
+    _record(graph, nodes, [config.name], replace=not is_sweep)
+    execute_all(chosen, _at_once(arguments))
     if (table := closing_table(nodes)) is not None:
         console.print(table)
     for node in chosen:
@@ -241,14 +243,12 @@ def _run(arguments: Arguments, config: Config) -> list[Node]:
     return chosen
 
 
-def _execute(
-    graph: Graph, nodes: list[Node], names: list[str], at_once: int, replace: bool
-) -> None:
+def _record(graph: Graph, nodes: list[Node], names: list[str], replace: bool) -> None:
+    """Put outputs under the names of runs before they are made, so that others find them."""
     graph.checksums.save()
     entries = [Entry(node.stage, node.output.fingerprint, node.label) for node in nodes]
     for name in names:
         Runs(graph.store).record(name, entries, replace)
-    execute_all(nodes, at_once)
 
 
 def experiment(overrides: list[str]) -> Graph:
@@ -295,7 +295,7 @@ def _report(config: Config, overrides: list[str]) -> tuple[Graph, Node]:
     graph, runs = Graph(store), Runs(store)
     reported: dict[str, Input] = {}
     for name in dict.fromkeys(runs.named(text, f"runs={text}") for text in map(str, config.runs)):
-        for entry in runs.entries(name):
+        for entry in runs.current(name):
             output = store.output(entry.stage, entry.fingerprint)
             if entry.stage != "report" and output.is_done:
                 role = "/".join(part for part in (name, entry.stage, entry.label) if part)
