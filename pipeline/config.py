@@ -36,8 +36,10 @@ class PathsConfig:
 class ShareConfig:
     """What may leave the data folders."""
 
-    text: bool = result(
-        False, "allow strings of the corpus and tasks in reports, logs and model cards"
+    text: bool | None = result(
+        None,
+        "allow strings of the corpus and tasks on pages; when not set, only where every text of "
+        "the configuration is the demo's own",
     )
 
 

@@ -68,8 +68,13 @@ class Graph:
         return self.add("pretrain", config, "" if name == "pretrain" else name)
 
     def add_report(self, config: Config, reported: dict[str, Input]) -> Node:
-        """Add the page about the given outputs, named by role."""
-        return self._place("report", config, "", reported)
+        """Add the page about the given outputs, named by role.
+
+        It shows text only if that is allowed for every instance here: one may read its own task.
+        """
+        shared = bool(config.share.text) and all(n.config.share.text for n in self.nodes.values())
+        own = replace(config, share=replace(config.share, text=shared))
+        return self._place("report", own, "", reported)
 
     def export(self, config: Config) -> Node | Input:
         """The loadable folder that `config.encoder` refers to."""
