@@ -1,11 +1,10 @@
 """`sesame run`, `plan`, `path` and the stages: build the graph, say what will happen, do it."""
 
 import math
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from rich.table import Table
 
 from data_prep.errors import SesameError, UsageError
@@ -13,16 +12,8 @@ from data_prep.pieces import Share
 from data_prep.progress import console
 from pipeline.cli import Arguments, show_error
 from pipeline.cluster.site import read_site
-from pipeline.compose import (
-    CONF,
-    compose_config,
-    compose_raw,
-    emptied,
-    prepared,
-    register,
-    sweep_points,
-    typed,
-)
+from pipeline.commands.configuration import run_hydra
+from pipeline.compose import compose_config, emptied, prepared, sweep_points, typed
 from pipeline.config import Config
 from pipeline.execute import execute_all, make_share, refuse_to_pretrain
 from pipeline.graph import STAGES, Graph, Input, Node, as_input, experiment_graph, stage_module
@@ -77,28 +68,13 @@ def path(arguments: Arguments) -> None:
 
 
 def _dispatch(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]]) -> None:
-    """Compose and do; Hydra itself runs sweeps and prints configurations."""
+    """Compose and do; Hydra itself runs sweeps."""
     if arguments.words:
         raise UsageError(f"{arguments.words[0]}: not an override; overrides look like key=value")
-    if "--cfg" in arguments.options:
-        _print_config(arguments)
-    elif "-m" in arguments.options:
+    if "-m" in arguments.options:
         _sweep(arguments, do)
     else:
         do(arguments, compose_config(arguments.overrides))
-
-
-def _print_config(arguments: Arguments) -> None:
-    what = arguments.options["--cfg"]
-    if what not in ("job", "hydra", "all"):
-        raise UsageError(f"--cfg {what}: must be one of job, hydra, all")
-    if what == "job":
-        raw = compose_raw(arguments.overrides)
-        part = arguments.options.get("--package")
-        shown = OmegaConf.select(raw, part) if part else raw
-        print(OmegaConf.to_yaml(shown, resolve="--resolve" in arguments.options), end="")
-        return
-    _with_hydra(["--cfg", what, *arguments.overrides], lambda raw: None)
 
 
 def _sweep(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]]) -> None:
@@ -134,7 +110,7 @@ def _sweep(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]]) 
         return math.nan if value is None else value
 
     folder.mkdir(parents=True)  # Optuna keeps its studies beside it
-    _with_hydra(["--multirun", *told], job)
+    run_hydra(["--multirun", *told], job)
     console.print(summarise_sweep(folder, command))
     points = read_points(folder)
     store = Store(Path(config.paths.store))
@@ -192,14 +168,6 @@ def _prepare_common(arguments: Arguments, graphs: list[tuple[Graph, Node]]) -> N
         refuse_to_pretrain(missing, arguments.command, unswept(arguments.overrides))
         console.print(f"making what all {len(graphs)} points need")
         execute_all(missing)
-
-
-def _with_hydra(argv: list[str], job: Callable[[DictConfig], float | None]) -> None:
-    import hydra
-
-    register()
-    sys.argv = ["sesame", *argv]
-    hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(job)()
 
 
 def _stage(arguments: Arguments, config: Config) -> list[Node]:
