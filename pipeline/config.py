@@ -98,8 +98,9 @@ class Config:
     encoder: Any = execution(
         None,
         "what to export or fine-tune: a run, name@step, a fingerprint, a folder or file of "
-        "vectors, `random`, `vectors` (trained on the corpus), `tfidf`, `majority`, or a list of "
-        "several side by side; this experiment's own pretraining when not set",
+        "vectors (./name where a run has that name), `random`, `vectors` (trained on the corpus), "
+        "`tfidf`, `majority`, or a list of several side by side; this experiment's own pretraining "
+        "when not set",
     )
     runs: Any = execution([], "runs a report compares; this experiment when empty")
     paths: PathsConfig = execution(PathsConfig(), "")

@@ -29,19 +29,24 @@ class Stored:
 
 
 def resolve(key: str, text: str, stage: str, store: Store) -> Folder | Stored:
-    """What `key=text` refers to: a folder, or an output of `stage` in the store."""
-    if Path(text).exists():
-        return Folder(Path(text))
+    """What `key=text` refers to: a folder, or an output of `stage` in the store.
+
+    A run wins over a folder or file of its name in the working directory, which is `./name`.
+    """
     name, _, checkpoint = text.partition("@")
     runs = Runs(store)
-    if name in runs.names():
+    is_run = name in runs.names()
+    if Path(text).exists() and not is_run:
+        return Folder(Path(text))
+    if is_run:
         found = _of_run(f"{key}={text}", name, stage, runs)
     else:
         found = _by_fingerprint(name, stage, store)
     if not found:
         raise UsageError(
             f"{key}={text}: no run with a {stage}, fingerprint or folder of this name"
-            f"{near(name, runs.names())}"
+            f"{f'; the folder is ./{name}' if is_run and Path(name).exists() else ''}"
+            f"{'' if is_run else near(name, runs.names())}"
         )
     found = _with_content(found) or found
     if len(found) > 1:

@@ -42,6 +42,25 @@ def test_folders_and_unknown_names(tmp_path: Path) -> None:
         resolve("encoder", "mune", "pretrain", store)
 
 
+def test_a_run_wins_over_a_folder_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = Store(tmp_path / "store")
+    run = made(store, "aaaa000000000000", done=True)
+    for name in ("mine", "model"):
+        (tmp_path / name).mkdir()
+    for text in ("mine", "mine@last"):
+        assert resolve("tokenizer.source", text, "tokenizer", store) == Stored(run, "last")
+    for text in ("./mine", "mine/", str(tmp_path / "mine"), "model"):
+        found = resolve("tokenizer.source", text, "tokenizer", store)
+        assert isinstance(found, Folder) and found.path.samefile(text)
+    with pytest.raises(
+        UsageError, match=r"encoder=mine: no run with a pretrain.*folder is \./mine"
+    ):
+        resolve("encoder", "mine", "pretrain", store)
+
+
 def test_a_run_is_known_by_its_name_or_by_what_it_made(tmp_path: Path) -> None:
     store = Store(tmp_path)
     made(store, "aaaa000000000000", done=True)
