@@ -111,9 +111,9 @@ def _sweep(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]]) 
 
     folder.mkdir(parents=True)  # Optuna keeps its studies beside it
     run_hydra(["--multirun", *told], job)
-    console.print(summarise_sweep(folder, command))
-    points = read_points(folder)
     store = Store(Path(config.paths.store))
+    console.print(summarise_sweep(folder, command, store))
+    points = read_points(folder)
     made = [(p.settings, store.from_reference(p.output).path) for p in points if p.output]
     if command == "tokenizer" and made:
         console.print(vocabulary_table(made))
