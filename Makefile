@@ -42,5 +42,8 @@ test-cluster: install
 soak: install
 	$(BIN)/python -m pytest -m soak
 
+# What make made; never the store, which may hold weeks of training.
 clean:
-	rm -rf $(VENV) store wheelhouse
+	rm -rf $(VENV) wheelhouse .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -not -path './store/*' -prune -exec rm -rf {} +
+	@echo "the store stays; sesame clean shows what no run needs, rm -r store removes all outputs"

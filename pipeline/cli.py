@@ -6,7 +6,9 @@ Nothing imported here imports torch, so that help and usage errors answer at onc
 import errno
 import importlib
 import os
+import select
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
@@ -15,6 +17,8 @@ from rich.table import Table
 from data_prep.errors import SesameError, UsageError
 from data_prep.progress import console
 from pipeline.training.exits import Interrupted
+
+READER_GONE = 141  # the exit code of programs that a closed pipe ends: 128 + SIGPIPE
 
 
 @dataclass(frozen=True)
@@ -27,11 +31,14 @@ class Command:
     takes: str = "[overrides]"
 
 
+CONFIG_OPTIONS = {
+    "--cfg=": "print the configuration (job, hydra or all) and do nothing",
+    "--resolve": "with --cfg: resolve interpolations",
+    "--package=": "with --cfg: only this part",
+}
 STAGE_OPTIONS = {
     "-m": "sweep: comma-separated values run one after another, or through hydra/launcher",
-    "--cfg": "print the configuration (job, hydra or all) and do nothing",
-    "--resolve": "with --cfg: resolve interpolations",
-    "--package": "with --cfg: only this part",
+    **CONFIG_OPTIONS,
 }
 TASK_OPTIONS = {
     **STAGE_OPTIONS,
@@ -53,7 +60,9 @@ COMMANDS = {
             **TASK_OPTIONS,
         },
     ),
-    "plan": Command("pipeline.commands.stages:show_plan", "what run would do, reuse, and why"),
+    "plan": Command(
+        "pipeline.commands.stages:show_plan", "what run would do, reuse, and why", CONFIG_OPTIONS
+    ),
     "shard": Command(_STAGE, "raw text to cleaned, split document shards", ARRAY_OPTIONS),
     "tokenizer": Command(_STAGE, "document shards to a vocabulary", STAGE_OPTIONS),
     "vectors": Command(_STAGE, "document shards, or a given file, to word vectors", STAGE_OPTIONS),
@@ -71,6 +80,7 @@ COMMANDS = {
             "--until=": "stop after this stage",
             "--from=": "start at this stage; those before must be done",
             "-m": "a graph for every combination of comma-separated values; common stages once",
+            **CONFIG_OPTIONS,
         },
     ),
     "status": Command(
@@ -93,6 +103,7 @@ COMMANDS = {
     "path": Command(
         "pipeline.commands.stages:path",
         "where a stage's output is or would be",
+        CONFIG_OPTIONS,
         takes="<stage> [overrides]",
     ),
     "list": Command("pipeline.commands.keeping:list_runs", "runs with state, step and results"),
@@ -100,7 +111,11 @@ COMMANDS = {
     "clean": Command(
         "pipeline.commands.keeping:clean",
         "remove outputs no run needs",
-        {"--yes": "really remove", "--forget=": "first forget this run"},
+        {
+            "--yes": "really remove",
+            "--forget=": "first forget this run",
+            "--forget-earlier=": "first forget what this run made under earlier settings",
+        },
     ),
     "sync": Command(
         "pipeline.commands.sync:sync_run",
@@ -119,6 +134,7 @@ COMMANDS = {
             "--gpu=": "only this one, such as A100-80",
             "--utilisation=": "share of the GPU's peak that training reaches (0.4)",
             "--price=": "dollars an hour of one GPU",
+            **CONFIG_OPTIONS,
         },
     ),
     "similarity": Command(
@@ -167,29 +183,42 @@ def parse(argv: list[str]) -> Arguments:
         close = get_close_matches(name, COMMANDS, n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
         raise UsageError(f"{name}: no such command{hint}; sesame --help lists them")
-    known = COMMANDS[name].options
     words, overrides, options = [], [], {}
     rest = iter(argv[1:])
     for word in rest:
-        option, _, value = word.partition("=")
+        option = word.partition("=")[0]
         if option in ("-h", "--help"):
             options["--help"] = ""
         elif option == "--multirun":
             options["-m"] = ""
         elif word.startswith("-"):
-            if f"{option}=" in known or option in ("--cfg", "--package"):
-                options[option] = value or next(rest, "")
-            elif option not in known:
-                close = get_close_matches(option, [key.rstrip("=") for key in known], n=1)
-                hint = f"; did you mean {close[0]}?" if close else ""
-                raise UsageError(f"{word}: sesame {name} has no such option{hint}")
-            else:
-                options[option] = value
+            options[option] = _option_value(name, word, rest)
         elif "=" in word or word.startswith(("~", "+")):
             overrides.append(word)
         else:
             words.append(word)
+    for option in ("--resolve", "--package"):
+        if option in options and "--cfg" not in options:
+            raise UsageError(f"{option}: goes with --cfg, which prints the configuration")
     return Arguments(name, words, overrides, options)
+
+
+def _option_value(command: str, word: str, rest: Iterator[str]) -> str:
+    """The value of an option that the command declares; nothing for one that takes none."""
+    known = COMMANDS[command].options
+    option, _, value = word.partition("=")
+    if f"{option}=" in known:
+        value = value or next(rest, "")
+        if not value:
+            raise UsageError(f"{option}: needs a value; sesame {command} --help says which")
+        return value
+    if option not in known:
+        close = get_close_matches(option, [key.rstrip("=") for key in known], n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise UsageError(f"{word}: sesame {command} has no such option{hint}")
+    if "=" in word:
+        raise UsageError(f"{word}: {option} takes no value")
+    return ""
 
 
 def take_own(overrides: list[str], defaults: dict[str, str]) -> tuple[dict[str, str], list[str]]:
@@ -211,6 +240,41 @@ def main() -> None:
 
 def run(argv: list[str]) -> int:
     """Do a command; errors become one sentence and an exit code."""
+    try:
+        code = _run(argv)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        if not _is_reader_gone():  # some other pipe, of a worker perhaps
+            raise
+    # Nobody reads what is still to be said, such as after `| head`.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(nowhere, stream.fileno())
+    return READER_GONE
+
+
+def _is_reader_gone() -> bool:
+    """Whether standard output or error is a pipe that nobody reads any more."""
+    poll = select.poll()
+    for stream in (sys.stdout, sys.stderr):
+        poll.register(stream.fileno(), 0)  # errors are told unasked
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+
+
+def _stay_off_the_hub() -> None:
+    """Have transformers, which reads this when it is imported, ask nothing of the network.
+
+    What the user has set stays.
+    """
+    offline = os.environ.get("HF_HUB_OFFLINE", os.environ.get("TRANSFORMERS_OFFLINE", "1"))
+    os.environ.setdefault("HF_HUB_OFFLINE", offline)
+    os.environ.setdefault("TRANSFORMERS_OFFLINE", offline)
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+
+
+def _run(argv: list[str]) -> int:
+    _stay_off_the_hub()
     if not argv or argv[0] in ("-h", "--help", "help"):
         _show_help()
         return 0
@@ -222,17 +286,19 @@ def run(argv: list[str]) -> int:
         arguments = parse(argv)
         if "--help" in arguments.options:
             _show_command_help(arguments.command)
-            return 0
-        module, _, function = COMMANDS[arguments.command].function.partition(":")
-        getattr(importlib.import_module(module), function)(arguments)
+        elif "--cfg" in arguments.options:  # before any command, so that none can forget it
+            from pipeline.commands.configuration import print_config
+
+            print_config(arguments)
+        else:
+            module, _, function = COMMANDS[arguments.command].function.partition(":")
+            getattr(importlib.import_module(module), function)(arguments)
     except SesameError as error:
         if os.environ.get("HYDRA_FULL_ERROR") == "1":
             raise
         code = show_error(argv[0], error)
         if isinstance(error, Interrupted) and _is_job_script():
-            from pipeline.cluster.continuing import continue_job
-
-            return continue_job(str(error))
+            return _continue_job(argv[0], error)
         return code
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
@@ -244,6 +310,16 @@ def run(argv: list[str]) -> int:
         console.print("interrupted; the same command goes on from here")
         return 130
     return 0
+
+
+def _continue_job(command: str, interrupted: Interrupted) -> int:
+    """Requeue or chain an interrupted job; SLURM's refusal is one sentence too."""
+    from pipeline.cluster.continuing import continue_job
+
+    try:
+        return continue_job(str(interrupted))
+    except SesameError as error:
+        return show_error(command, error)
 
 
 def _is_job_script() -> bool:

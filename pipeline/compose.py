@@ -25,6 +25,7 @@ from data_prep.errors import UsageError
 from data_prep.fields import Rule, check, walk
 from pipeline.config import Config
 from pipeline.models.config import KINDS
+from pipeline.sharing import reads_only
 
 # In the repository conf/ stands beside the packages; in a wheel it lies inside this one.
 _INSIDE = Path(__file__).parent / "conf"
@@ -113,26 +114,23 @@ def typed(raw: DictConfig) -> Config:
         if is_dataclass(section) and hasattr(section, "check"):
             section.check()
     config.check()
+    if config.share.text is None:  # here, so that no way to a configuration goes round it
+        config.share.text = reads_only(config, _demo_files())
     return config
+
+
+def _demo_files() -> set[Path]:
+    """The files of the demo's text, which is public; none where they are not installed."""
+    try:
+        paths = OmegaConf.load(CONF / "corpus" / "demo.yaml").paths
+        return {Path(path).resolve() for path in paths}
+    except OmegaConfBaseException:  # raised by `package_path`
+        return set()
 
 
 def compose_config(overrides: list[str]) -> Config:
     """The typed, checked configuration for command-line overrides."""
-    config = typed(compose_raw(overrides))
-    config.share.text = config.share.text and _speaks_for_text(overrides)
-    return config
-
-
-def _speaks_for_text(overrides: list[str]) -> bool:
-    """Whether a recipe's share.text holds for the text at hand.
-
-    It does for the recipe's own corpus. What the command line brings instead, or refers to without
-    naming a recipe (which leaves the demo's), stays home until share.text itself is named.
-    """
-    named = {text.lstrip("+").partition("=")[0] for text in overrides}
-    is_brought = bool(named & {"corpus", "corpus.paths", "corpus.sources"})
-    is_referred = bool(named & {"runs", "encoder"}) and "experiment" not in named
-    return "share.text" in named or not (is_brought or is_referred)
+    return typed(compose_raw(overrides))
 
 
 def literal(value: Any) -> Any:

@@ -36,8 +36,10 @@ class PathsConfig:
 class ShareConfig:
     """What may leave the data folders."""
 
-    text: bool = result(
-        False, "allow strings of the corpus and tasks in reports, logs and model cards"
+    text: bool | None = result(
+        None,
+        "allow strings of the corpus and tasks on pages; when not set, only where every text of "
+        "the configuration is the demo's own",
     )
 
 
@@ -96,8 +98,9 @@ class Config:
     encoder: Any = execution(
         None,
         "what to export or fine-tune: a run, name@step, a fingerprint, a folder or file of "
-        "vectors, `random`, `vectors` (trained on the corpus), `tfidf`, `majority`, or a list of "
-        "several side by side; this experiment's own pretraining when not set",
+        "vectors (./name where a run has that name), `random`, `vectors` (trained on the corpus), "
+        "`tfidf`, `majority`, or a list of several side by side; this experiment's own pretraining "
+        "when not set",
     )
     runs: Any = execution([], "runs a report compares; this experiment when empty")
     paths: PathsConfig = execution(PathsConfig(), "")

@@ -102,6 +102,8 @@ def execute_all(nodes: list[Node], at_once: int | None = None) -> None:
     Fine-tunings are made `at_once` at a time in processes of their own, each with its share of the
     cores. Without a number, as many as cores and memory allow.
     """
+    for node in nodes:
+        node.output.move_run_facts_out()
     left = [node for node in nodes if not node.output.is_done]
     while left:
         beside = [node for node in left if node.stage == BESIDE and _unfinished(node) is None]

@@ -2,7 +2,7 @@
 
 import importlib
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -55,28 +55,35 @@ class Graph:
         self.store = store
         self.nodes: dict[str, Node] = {}
         self.checksums = Checksums(store.root)
-        self._pretrainings: dict[str, Config] = {}
+        self._pretrainings: dict[str, dict[str, Config]] = {}  # by instance name and reference
 
     def add(self, stage: str, config: Config, label: str = "") -> Node:
         """Add an instance and everything it needs."""
         module = stage_module(stage)
         return self._place(stage, config, label, self._inputs(module, config))
 
-    def add_pretraining(self, name: str, config: Config) -> Node:
-        """Add a pretraining that `encoder=<name>` may refer to."""
-        self._pretrainings[name] = config
-        return self.add("pretrain", config, "" if name == "pretrain" else name)
+    def add_pretraining(self, name: str, config: Config, swept: Sequence[str] = ()) -> Node:
+        """Add a pretraining that `encoder=<name>` may refer to; `swept` tells points apart."""
+        label = ", ".join([*([] if name == "pretrain" else [name]), *swept])
+        node = self.add("pretrain", config, label)
+        self._pretrainings.setdefault(name, {})[node.output.reference] = config
+        return node
 
     def add_report(self, config: Config, reported: dict[str, Input]) -> Node:
-        """Add the page about the given outputs, named by role."""
-        return self._place("report", config, "", reported)
+        """Add the page about the given outputs, named by role.
+
+        It shows text only if that is allowed for every instance here: one may read its own task.
+        """
+        shared = bool(config.share.text) and all(n.config.share.text for n in self.nodes.values())
+        own = replace(config, share=replace(config.share, text=shared))
+        return self._place("report", own, "", reported)
 
     def export(self, config: Config) -> Node | Input:
         """The loadable folder that `config.encoder` refers to."""
         text = config.encoder
         if text is None or text in self._pretrainings:
-            own = self._pretrainings.get(text or "pretrain", config)
-            return self.add("export", replace(own, encoder=None))
+            reference, own = self._pretraining(text) or ("", config)
+            return self._export_own(reference, own, config)
         found = resolve("encoder", text, "pretrain", self.store)
         if isinstance(found, Folder):
             return self._vectors(found, config) or self._folder(found)
@@ -92,6 +99,40 @@ class Graph:
         if (found.output.is_done or found.is_step) and not node.output.is_done:
             stage_module("export").check_finished(found.output.path, found.checkpoint)
         return node
+
+    def export_all(self, config: Config) -> None:
+        """Export what `config.encoder` names; without a name, every pretraining of the graph."""
+        if config.encoder is not None or not self._pretrainings:
+            self.export(config)
+            return
+        for points in self._pretrainings.values():
+            for reference, own in points.items():
+                self._export_own(reference, own, config)
+
+    def _export_own(self, reference: str, own: Config, config: Config) -> Node:
+        """The export of a pretraining in this graph, in the way that `config` asks for."""
+        label = self.nodes[reference].label if reference else ""
+        return self.add("export", replace(own, encoder=None, export=config.export), label)
+
+    def _pretraining(self, name: str | None) -> tuple[str, Config] | None:
+        """Reference and config of the pretraining here that `encoder=<name>` means.
+
+        Without a name the only one is meant; None where the graph has none.
+        """
+        named = self._pretrainings if name is None else {name: self._pretrainings[name]}
+        meant = {reference: own for points in named.values() for reference, own in points.items()}
+        if len(meant) > 1 and len(named) > 1:
+            raise UsageError(
+                f"encoder: this experiment has several pretrainings ({', '.join(named)}); name "
+                f"one, such as encoder={next(iter(named))}"
+            )
+        if len(meant) > 1:
+            [only] = named
+            raise UsageError(
+                f"encoder={only}: is a sweep of {len(meant)} pretrainings; give each an instance "
+                "of its own name"
+            )
+        return next(iter(meant.items()), None)
 
     def reported(self) -> dict[str, Input]:
         """Everything in the graph by role, for a report."""
@@ -197,15 +238,17 @@ def experiment_graph(
         for name, instance in (instances or {stage: InstanceConfig(stage)}).items():
             for point in _points(instance):
                 own = recompose(point) if point else config
-                _add_instance(graph, stage, name, own, point)
+                _add_instance(graph, stage, name, own, point, point[len(instance.set) :])
     return graph
 
 
-def _add_instance(graph: Graph, stage: str, name: str, config: Config, point: list[str]) -> None:
+def _add_instance(
+    graph: Graph, stage: str, name: str, config: Config, point: list[str], swept: list[str]
+) -> None:
     if stage == "pretrain":
-        graph.add_pretraining(name, config)
+        graph.add_pretraining(name, config, swept)
     elif stage == "export":
-        graph.export(config)
+        graph.export_all(config)
     elif stage == "tokenizer":
         graph.tokenizer(config)
     elif stage == "examples":  # those that pretraining reads, a set a length
@@ -220,8 +263,19 @@ def _add_instance(graph: Graph, stage: str, name: str, config: Config, point: li
 def _points(instance: InstanceConfig) -> Iterator[list[str]]:
     """The overrides of every combination of an instance's sweep."""
     axes = [
-        [f"{key}={value}" for value in (values if isinstance(values, list) else [values])]
+        [f"{key}={_written(value)}" for value in (values if isinstance(values, list) else [values])]
         for key, values in instance.sweep.items()
     ]
     for combination in itertools.product(*axes):
         yield [*instance.set, *combination]
+
+
+def _written(value: Any) -> str:
+    """A value of a recipe as an override has it: nothing is null there, not None."""
+    if value is None:
+        return "null"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_written, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {_written(item)}' for key, item in value.items())}}}"
+    return str(value)

@@ -120,7 +120,8 @@ def _is_gone(holder: dict[str, Any], me: dict[str, Any]) -> bool:
     return abs(started - float(holder["started"])) > 1
 
 
-def _describe(holder: dict[str, Any]) -> str:
+def describe(holder: dict[str, Any]) -> str:
+    """Who holds a lease, for people."""
     job = f", SLURM job {holder['job']}" if holder["job"] else ""
     return f"process {holder['pid']} on {holder['host']}{job}"
 
@@ -311,7 +312,7 @@ def _from_whom(seen: _Seen, path: Path) -> str:
     if seen.holder is None:
         unchanged = f"did not change for {STALE_SECONDS:g} seconds"
         return f": the lease {path} is empty or damaged, and {unchanged}"
-    return f" from {_describe(seen.holder)}, which is gone"
+    return f" from {describe(seen.holder)}, which is gone"
 
 
 def _for_whom(seen: _Seen, path: Path) -> str:
@@ -320,4 +321,4 @@ def _for_whom(seen: _Seen, path: Path) -> str:
             f": the lease {path} is empty or damaged; it is taken over if it does not change for "
             f"{STALE_SECONDS:g} seconds"
         )
-    return f" for {_describe(seen.holder)}, which works on the same output"
+    return f" for {describe(seen.holder)}, which works on the same output"

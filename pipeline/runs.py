@@ -1,17 +1,22 @@
 """Named runs: which outputs belong to a name, kept in `<store>/runs/<name>.json`.
 
 Runs are what `encoder=`, `init.source=` and `runs=` refer to, and what keeps outputs from `clean`.
+A name keeps every output on which work began until somebody forgets it. Its current outputs are
+those of the last plan that `run` or `submit` made for it, and those that stages added since.
 """
 
 import json
 import re
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
+from dataclasses import replace as changed
 from difflib import get_close_matches
 from pathlib import Path
 
 from data_prep.errors import UsageError
 from data_prep.files import write_atomically
-from pipeline.lease import lease
+from pipeline.lease import Lease, lease
 from pipeline.store import Output, Store
 
 NAME = re.compile(r"[\w.-]+")
@@ -31,6 +36,7 @@ class Entry:
     stage: str
     fingerprint: str
     label: str
+    is_current: bool = True  # False where a later plan of the run has other outputs
 
 
 class Runs:
@@ -58,7 +64,7 @@ class Runs:
         owners = [
             name
             for name in self.names()
-            if any(entry.fingerprint.startswith(text) for entry in self.entries(name))
+            if any(entry.fingerprint.startswith(text) for entry in self.current(name))
         ]
         if len(owners) > 1:
             raise UsageError(f"{asked}: {', '.join(owners)} have such an output; give a name")
@@ -67,33 +73,53 @@ class Runs:
         return owners[0]
 
     def entries(self, name: str) -> list[Entry]:
-        """What belongs to a run; nothing for a name not used yet."""
+        """All outputs of a run, earlier ones included; nothing for a name not used yet."""
         path = self._path(name)
         if not path.exists():
             return []
         return [Entry(**entry) for entry in json.loads(path.read_text())["outputs"]]
 
-    def outputs(self, name: str, stage: str) -> list[Output]:
-        """A run's outputs of one stage."""
+    def current(self, name: str) -> list[Entry]:
+        """The outputs of a run's present plan."""
+        return [entry for entry in self.entries(name) if entry.is_current]
+
+    def outputs(self, name: str, stage: str, is_current: bool) -> list[Output]:
+        """A run's current or earlier outputs of one stage."""
         return [
             self._store.output(stage, entry.fingerprint)
             for entry in self.entries(name)
-            if entry.stage == stage
+            if entry.stage == stage and entry.is_current == is_current
         ]
 
     def record(self, name: str, entries: list[Entry], replace: bool) -> None:
-        """Remember a run's outputs: as the whole run, or besides those it has."""
-        path = self._path(name)
-        with lease(path.with_suffix(".lease"), lambda: False, lambda text: None):
-            self._write(path, name, entries, replace)  # jobs of a sweep add to one run at once
+        """Remember a run's outputs.
 
-    def _write(self, path: Path, name: str, entries: list[Entry], replace: bool) -> None:
-        if not replace:
+        With `replace` they are the run's whole plan: what it had before stays as earlier outputs,
+        except those on which no work began. Otherwise they come on top of the present plan.
+        """
+        with self._held(name):  # jobs of a sweep add to one run at once
             known = {(entry.stage, entry.fingerprint) for entry in entries}
             before = [e for e in self.entries(name) if (e.stage, e.fingerprint) not in known]
-            entries = before + entries
+            if replace:
+                before = [changed(e, is_current=False) for e in before if self._is_there(e)]
+            self._write(name, before + entries)
+
+    def forget_earlier(self, name: str) -> None:
+        """Drop a run's earlier outputs; they stay until `sesame clean`."""
+        with self._held(name):
+            self._write(name, self.current(name))
+
+    def _held(self, name: str) -> AbstractContextManager[Lease | None]:
+        path = self._path(name).with_suffix(".lease")
+        return lease(path, lambda: False, lambda text: None)
+
+    def _is_there(self, entry: Entry) -> bool:
+        output = self._store.output(entry.stage, entry.fingerprint)
+        return output.is_done or output.is_begun
+
+    def _write(self, name: str, entries: Iterable[Entry]) -> None:
         document = {"name": name, "outputs": [asdict(entry) for entry in entries]}
-        write_atomically(path, json.dumps(document, indent=1))
+        write_atomically(self._path(name), json.dumps(document, indent=1))
 
     def forget(self, name: str) -> None:
         """Drop a name; its outputs stay until `sesame clean`."""

@@ -1,7 +1,8 @@
-"""The store: one folder an output at `<stage>/<fingerprint>/`, real once its manifest is written.
+"""The store: each output has a folder `<stage>/<fingerprint>/`, and is real with its manifest.
 
 manifest.json   stage, config, upstream, counts, every file's size and checksum; written last
-run.json        times, host, versions: what is not the same on every machine
+run.json        times, host, versions: what is not the same on every machine; those of an export
+                lie in `run_facts/<stage>/<fingerprint>.json`, so that its folder can be published
 .request.json   what the fingerprint hashes; written first, so that unfinished work explains itself
 """
 
@@ -9,6 +10,7 @@ import hashlib
 import json
 import os
 import platform
+import shutil
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,6 +24,9 @@ from data_prep.files import sha256, sync_directory, write_atomically
 
 MANIFEST, RUN, REQUEST, LEASE = "manifest.json", "run.json", ".request.json", ".lease.json"
 FINGERPRINT_LENGTH = 16
+PUBLISHED = ("export",)  # stages whose folder people upload as it is
+RUN_FACTS = "run_facts"  # the store's folder for the run facts of these
+REMOVED = ".removed"  # the end of a folder's name while it is being deleted
 CLEAN_CACHE = Path(".cache") / "clean"  # below the store: pieces of corpora, see data_prep.cache
 
 
@@ -95,11 +100,24 @@ class Output:
         }
         manifest = request | {"fingerprint": self.fingerprint, "counts": counts, "files": files}
         check_lease()
-        write_atomically(self.path / RUN, json.dumps(run, indent=1, sort_keys=True))
+        facts = _facts_outside(self.path) if self.stage in PUBLISHED else self.path / RUN
+        facts.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(facts, json.dumps(run, indent=1, sort_keys=True))
         content = json.dumps(manifest, indent=1, sort_keys=True)
         write_atomically(self.path / MANIFEST, content, before_rename=check_lease)
         (self.path / REQUEST).unlink(missing_ok=True)
         sync_directory(self.path)
+
+    def move_run_facts_out(self) -> None:
+        """Take run.json out of a folder to publish that an earlier version of Sesame made."""
+        if self.stage in PUBLISHED and (self.path / RUN).exists():
+            _facts_outside(self.path).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(self.path / RUN, _facts_outside(self.path))
+
+    def remove(self) -> None:
+        """Delete the output and its run facts; a kill meanwhile leaves no half output."""
+        remove_folder(self.path)
+        _facts_outside(self.path).unlink(missing_ok=True)
 
     def files(self) -> list[Path]:
         """The output's own files: nothing hidden, not the manifest, not run.json."""
@@ -150,8 +168,27 @@ class Store:
         if folder.is_dir():
             for path in sorted(folder.iterdir()):
                 output = Output(stage, path.name, path)
-                if output.is_done or output.is_begun:
+                if not path.name.startswith(".") and (output.is_done or output.is_begun):
                     yield output
+
+
+def _facts_outside(path: Path) -> Path:
+    return path.parents[1] / RUN_FACTS / path.parent.name / f"{path.name}.json"
+
+
+def run_facts_path(path: Path) -> Path:
+    """Where the run facts of the finished output at `path` are."""
+    outside = _facts_outside(path)
+    return outside if outside.exists() else path / RUN
+
+
+def remove_folder(path: Path) -> None:
+    """Delete a folder that others may read: it loses its name before its content."""
+    doomed = path.with_name(f".{path.name}{REMOVED}")
+    if doomed.exists():  # of a removal that was killed
+        shutil.rmtree(doomed)
+    os.replace(path, doomed)
+    shutil.rmtree(doomed)
 
 
 def package_versions() -> dict[str, str]:

@@ -20,8 +20,10 @@ from rich.table import Table
 from data_prep.errors import UsageError
 from data_prep.files import write_atomically
 from pipeline.cluster.site import Site
+from pipeline.comparable import why_not_comparable
 from pipeline.config import Config
 from pipeline.graph import Node
+from pipeline.store import Output, Store
 
 POINT, SUMMARY = "point.json", "summary.json"
 LAUNCHER, SWEEPER = "hydra/launcher", "hydra/sweeper"
@@ -50,6 +52,8 @@ def objective(node: Node) -> float | None:
     """How good a finished output is; None where its stage has no such figure."""
     if node.stage == "finetune":
         scores = json.loads((node.output.path / "scores.json").read_text())
+        if "dev_scores" not in scores:  # a suite, whose members each have their own
+            return None
         return float(scores["dev_scores"][scores["best_epoch"] - 1])
     if node.stage == "pretrain":
         lines = (node.output.path / "metrics.jsonl").read_text().splitlines()
@@ -134,21 +138,35 @@ def read_points(folder: Path) -> list[Point]:
     return sorted(found, key=lambda point: point.number)
 
 
-def summarise_sweep(folder: Path, stage: str) -> Table:
-    """All points, the mean over seeds of every variant, and the best; kept as summary.json."""
+def summarise_sweep(folder: Path, stage: str, store: Store) -> Table:
+    """All points, the mean over seeds of every variant, and the best; kept as summary.json.
+
+    Where the points were not measured on the same data there is no best, and a line says why.
+    """
     points = read_points(folder)
     name, better = OBJECTIVES.get(stage, ("", max))
-    means = _means([point for point in points if point.value is not None])
-    best = better(means, key=means.__getitem__) if means else None
+    measured = [point for point in points if point.value is not None]
+    means = _means(measured)
+    variants: dict[str, list[Output]] = defaultdict(list)
+    for point in measured:
+        variants[point.variant].append(store.from_reference(point.output))
+    reason = why_not_comparable(variants)
+    best = better(means, key=means.__getitem__) if means and not reason else None
     content = {
         "stage": stage,
         "objective": name,
         "best": best,
+        "why_no_best": reason,
         "means": means,
         "points": [asdict(point) for point in points],
     }
     write_atomically(folder / SUMMARY, json.dumps(content, indent=1) + "\n")
-    table = Table(title=f"Sweep of {len(points)} points: {name or 'outputs'}", title_justify="left")
+    table = Table(
+        title=f"Sweep of {len(points)} points: {name or 'outputs'}",
+        title_justify="left",
+        caption=reason and escape(reason),
+        caption_justify="left",
+    )
     for heading in ("point", "settings", name or "output", "mean over seeds"):
         table.add_column(heading, overflow="fold")
     for point in points:

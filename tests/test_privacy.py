@@ -81,7 +81,9 @@ def private(smoke: Sesame, tmp_path_factory: pytest.TempPathFactory) -> Sesame:
     shutil.copytree(smoke.store, user.store, ignore=shutil.ignore_patterns("report"))
     shutil.copy(smoke.folder / "first_run.txt", user.folder)
     done = user.succeed("report", "experiment=smoke", "share.text=false")
-    (user.folder / "second_run.txt").write_text(done.stderr + done.stdout)
+    swept = user.succeed("report", "-m", "runs=smoke", "report.title=a,b")
+    assert len(list(user.store.glob("report/*/index.html"))) == 3
+    (user.folder / "second_run.txt").write_text(done.stderr + done.stdout + swept.stdout)
     return user
 
 
@@ -98,6 +100,15 @@ def test_text_stays_where_data_is(private: Sesame, read: Callable[[Path], Iterat
     assert found, "the canaries are nowhere, not even in the data"
     allowed = tuple(f"store/{folder}/" for folder in DATA)
     assert {name for name in found if not name.startswith(allowed)} == set()
+
+
+def test_an_exported_folder_holds_no_facts_of_the_run(smoke: Sesame) -> None:
+    (folder,) = (path for path in (smoke.store / "export").iterdir() if path.is_dir())
+    (facts,) = (smoke.store / "run_facts" / "export").iterdir()
+    told = json.loads(facts.read_text())
+    assert facts.stem == folder.name and told["seconds"] > 0
+    needles = [str(smoke.folder), told["started"], told["finished"], f'"{told["host"]}"', '"host"']
+    assert holders(folder, [needle.encode() for needle in needles]) == set()
 
 
 def test_errors_give_the_place_and_never_the_text(sesame: Sesame) -> None:

@@ -10,6 +10,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+from data_prep.errors import SesameError
 from data_prep.files import write_atomically
 from data_prep.progress import console
 from pipeline.cluster import slurm
@@ -49,10 +50,21 @@ def continue_job(progress: str) -> int:
         )
         return 1
     if how == "requeue":
-        slurm.call("scontrol", "requeue", job)
-        console.print(f"job {job} is requeued")
-        return INTERRUPTED
+        return _requeue(job)
     return _hand_over(job)
+
+
+def _requeue(job: str) -> int:
+    """Have SLURM start this job again; some sites do not allow it."""
+    try:
+        slurm.call("scontrol", "requeue", job)
+    except slurm.Refused as error:
+        raise SesameError(
+            f"job {job} cannot be requeued here ({error}); what it has made is kept: set "
+            "continue: chain in the site file and submit again"
+        ) from error
+    console.print(f"job {job} is requeued")
+    return INTERRUPTED
 
 
 def _moved_on(progress: str) -> bool:

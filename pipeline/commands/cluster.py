@@ -77,7 +77,7 @@ def submit(arguments: Arguments) -> None:
         for graph in graphs:
             graph.checksums.save()
         _send(planned, submission, site)
-        entries = [Entry(node.stage, node.output.fingerprint, node.label) for node in chosen]
+        entries = [Entry(node.stage, node.output.fingerprint, node.label) for node in nodes]
         Runs(store).record(config.name, entries, replace=not swept)
 
 

@@ -2,20 +2,23 @@
 
 import shutil
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from rich import print as show
 from rich.markup import escape
 from rich.table import Table
 
-from data_prep.errors import UsageError
+from data_prep.errors import SesameError, UsageError
 from pipeline.cli import Arguments
 from pipeline.compose import compose_config
 from pipeline.graph import STAGES
-from pipeline.lease import read_holder
+from pipeline.lease import describe, read_holder
 from pipeline.plan import how_far
+from pipeline.report.collect import read_output
+from pipeline.report.wording import duration
 from pipeline.runs import Entry, Runs
-from pipeline.store import CLEAN_CACHE, LEASE, Store
+from pipeline.store import CLEAN_CACHE, LEASE, REMOVED, Output, Store, remove_folder
 from pipeline.summary import summarise
 
 
@@ -26,29 +29,33 @@ def _store(arguments: Arguments) -> Store:
 
 
 def list_runs(arguments: Arguments) -> None:
-    """A line a run: how far it is and what it scored."""
+    """A line per run: how far its present plan is and what it scored."""
     store = _store(arguments)
     runs = Runs(store)
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("run", "outputs", "state", "results"):
         table.add_column(heading, overflow="fold")
     for name in runs.names():
-        entries = runs.entries(name)
-        results = escape(_results(store, entries))
-        table.add_row(escape(name), str(len(entries)), _state(store, entries), results)
+        current = runs.current(name)
+        earlier = len(runs.entries(name)) - len(current)
+        count = f"{len(current)} and {earlier} earlier" if earlier else str(len(current))
+        results = escape(_results(store, current))
+        table.add_row(escape(name), count, _state(store, current), results)
     nothing = escape(f"no runs in {store.root}; try: sesame run experiment=demo")
     show(table if runs.names() else nothing)
 
 
 def _state(store: Store, entries: list[Entry]) -> str:
-    for entry in entries:
-        output = store.output(entry.stage, entry.fingerprint)
-        if output.is_done:
-            continue
-        holder = read_holder(output.path / LEASE)
-        doing = "runs" if holder else "stopped"
-        return f"{entry.stage} {doing}, {how_far(entry.stage, output.path)}"
-    return "done"
+    """What a run is at: the output being made, or else the first that is not finished."""
+    outputs = [store.output(entry.stage, entry.fingerprint) for entry in entries]
+    unfinished = [output for output in outputs if not output.is_done]
+    for output in unfinished:
+        if read_holder(output.path / LEASE):
+            return f"{output.stage} runs, {how_far(output.stage, output.path)}"
+    for output in unfinished:
+        if output.is_begun:
+            return f"{output.stage} stopped, {how_far(output.stage, output.path)}"
+    return f"{unfinished[0].stage} not begun" if unfinished else "done"
 
 
 def _results(store: Store, entries: list[Entry]) -> str:
@@ -67,7 +74,8 @@ def disk_usage(arguments: Arguments) -> None:
     users: dict[str, list[str]] = defaultdict(list)
     for name in runs.names():
         for entry in runs.entries(name):
-            users[f"{entry.stage}/{entry.fingerprint}"].append(name)
+            user = name if entry.is_current else f"{name} (earlier)"
+            users[f"{entry.stage}/{entry.fingerprint}"].append(user)
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("output", "bytes", "files", "runs"):
         table.add_column(heading, justify="right" if heading in ("bytes", "files") else "left")
@@ -95,37 +103,72 @@ def clean(arguments: Arguments) -> None:
     runs = Runs(store)
     really = "--yes" in arguments.options
     forget = arguments.options.get("--forget")
-    if forget is not None:
-        runs.check(forget, f"--forget {forget}")
-    kept = _needed(store, runs, [name for name in runs.names() if name != forget])
-    unneeded = [
-        output
-        for stage in STAGES
-        for output in store.outputs(stage)
-        if output.reference not in kept and read_holder(output.path / LEASE) is None
-    ]
-    folders = [output.path for output in unneeded]
-    if (store.root / CLEAN_CACHE).is_dir():
-        folders.append(store.root / CLEAN_CACHE)
-    for folder in folders:
-        size, count = _weigh(folder)
-        verb = "removed" if really else "would remove"
-        print(f"{verb} {folder} ({size:,} bytes, {count} files)")
+    earlier = arguments.options.get("--forget-earlier")
+    for option, name in (("--forget", forget), ("--forget-earlier", earlier)):
+        if name is not None:
+            runs.check(name, f"{option} {name}")
+    kept = {
+        entry
+        for name in runs.names()
+        if name != forget
+        for entry in (runs.current(name) if name == earlier else runs.entries(name))
+    }
+    needed = _with_ancestors(store, (store.output(e.stage, e.fingerprint) for e in kept))
+    in_use = [output for output in _every_output(store) if (output.path / LEASE).exists()]
+    used = _with_ancestors(store, in_use)
+    for output in in_use:
+        if output.reference not in needed:
+            print(f"kept {output.path} and what it reads: {_holder(output)}")
+    unneeded = [o for o in _every_output(store) if o.reference not in needed | used]
+    verb = "removed" if really else "would remove"
+    for output in unneeded:
+        print(f"{verb} {output.path} ({_weight(output.path)}): {_cost(output)}", flush=True)
         if really:
-            shutil.rmtree(folder)
-    if forget is not None and really:
+            output.remove()
+    cache = store.root / CLEAN_CACHE
+    if cache.is_dir():
+        print(f"{verb} {cache} ({_weight(cache)}): cleaned text, kept for corpora that grow")
+        if really:
+            remove_folder(cache)
+    for leftover in store.root.glob(f"*/.*{REMOVED}") if really else ():
+        shutil.rmtree(leftover)
+    if really and forget is not None:
         runs.forget(forget)
+    if really and earlier is not None:
+        runs.forget_earlier(earlier)
     if not unneeded:
-        print("every output belongs to a run")
-    if folders and not really:
+        print("every output belongs to a run, or is being made")
+    elif not really:
         print("nothing was removed; sesame clean --yes does it")
 
 
-def _needed(store: Store, runs: Runs, names: list[str]) -> set[str]:
-    """Every output a run has, and those they were made from."""
-    needed: set[str] = set()
-    for name in names:
-        for entry in runs.entries(name):
-            output = store.output(entry.stage, entry.fingerprint)
-            needed |= {each.reference for each in (output, *store.ancestors(output))}
-    return needed
+def _every_output(store: Store) -> Iterator[Output]:
+    return (output for stage in STAGES for output in store.outputs(stage))
+
+
+def _with_ancestors(store: Store, outputs: Iterable[Output]) -> set[str]:
+    """References of outputs and of everything they were made from."""
+    return {each.reference for output in outputs for each in (output, *store.ancestors(output))}
+
+
+def _holder(output: Output) -> str:
+    """Who works on an output that has a lease, and what to do if that is not so."""
+    holder = read_holder(output.path / LEASE)
+    who = describe(holder) if holder else "somebody"
+    return f"{who} works on it; if that has ended, remove {output.path / LEASE}"
+
+
+def _cost(output: Output) -> str:
+    """What it would take to make an output again."""
+    if not output.is_done:
+        return f"unfinished, {how_far(output.stage, output.path)}"
+    try:
+        seconds = read_output(output.stage, output.path).seconds
+    except SesameError:  # a damaged output is removed like any other
+        return "how long it took is not known"
+    return f"it took {duration(seconds)} to make"
+
+
+def _weight(folder: Path) -> str:
+    size, count = _weigh(folder)
+    return f"{size:,} bytes, {count} files"

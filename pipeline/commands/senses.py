@@ -10,7 +10,7 @@ from data_prep.errors import SesameError, UsageError
 from data_prep.progress import console
 from pipeline.cli import Arguments, take_own
 from pipeline.commands.encoder import each_encoder, prepare_encoder
-from pipeline.compose import compose_config
+from pipeline.compose import compose_config, compose_raw
 from pipeline.config import Config
 from pipeline.senses.occurrences import Occurrence, corpus_occurrences, read_occurrences
 from pipeline.stages.encoder_inputs import encoder_label, open_encoder
@@ -105,6 +105,5 @@ def _corpus(inputs: list[dict[str, Path]], store: Store) -> Path:
 
 
 def _may_show(config: Config, sentences: str, overrides: list[str]) -> bool:
-    """Whether text may be on the page: a file of sentences is no recipe's own."""
-    named = {word.lstrip("+").partition("=")[0] for word in overrides}
-    return config.share.text and (not sentences or bool(named & {"experiment", "share.text"}))
+    """Whether text may be on the page; for a file of sentences only the user's own word counts."""
+    return bool(compose_raw(overrides).share.text if sentences else config.share.text)

@@ -1,11 +1,10 @@
 """`sesame run`, `plan`, `path` and the stages: build the graph, say what will happen, do it."""
 
 import math
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from rich.table import Table
 
 from data_prep.errors import SesameError, UsageError
@@ -13,16 +12,8 @@ from data_prep.pieces import Share
 from data_prep.progress import console
 from pipeline.cli import Arguments, show_error
 from pipeline.cluster.site import read_site
-from pipeline.compose import (
-    CONF,
-    compose_config,
-    compose_raw,
-    emptied,
-    prepared,
-    register,
-    sweep_points,
-    typed,
-)
+from pipeline.commands.configuration import run_hydra
+from pipeline.compose import compose_config, emptied, prepared, sweep_points, typed
 from pipeline.config import Config
 from pipeline.execute import execute_all, make_share, refuse_to_pretrain
 from pipeline.graph import STAGES, Graph, Input, Node, as_input, experiment_graph, stage_module
@@ -77,28 +68,13 @@ def path(arguments: Arguments) -> None:
 
 
 def _dispatch(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]]) -> None:
-    """Compose and do; Hydra itself runs sweeps and prints configurations."""
+    """Compose and do; Hydra itself runs sweeps."""
     if arguments.words:
         raise UsageError(f"{arguments.words[0]}: not an override; overrides look like key=value")
-    if "--cfg" in arguments.options:
-        _print_config(arguments)
-    elif "-m" in arguments.options:
+    if "-m" in arguments.options:
         _sweep(arguments, do)
     else:
         do(arguments, compose_config(arguments.overrides))
-
-
-def _print_config(arguments: Arguments) -> None:
-    what = arguments.options["--cfg"]
-    if what not in ("job", "hydra", "all"):
-        raise UsageError(f"--cfg {what}: must be one of job, hydra, all")
-    if what == "job":
-        raw = compose_raw(arguments.overrides)
-        part = arguments.options.get("--package")
-        shown = OmegaConf.select(raw, part) if part else raw
-        print(OmegaConf.to_yaml(shown, resolve="--resolve" in arguments.options), end="")
-        return
-    _with_hydra(["--cfg", what, *arguments.overrides], lambda raw: None)
 
 
 def _sweep(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]]) -> None:
@@ -135,10 +111,10 @@ def _sweep(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]]) 
         return math.nan if value is None else value
 
     folder.mkdir(parents=True)  # Optuna keeps its studies beside it
-    _with_hydra(["--multirun", *told], job)
-    console.print(summarise_sweep(folder, command))
-    points = read_points(folder)
+    run_hydra(["--multirun", *told], job)
     store = Store(Path(config.paths.store))
+    console.print(summarise_sweep(folder, command, store))
+    points = read_points(folder)
     made = [(p.settings, store.from_reference(p.output).path) for p in points if p.output]
     if command == "tokenizer" and made:
         console.print(vocabulary_table(made))
@@ -202,14 +178,6 @@ def _prepare_common(arguments: Arguments, graphs: list[tuple[Graph, Node]]) -> N
         execute_all(missing)
 
 
-def _with_hydra(argv: list[str], job: Callable[[DictConfig], float | None]) -> None:
-    import hydra
-
-    register()
-    sys.argv = ["sesame", *argv]
-    hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(job)()
-
-
 def _stage(arguments: Arguments, config: Config) -> list[Node]:
     graph, target = _target(arguments.command, config, arguments.overrides)
     nodes = list(graph.nodes.values())
@@ -221,7 +189,8 @@ def _stage(arguments: Arguments, config: Config) -> list[Node]:
     before = nodes if asked is None else [node for node in nodes if node is not target]
     # A page about named runs belongs to them, whatever experiment the command line has.
     about = config.runs if arguments.command == "report" else []
-    _execute(graph, before, about or [config.name], _at_once(arguments), replace=False)
+    _record(graph, before, about or [config.name], replace=False)
+    execute_all(before, _at_once(arguments))
     closing: Callable[[Path], Table] | None = getattr(
         stage_module(arguments.command), "closing", None
     )
@@ -239,7 +208,8 @@ def _run(arguments: Arguments, config: Config) -> list[Node]:
     console.print(as_table(plan(nodes, graph.store)))
     chosen = between(nodes, arguments.options.get("--from"), arguments.options.get("--until"))
     is_sweep = "-m" in arguments.options
-    _execute(graph, chosen, [config.name], _at_once(arguments), replace=not is_sweep)
+    _record(graph, nodes, [config.name], replace=not is_sweep)
+    execute_all(chosen, _at_once(arguments))
     if (table := closing_table(nodes)) is not None:
         console.print(table)
     for node in chosen:
@@ -249,14 +219,12 @@ def _run(arguments: Arguments, config: Config) -> list[Node]:
     return chosen
 
 
-def _execute(
-    graph: Graph, nodes: list[Node], names: list[str], at_once: int | None, replace: bool
-) -> None:
+def _record(graph: Graph, nodes: list[Node], names: list[str], replace: bool) -> None:
+    """Put outputs under the names of runs before they are made, so that others find them."""
     graph.checksums.save()
     entries = [Entry(node.stage, node.output.fingerprint, node.label) for node in nodes]
     for name in names:
         Runs(graph.store).record(name, entries, replace)
-    execute_all(nodes, at_once)
 
 
 def experiment(overrides: list[str]) -> Graph:
@@ -303,7 +271,7 @@ def _report(config: Config, overrides: list[str]) -> tuple[Graph, Node]:
     graph, runs = Graph(store), Runs(store)
     reported: dict[str, Input] = {}
     for name in dict.fromkeys(runs.named(text, f"runs={text}") for text in map(str, config.runs)):
-        for entry in runs.entries(name):
+        for entry in runs.current(name):
             output = store.output(entry.stage, entry.fingerprint)
             if entry.stage != "report" and output.is_done:
                 role = "/".join(part for part in (name, entry.stage, entry.label) if part)

@@ -9,7 +9,7 @@ from typing import Any
 from data_prep.errors import SesameError
 from pipeline.graph import STAGES
 from pipeline.report.wording import named
-from pipeline.store import MANIFEST, RUN
+from pipeline.store import MANIFEST, run_facts_path
 
 
 @dataclass(frozen=True)
@@ -85,18 +85,19 @@ class Collected:
 
 def collect(inputs: dict[str, Path]) -> Collected:
     """Read the outputs in `inputs`, by role: `<stage>[/<label>]` or `<run>/<stage>[/<label>]`."""
-    made = [_read(role, path) for role, path in inputs.items()]
+    made = [read_output(role, path) for role, path in inputs.items()]
     runs = list(dict.fromkeys(one.run for one in made if one.run))
     if len(runs) == 1:
         made = [replace(one, run="") for one in made]
     return Collected(sorted(made, key=lambda one: STAGES.index(one.stage)), runs)
 
 
-def _read(role: str, path: Path) -> Made:
+def read_output(role: str, path: Path) -> Made:
+    """A finished output by its role; see `collect`."""
     manifest = _load(path / MANIFEST)
     stage = manifest["stage"]
     run, label = _split(role, stage)
-    return Made(run, stage, label, path, manifest, _load(path / RUN))
+    return Made(run, stage, label, path, manifest, _load(run_facts_path(path)))
 
 
 def _split(role: str, stage: str) -> tuple[str, str]:

@@ -51,7 +51,7 @@ class Page:
 def make_page(collected: Collected, config: Config) -> Page:
     """The page about some outputs; sections without outputs are left out."""
     scores = read_scores(collected)
-    share_text = config.share.text
+    share_text = bool(config.share.text)
     tasks = list(dict.fromkeys(score.task for score in scores))
     possible = (
         run_section(collected, share_text),

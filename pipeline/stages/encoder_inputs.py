@@ -1,4 +1,4 @@
-"""What stages read that stand on an encoder: outputs by role, one or several side by side."""
+"""Inputs of the stages that use an encoder: outputs by role, for one encoder or several."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -28,8 +28,18 @@ def encoder_requests(config: Config) -> dict[str, Request]:
 
 
 def encoder_keys(config: Config) -> dict[str, Any]:
-    """What shapes an encoder that no output tells: the model whose weights are random."""
-    return {"model": result_keys(config.model)} if RANDOM in config.encoders else {}
+    """Result keys of encoders that have no output to tell them apart.
+
+    A random encoder is its model. A floor reads no output at all, so its name must be a key:
+    without it all floors would share one fingerprint.
+    """
+    keys: dict[str, Any] = {}
+    if RANDOM in config.encoders:
+        keys["model"] = result_keys(config.model)
+    for name in FLOORS:
+        if name in config.encoders:
+            keys["encoder"] = {"floor": name}
+    return keys
 
 
 def open_encoder(config: Config, inputs: dict[str, Path], seed: int) -> "Encoder":

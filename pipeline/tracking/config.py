@@ -15,7 +15,12 @@ class TrackingConfig:
     loggers: list[str] = execution(
         ["wandb"], "which dashboards", choices=("wandb", "tensorboard", "csv")
     )
-    mode: str = execution("offline", "what wandb does", choices=("online", "offline", "disabled"))
+    mode: str = execution(
+        "offline",
+        "what wandb does, whatever WANDB_MODE says; environment: what WANDB_MODE says, and offline "
+        "where it is not set",
+        choices=("online", "offline", "disabled", "environment"),
+    )
     project: str = execution("sesame", "wandb project")
     entity: str | None = execution(None, "wandb entity")
     group: str | None = execution(None, "wandb group")
@@ -23,8 +28,10 @@ class TrackingConfig:
 
     @property
     def wandb_mode(self) -> str:
-        """wandb's own variable wins, but does not turn on what is disabled here."""
-        return self.mode if self.mode == "disabled" else os.environ.get("WANDB_MODE", self.mode)
+        """The mode that wandb is started in: its own variable counts only where we leave it to."""
+        if self.mode != "environment":
+            return self.mode
+        return os.environ.get("WANDB_MODE", "offline")
 
     @property
     def active(self) -> list[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.files import write_atomically
-from pipeline.store import RUN, Output, Store, package_versions
+from pipeline.store import Output, Store, package_versions, run_facts_path
 from pipeline.training.journal import read_lines
 
 FOLDER = ".tracking"
@@ -78,7 +78,8 @@ class Training:
     def _versions(self) -> dict[str, str]:
         if not self.output.is_done:
             return package_versions()
-        versions: dict[str, str] = json.loads((self.output.path / RUN).read_text())["versions"]
+        facts = json.loads(run_facts_path(self.output.path).read_text())
+        versions: dict[str, str] = facts["versions"]
         return versions
 
     def rows(self, until: int | None = None) -> Iterator[Row]:

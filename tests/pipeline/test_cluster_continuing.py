@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.cli import Arguments, run
 from pipeline.cluster import slurm
 from pipeline.cluster.continuing import WARNINGS, continue_job
 from pipeline.cluster.frozen import Submission
-from pipeline.training.exits import INTERRUPTED
+from pipeline.commands import stages
+from pipeline.training.exits import INTERRUPTED, Interrupted
 
 
 class Played:
@@ -57,6 +59,28 @@ def test_a_running_job_is_requeued(monkeypatch: pytest.MonkeyPatch) -> None:
     played = play(monkeypatch)
     assert continue_job("step 40") == INTERRUPTED
     assert played.changes == [("scontrol", "requeue", "7")]
+
+
+def test_a_refused_requeue_is_one_sentence_with_the_remedy(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    played = play(monkeypatch)
+
+    def refuse(*command: str) -> str:
+        if command[:2] == ("scontrol", "requeue"):
+            raise slurm.Refused("scontrol: Job/step already completing or completed for job 7")
+        return played(*command)
+
+    def interrupted(arguments: Arguments) -> None:
+        raise Interrupted("interrupted: pretrain, step 40")
+
+    monkeypatch.setattr(slurm, "call", refuse)
+    monkeypatch.setattr(stages, "stage", interrupted)
+    assert run(["pretrain"]) == 1
+    said = capfd.readouterr().err
+    assert "job 7 cannot be requeued here (scontrol: Job/step already" in said
+    assert "set continue: chain in the site file" in said
+    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize("state", ["CANCELLED", "COMPLETING", "PENDING", "PREEMPTED"])

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from data_prep.errors import UsageError
+from pipeline.commands.stages import experiment
 from pipeline.compose import CONF, compose_config, group_options
 from pipeline.models.config import KINDS
 
@@ -120,10 +121,49 @@ def test_the_demo_does_not_pretrain_on_its_test_articles() -> None:
         (["experiment=demo", "corpus.paths=/mine"], False),
         (["runs=[mine]"], False),
         (["encoder=mine"], False),
-        (["experiment=demo", "encoder=demo"], True),
+        (["experiment=demo", "runs=[demo]"], False),  # a name says nothing about whose text it is
+        (["experiment=demo", "encoder=demo"], False),
+        (["experiment=demo", "encoder=random", "task=mentions"], True),
+        (["experiment=demo", "init.source=mine"], False),
+        (["experiment=demo", "tokenizer.source=mine"], False),
+        (["experiment=demo", "task.data_dir=/mine"], False),
+        (["experiment=demo", "task=mentions", "task.data_dir=/mine"], False),
+        (["experiment=demo", "task=polarity", "task.dev=../../mine.csv"], False),
+        (["experiment=demo", "task=glue", "task.data_dir=/mine"], False),
+        (["experiment=demo", "share.text=false"], False),
         (["corpus.paths=/mine", "share.text=true"], True),
         (["experiment=bert_mini"], False),
+        (["experiment=mine"], False),
+        (["experiment=mine", "share.text=true"], True),
+        (["experiment=said"], True),
     ],
 )
-def test_a_recipe_shares_its_own_text_and_nobody_elses(overrides: list[str], shared: bool) -> None:
+def test_text_is_the_demos_own_or_the_user_has_said_so(
+    overrides: list[str], shared: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipes = tmp_path / "conf" / "experiment"
+    recipes.mkdir(parents=True)
+    head = "# @package _global_\ndefaults: [demo, _self_]\ncorpus: {paths: [/mine]}\n"
+    (recipes / "mine.yaml").write_text(head)
+    (recipes / "said.yaml").write_text(f"{head}share: {{text: true}}\n")
+    monkeypatch.chdir(tmp_path)
     assert compose_config(overrides).share.text == shared
+
+
+def test_a_page_shares_no_text_where_one_instance_has_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "train.tsv").write_text("sentence\tlabel\na\t0\n")
+    recipes = tmp_path / "conf" / "experiment"
+    recipes.mkdir(parents=True)
+    (recipes / "own.yaml").write_text(
+        "# @package _global_\ndefaults: [smoke, _self_]\ninstances:\n  own:\n    stage: finetune\n"
+        f"    set: [task=sst2, 'task.data_dir={tmp_path}', task.dev=null, encoder=tfidf]\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    for recipe, said, shared in (
+        ("smoke", [], True), ("own", [], False), ("own", ["share.text=true"], True),
+    ):  # fmt: skip
+        graph = experiment([f"experiment={recipe}", *said])
+        (report,) = (node for node in graph.nodes.values() if node.stage == "report")
+        assert report.config.share.text == report.request["config"]["share"]["text"] == shared

@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from data_prep.config import CorpusConfig
 from data_prep.errors import UsageError
 from data_prep.vectors.table import VectorTable
 from pipeline.compose import compose_config
-from pipeline.config import Config
+from pipeline.config import FLOORS, Config
 from pipeline.encoders import Concatenation, StaticEncoder
 from pipeline.graph import Graph, Node
 from pipeline.stages.encoder_inputs import (
@@ -19,6 +20,8 @@ from pipeline.stages.encoder_inputs import (
     open_encoder,
 )
 from pipeline.store import Store
+from pipeline.tasks.config import TaskConfig
+from pipeline.training.config import TrainerConfig
 
 
 @pytest.mark.parametrize(
@@ -82,3 +85,34 @@ def test_lists_of_encoders_come_from_the_command_line() -> None:
         compose_config(["finetune.crf=true"])
     with pytest.raises(UsageError, match=r"finetune\.pairs=apart: an answer is found by"):
         compose_config(["task=squad", "finetune.pairs=apart"])
+
+
+KINDS = [
+    None, "random", "vectors", "tfidf", "majority", "glove.txt", "other.txt",
+    ["glove.txt", "other.txt"], ["other.txt", "glove.txt"], ["glove.txt", "random"],
+    ["random", "glove.txt"], ["random", "random"], ["vectors", "glove.txt"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("stage", ["finetune", "layers"])
+def test_every_encoder_has_an_output_of_its_own(
+    stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in {
+        "glove.txt": "a 1 2\n",
+        "other.txt": "a 3 4\n",
+        "corpus.txt": "A.\n",
+    }.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "train.tsv").write_text("sentence\tlabel\na\t0\n")
+    task = TaskConfig(name="toy", data_dir=".", train="train.tsv")
+    corpus = CorpusConfig(paths=["corpus.txt"])
+    graph = Graph(Store(tmp_path / "store"))
+    kinds = [kind for kind in KINDS if stage == "finetune" or str(kind) not in FLOORS]
+    outputs: dict[str, list[object]] = {}
+    for kind in kinds:
+        config = Config(encoder=kind, task=task, corpus=corpus, trainer=TrainerConfig(max_steps=1))
+        node = graph.add(stage, config)
+        outputs.setdefault(node.output.reference, []).append(kind)
+    assert [kinds for kinds in outputs.values() if len(kinds) > 1] == []

@@ -180,10 +180,19 @@ def test_wandbs_own_variables_win(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_TAGS", "b")
     told = belonging(config, "sample")
     assert told == {"entity": None, "group": "first", "name": "sample"}
-    for mode, active in (("online", ["wandb"]), ("disabled", [])):
-        monkeypatch.setenv("WANDB_MODE", mode)
-        assert (config.wandb_mode, config.active) == (mode, active)
-        assert TrackingConfig(mode="disabled").active == []  # which no variable turns on
+
+
+def test_our_mode_wins_unless_it_is_left_to_wandbs_variable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    theirs = TrackingConfig(mode="environment")
+    for variable, active in (("online", ["wandb"]), ("offline", ["wandb"]), ("disabled", [])):
+        monkeypatch.setenv("WANDB_MODE", variable)
+        for ours in ("online", "offline", "disabled"):
+            assert TrackingConfig(mode=ours).wandb_mode == ours
+        assert (theirs.wandb_mode, theirs.active) == (variable, active)
+    monkeypatch.delenv("WANDB_MODE")
+    assert theirs.wandb_mode == "offline"  # where nobody says anything, nothing is sent
 
 
 def follow(sample: Sample, config: TrackingConfig, first: int) -> list[str]:
@@ -282,10 +291,18 @@ def test_sync_uploads_one_run_rebuilt_from_the_journals(
     assert server.named("RunResumeStatus") == []  # written anew, whatever the server has
 
 
+def test_a_variable_of_the_environment_sends_nothing(
+    sample: Sample, server: WandbServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "online")
+    assert follow(sample, TrackingConfig(), 4) == []
+    assert server.named("UpsertBucket") == server.history() == []
+
+
 def test_an_online_run_is_sent_while_it_trains(
     sample: Sample, server: WandbServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("WANDB_MODE", raising=False)
+    monkeypatch.setenv("WANDB_MODE", "offline")  # in the user's profile: ours wins
     assert follow(sample, TrackingConfig(mode="online", tags=["toy"]), 4) == []
     assert server.named("UpsertBucket")[0]["tags"] == ["toy"]
     assert [row["_step"] for row in server.history()] == [1, 2, 3, 4, 5, 6]

@@ -1,0 +1,40 @@
+"""`--cfg`: prints the configuration that a command would use, and does nothing."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from data_prep.errors import UsageError
+from pipeline.cli import Arguments
+from pipeline.compose import CONF, compose_raw, register
+
+
+def print_config(arguments: Arguments) -> None:
+    """Print the job's configuration, Hydra's own, or both; as a whole or one part of it."""
+    what, part = arguments.options["--cfg"], arguments.options.get("--package")
+    if what not in ("job", "hydra", "all"):
+        raise UsageError(f"--cfg {what}: must be one of job, hydra, all")
+    if what != "job":
+        more = ["--resolve"] if "--resolve" in arguments.options else []
+        more += ["--package", part] if part else []
+        run_hydra(["--cfg", what, *more, *arguments.overrides], lambda raw: None)
+        return
+    raw = compose_raw(arguments.overrides)
+    shown: Any = OmegaConf.select(raw, part) if part else raw
+    if shown is None:
+        raise UsageError(f"--package {part}: there is no such part of the configuration")
+    if OmegaConf.is_config(shown):
+        print(OmegaConf.to_yaml(shown, resolve="--resolve" in arguments.options), end="")
+    else:
+        print(shown)
+
+
+def run_hydra(argv: list[str], job: Callable[[DictConfig], float | None]) -> None:
+    """Let Hydra itself handle a command line: its sweeps and launchers, and what it prints."""
+    import hydra
+
+    register()
+    sys.argv = ["sesame", *argv]
+    hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(job)()
