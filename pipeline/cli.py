@@ -273,8 +273,18 @@ def _stay_off_the_hub() -> None:
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 
+def _wait_passively() -> None:
+    """Have torch's threads sleep while they wait for each other, which OpenMP reads when it starts.
+
+    Spinning threads use up the time that the thread they wait for needs, wherever another process
+    takes a core: a second of work can take a minute. What the user has set stays.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
 def _run(argv: list[str]) -> int:
     _stay_off_the_hub()
+    _wait_passively()
     if not argv or argv[0] in ("-h", "--help", "help"):
         _show_help()
         return 0

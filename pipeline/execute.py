@@ -29,6 +29,16 @@ WEIGHTS = (".safetensors", ".bin", ".hdf5", ".npy")  # endings of an encoder's l
 PROCESS_BYTES = 1_500_000_000  # torch, a task's data and the activations of a small model
 
 
+class SomeFailed(SesameError):
+    """Outputs that were made beside each other failed; says why the first did."""
+
+    def __init__(self, failures: dict[str, SesameError]) -> None:
+        first = next(iter(failures.values()))
+        super().__init__(str(first))
+        self.exit_code = first.exit_code
+        self.failures = failures  # by the output's reference
+
+
 def execute(node: Node) -> None:
     """Make one output, or find it made."""
     if node.output.is_done:
@@ -152,7 +162,7 @@ def _execute_beside(nodes: list[Node], at_once: int) -> None:
         initializer=_begin_process,
         initargs=(max(1, usable_cores() // at_once),),
     )
-    failures: list[SesameError] = []
+    failures: dict[str, SesameError] = {}
     with pool, progress(BESIDE, len(nodes)) as bar:
         futures = {pool.submit(_timed, node): node for node in nodes}
         try:
@@ -160,7 +170,7 @@ def _execute_beside(nodes: list[Node], at_once: int) -> None:
                 try:
                     _say_made(futures[future], future.result())
                 except SesameError as error:
-                    failures.append(error)
+                    failures[futures[future].output.reference] = error
                 except BrokenProcessPool as error:
                     raise SesameError(_killed(nodes, at_once)) from error
                 bar.advance()
@@ -170,7 +180,7 @@ def _execute_beside(nodes: list[Node], at_once: int) -> None:
                 process.terminate()
             raise
     if failures:
-        raise failures[0]
+        raise SomeFailed(failures)
 
 
 def _killed(nodes: list[Node], at_once: int) -> str:

@@ -15,7 +15,7 @@ from pipeline.cluster.site import read_site
 from pipeline.commands.configuration import run_hydra
 from pipeline.compose import compose_config, emptied, prepared, sweep_points, typed
 from pipeline.config import Config
-from pipeline.execute import execute_all, make_share, refuse_to_pretrain
+from pipeline.execute import SomeFailed, execute_all, make_share, refuse_to_pretrain
 from pipeline.graph import STAGES, Graph, Input, Node, as_input, experiment_graph, stage_module
 from pipeline.plan import as_table, plan
 from pipeline.runs import Entry, Runs
@@ -86,13 +86,14 @@ def _sweep(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]]) 
     swept = swept_keys(overrides)
     at_once = _at_once(arguments)
     launcher = next(filter(_says_who_runs, overrides), None)
+    unmade: dict[int, SesameError] = {}
     if at_once is not None and at_once > 1 and launcher:
         raise UsageError(f"--at-once: {launcher} says how points are run; leave one of them out")
     if f"{SWEEPER}=optuna" not in overrides and command != "run":
         graphs = _point_graphs(arguments, sweep_points(overrides))
         _prepare_common(arguments, graphs)
         if not launcher:
-            _prepare_points(arguments, graphs, at_once)
+            unmade = _prepare_points(arguments, graphs, at_once)
 
     def job(raw: DictConfig) -> float:
         from hydra.core.hydra_config import HydraConfig
@@ -101,6 +102,8 @@ def _sweep(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]]) 
         number = int(HydraConfig.get().job.num)
         settings = [word for word in point if word.lstrip("+").partition("=")[0] in swept]
         try:
+            if number in unmade:
+                raise unmade[number]
             made = do(Arguments(command, [], point, arguments.options), typed(emptied(raw, point)))
         except SesameError as error:  # the other points go on; the sweep fails in the end
             show_error(command, error)
@@ -151,16 +154,26 @@ def _point_graphs(arguments: Arguments, points: list[list[str]]) -> list[tuple[G
 
 def _prepare_points(
     arguments: Arguments, graphs: list[tuple[Graph, Node]], at_once: int | None
-) -> None:
-    """Make the points' fine-tunings several at a time; the sweep then finds them, in its order."""
+) -> dict[int, SesameError]:
+    """Make the points' fine-tunings several at a time; the sweep then finds them, in its order.
+
+    Returns why points failed, by their number, so that the sweep does not try them again.
+    """
     if arguments.command != "finetune":
-        return
+        return {}
     nodes = {reference: node for graph, _ in graphs for reference, node in graph.nodes.items()}
     refuse_to_pretrain(list(nodes.values()), arguments.command, unswept(arguments.overrides))
     try:
         execute_all(list(nodes.values()), at_once)
+    except SomeFailed as error:
+        return {
+            number: error.failures[target.output.reference]
+            for number, (_, target) in enumerate(graphs)
+            if target.output.reference in error.failures
+        }
     except SesameError:  # the sweep comes to that point again, says so and goes on to the others
-        return
+        pass
+    return {}
 
 
 def _prepare_common(arguments: Arguments, graphs: list[tuple[Graph, Node]]) -> None:

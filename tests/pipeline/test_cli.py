@@ -30,6 +30,17 @@ def test_nothing_is_asked_of_the_hub_unless_the_user_says_so(
     assert [os.environ[name] for name in HUB] == [given or "1", given or "1", "1"]
 
 
+@pytest.mark.parametrize("given", [None, "ACTIVE"])
+def test_threads_sleep_while_they_wait_unless_the_user_says_otherwise(
+    given: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    if given:
+        monkeypatch.setenv("OMP_WAIT_POLICY", given)
+    assert run(["--help"]) == 0
+    assert os.environ["OMP_WAIT_POLICY"] == (given or "PASSIVE")
+
+
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 @pytest.mark.parametrize("option", ["--cfg", "--package", "--resolve"])
 def test_options_are_taken_only_where_they_are_declared(name: str, option: str) -> None:

@@ -1,15 +1,21 @@
 """Commands about stages: what a report has of named runs, and how sweeps are run."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from data_prep.errors import UsageError
+from data_prep.errors import SesameError, UsageError
 from pipeline.cli import Arguments
-from pipeline.commands.stages import _report, stage
+from pipeline.commands import stages
+from pipeline.commands.stages import _prepare_points, _report, stage
 from pipeline.compose import compose_config
+from pipeline.config import Config
+from pipeline.execute import SomeFailed
+from pipeline.graph import Graph, Node
 from pipeline.runs import Entry, Runs
 from pipeline.store import Store
+from pipeline.tasks.config import FinetuneConfig, TaskConfig
 from tests.pipeline.reported import SampleRun
 
 
@@ -60,6 +66,27 @@ def test_a_run_that_cannot_be_shown_is_named(tmp_path: Path, typed: str, says: s
     runs.record("begun", [Entry("shard", "0" * 16, "")], replace=True)
     with pytest.raises(UsageError, match=says.replace("?", r"\?")):
         _report(compose_config([f"runs={typed}", f"paths.store={tmp_path}"]), [])
+
+
+def test_a_point_that_failed_beside_others_is_not_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise every failing point of a long sweep costs twice."""
+    config = Config(task=TaskConfig(name="toy", data_dir=str(tmp_path), train="train.tsv"))
+    (tmp_path / "train.tsv").write_text("sentence\tlabel\na\t1\n")
+    graphs = []
+    for seed in (1, 2, 3):
+        graph = Graph(Store(tmp_path))
+        own = replace(config, encoder="tfidf", finetune=FinetuneConfig(seed=seed))
+        graphs.append((graph, graph.add("finetune", own)))
+    bad = graphs[1][1].output.reference
+
+    def fail(nodes: list[Node], at_once: int | None) -> None:
+        raise SomeFailed({bad: SesameError("the loss is nan")})
+
+    monkeypatch.setattr(stages, "execute_all", fail)
+    unmade = _prepare_points(Arguments("finetune", [], [], {}), graphs, None)
+    assert {number: str(error) for number, error in unmade.items()} == {1: "the loss is nan"}
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from data_prep.vectors.table import VectorTable
 from pipeline import execute as execute_module
 from pipeline import store as store_module
 from pipeline.config import Config
-from pipeline.execute import execute, execute_all
+from pipeline.execute import PROCESS_BYTES, SomeFailed, execute, execute_all
 from pipeline.graph import Graph, Node, stage_module
 from pipeline.lease import read_holder
 from pipeline.stages.work import Work
@@ -57,8 +57,9 @@ def test_seeds_at_once_give_what_they_give_in_turn_and_a_failure_stops_no_other(
     bad = replace(at_once[-1].config, task=replace(config.task, train="none.tsv"))
     graph = Graph(Store(tmp_path / "once"))
     graph.add("finetune", bad)
-    with pytest.raises(SesameError, match=r"none\.tsv: too few examples"):
+    with pytest.raises(SomeFailed, match=r"none\.tsv: too few examples") as failed:
         execute_all([*graph.nodes.values(), *at_once], at_once=2)
+    assert list(failed.value.failures) == [list(graph.nodes)[-1]]
     assert [node.stage for node in in_turn].count("finetune") == len(SEEDS)
     for one, other in zip(in_turn, at_once, strict=True):
         for path in one.output.path.iterdir():
@@ -130,6 +131,47 @@ def test_a_stage_can_ask_whether_its_launch_still_holds_the_lease(
 
     with pytest.raises(SesameError, match="taken over by another launch"):
         execute(toy_node(tmp_path, monkeypatch, run))
+
+
+@pytest.mark.parametrize(
+    ("cores", "memory", "wanted"),
+    [
+        (8, 1e12, len(SEEDS)),
+        (2, 1e12, 2),
+        (8, 2 * PROCESS_BYTES + 1e6, 2),
+        (8, 1e6, 1),
+        (1, 1e12, 1),
+    ],
+    ids=["all", "by cores", "by memory", "one at least", "one core"],
+)
+def test_fine_tunings_are_made_one_per_core_as_far_as_memory_goes(
+    cores: int,
+    memory: float,
+    wanted: int,
+    config: Config,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody has to know of --at-once; one on all cores would wait for its own threads."""
+    made: list[int] = []
+
+    def make(nodes: list[Node], at_once: int = 1) -> float:
+        made.append(at_once)
+        for node in nodes:
+            node.output.begin(node.request)
+            node.output.finish(node.request, {}, {})
+        return 0.0
+
+    nodes = fine_tunings(config, tmp_path / "store")
+    execute_all([node for node in nodes if node.stage != "finetune"])
+    monkeypatch.setattr(execute_module, "usable_cores", lambda: cores)
+    monkeypatch.setattr(
+        execute_module.psutil, "virtual_memory", lambda: SimpleNamespace(available=int(memory))
+    )
+    monkeypatch.setattr(execute_module, "_execute_beside", make)
+    monkeypatch.setattr(execute_module, "_timed", lambda node: make([node]))
+    execute_all(nodes)
+    assert made == ([wanted] if wanted > 1 else [1] * len(SEEDS))
 
 
 def test_an_output_is_not_finished_where_a_file_it_read_has_changed(
