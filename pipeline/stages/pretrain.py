@@ -200,11 +200,12 @@ def _train_without(error: "Diverged", work: Work, say: Callable[[str], None]) ->
 
 def how_far(out: Path) -> str:
     """How much of an unfinished pretraining is safe, for the plan."""
-    from pipeline.training.checkpoint import CHECKPOINTS, checkpoints
+    from pipeline.training.checkpoint import CHECKPOINTS, checkpoints, damaged_checkpoints
 
     saved = checkpoints(out / CHECKPOINTS)
     if not saved:
-        return "started"
+        lost = damaged_checkpoints(out / CHECKPOINTS)
+        return "every checkpoint damaged" if lost else "started"
     budget = json.loads((out / REQUEST).read_text())["config"]["trainer"]["max_steps"]
     total = f" of {budget:,}" if budget else ""
     return f"step {int(saved[-1].name):,}{total}"

@@ -75,10 +75,15 @@ class TrainingState:
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """All checkpoints by step, damaged ones included."""
+    """All checkpoints by step, without those that were set aside."""
     if not folder.is_dir():
         return []
     return sorted(path for path in folder.iterdir() if path.name.isdigit())
+
+
+def damaged_checkpoints(folder: Path) -> list[Path]:
+    """The checkpoints that were set aside."""
+    return sorted(folder.glob(f".*{DAMAGED}*"))
 
 
 def damage(checkpoint: Path) -> str | None:
@@ -120,8 +125,7 @@ def newest_good(folder: Path, say: Callable[[str], None]) -> Path | None:
             return checkpoint
         aside = _set_aside(checkpoint)
         say(f"checkpoint {checkpoint.name} is damaged ({fault}); it is kept as {aside}")
-    lost = sorted(folder.glob(f".*{DAMAGED}*"))
-    if lost:
+    if lost := damaged_checkpoints(folder):
         names = ", ".join(path.name for path in lost)
         raise SesameError(
             f"{folder}: every checkpoint of this run is damaged ({names}); put a good copy back "

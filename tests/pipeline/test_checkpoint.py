@@ -188,6 +188,7 @@ def test_pretraining_stops_before_its_ranks_start_where_no_checkpoint_is_good(
     )
     with pytest.raises(SesameError, match="start over"):
         pretrain.run(Work(Config(), {}, run, "0" * 16))
+    assert pretrain.how_far(run) == "every checkpoint damaged"  # not "started": that is no start
 
 
 def test_what_a_kill_leaves_behind_is_no_checkpoint(saved: Path) -> None:
