@@ -12,6 +12,7 @@ from data_prep.errors import UsageError
 from data_prep.fields import result_keys
 from pipeline.config import Config, InstanceConfig
 from pipeline.content import Checksums
+from pipeline.reach import given_reach, trained_reach
 from pipeline.references import Folder, Stored, resolve
 from pipeline.stages.work import Request
 from pipeline.store import Output, Store, fingerprint
@@ -141,10 +142,14 @@ class Graph:
         module = stage_module(stage)
         files: Callable[[Config], list[tuple[str, Path]]] | None = getattr(module, "files", None)
         keys: Callable[[Config], dict[str, Any]] | None = getattr(module, "keys", None)
+        own = keys(config) if keys else section_keys(config, module.SECTIONS)
+        tell: Callable[..., dict[str, Any]] | None = getattr(module, "input_keys", None)
+        if tell is not None:
+            own |= tell(config, lambda: [self._reach(item) for item in inputs.values()])
         request = {
             "stage": stage,
             "format": module.FORMAT,
-            "config": keys(config) if keys else section_keys(config, module.SECTIONS),
+            "config": own,
             "upstream": {role: item.reference for role, item in inputs.items()},
             "files_read": self.checksums.describe(files(config)) if files else {},
         }
@@ -166,6 +171,27 @@ class Graph:
             (str(path.relative_to(folder.path)), path) for path in files
         )
         return Input(f"folder/{fingerprint(described)}", folder.path.resolve())
+
+    def _reach(self, item: Input) -> str | None:
+        """How far the tokenizer behind an input looks; None where it has none, as vectors."""
+        stage = item.reference.partition("/")[0]
+        if stage == "folder":
+            return given_reach(item.path)
+        if stage not in ("export", "tokenizer"):
+            return None
+        node, output = self.nodes.get(item.reference), self.store.from_reference(item.reference)
+        if node is None and not (output.is_done or output.is_begun):
+            return None  # its stage stops for want of it
+        request = node.request if node else output.request()
+        if stage == "export":
+            reference = request["upstream"]["tokenizer"]
+            known = self._reach(Input(reference, self.store.from_reference(reference).path))
+            # An export holds its tokenizer, and may outlive the one it was copied from.
+            return given_reach(item.path) if known is None and output.is_done else known
+        if not request["files_read"]:
+            return trained_reach(request["config"]["tokenizer"])
+        source = node.config.tokenizer.source if node else None
+        return given_reach(Path(source) if source else item.path)
 
     def _upstream(self, found: Stored, role: str) -> Input:
         output = self.store.from_reference(found.output.request()["upstream"][role])

@@ -1,5 +1,6 @@
 """What stages read that stand on an encoder: outputs by role, one or several side by side."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,23 @@ def encoder_requests(config: Config) -> dict[str, Request]:
 def encoder_keys(config: Config) -> dict[str, Any]:
     """What shapes an encoder that no output tells: the model whose weights are random."""
     return {"model": result_keys(config.model)} if RANDOM in config.encoders else {}
+
+
+def pieces_keys(config: Config, reaches: Callable[[], Sequence[str | None]]) -> dict[str, Any]:
+    """A result key where words once had other pieces than in their text, and have the same now.
+
+    That was so for words cut from a text (spans; several encoders) unless the tokenizer is BERT's
+    WordPiece, and for given words (tags) where a tokenizer looks across spaces. All other results
+    are as before, and so are their fingerprints.
+    """
+    kind = config.task.kind
+    cuts_texts = kind == "span" or (kind != "tag" and len(config.encoders) > 1)
+    if config.task.members or not (cuts_texts or kind == "tag"):
+        return {}
+    changed = ("space", "text") if cuts_texts else ("text",)
+    if not any(reach in changed for reach in reaches()):
+        return {}
+    return {"pieces": {"of": "whole texts"}}
 
 
 def open_encoder(config: Config, inputs: dict[str, Path], seed: int) -> "Encoder":

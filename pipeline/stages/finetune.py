@@ -15,6 +15,7 @@ Try it: sesame finetune task=polarity
 """
 
 import json
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +33,7 @@ from pipeline.stages.encoder_inputs import (
     encoder_label,
     encoder_requests,
     open_encoder,
+    pieces_keys,
 )
 from pipeline.stages.work import Request, Work
 from pipeline.tasks.config import FinetuneConfig
@@ -60,6 +62,11 @@ def keys(config: Config) -> dict[str, Any]:
     """What shapes the scores: task and fine-tuning, and the model where nothing else tells it."""
     own = {section: result_keys(getattr(config, section)) for section in SECTIONS}
     return own | encoder_keys(config)
+
+
+def input_keys(config: Config, reaches: Callable[[], Sequence[str | None]]) -> dict[str, Any]:
+    """Whether words have other pieces than format 6 gave them."""
+    return pieces_keys(config, reaches)
 
 
 def files(config: Config) -> list[tuple[str, Path]]:

@@ -6,6 +6,7 @@ Try it: sesame layers encoder=demo task=mentions
 """
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, median, stdev
@@ -23,6 +24,7 @@ from pipeline.stages.encoder_inputs import (
     encoder_label,
     encoder_requests,
     open_encoder,
+    pieces_keys,
 )
 from pipeline.stages.work import Request, Work
 from pipeline.tasks.config import FinetuneConfig
@@ -58,6 +60,11 @@ def keys(config: Config) -> dict[str, Any]:
         "finetune": result_keys(head_config(config)),
         "layers": result_keys(config.layers),
     } | encoder_keys(config)
+
+
+def input_keys(config: Config, reaches: Callable[[], Sequence[str | None]]) -> dict[str, Any]:
+    """Whether words have other pieces than format 3 gave them."""
+    return pieces_keys(config, reaches)
 
 
 def files(config: Config) -> list[tuple[str, Path]]:

@@ -5,6 +5,7 @@ A stage module has
     SECTIONS        config sections whose result keys enter its fingerprint
     inputs(config)  the outputs it reads, by role
     files(config)   the user's files it reads, by root (those stages that do)
+    input_keys(config, reaches)  further result keys that follow from the tokenizers of its inputs
     run(work)       does the work and returns counts for the manifest
     ARRAY           True where `run` can make a share of the work alone (`work.share`)
     closing(out)    what the terminal shows at the end (those stages that say something)
