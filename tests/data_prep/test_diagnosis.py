@@ -29,10 +29,13 @@ def test_nothing_left_is_an_error_that_names_the_filter(
 
 
 WRONG_KEYS: list[tuple[dict[str, Any], str]] = [
-    ({"text_field": "body"}, "corpus.text_field: no record has the field body; found: "),
-    ({"id_field": "key"}, "corpus.id_field: no record has the field key; found: "),
-    ({"group_field": "patient_id"}, "corpus.group_field: no record has the field patient_id; fou"),
-    ({"where": {"kin": "note"}}, "corpus.where: no record has the field kin; found: "),
+    ({"text_field": "body"}, "corpus.text_field=body: no record has the field body; found: "),
+    ({"id_field": "key"}, "corpus.id_field=key: no record has the field key; found: "),
+    (
+        {"group_field": "patient_id"},
+        "corpus.group_field=patient_id: no record has the field patient_",
+    ),
+    ({"where": {"kin": "note"}}, "corpus.where.kin=note: no record has the field kin; found: "),
     ({"where": {"patient": "SECRET"}}, "corpus.where={'patient': 'SECRET'} took 9; set corpus.wh"),
     ({"text_field": "patient"}, "missing_text took 9; set corpus.text_field to a field that holds"),
 ]
