@@ -19,33 +19,36 @@ def refuse_wrong_keys(tally: Tally, config: CorpusConfig) -> None:
     """Stop where a named field is in no record, or where no document is left."""
     if tally.read == 0:
         raise SesameError("corpus.paths: the files hold no documents")
-    for key, name in _named_fields(config):
-        _refuse_absent(tally, key, name)
+    for key, setting, name in _named_fields(config):
+        _refuse_absent(tally, key, setting, name)
     if tally.kept == 0:
         raise SesameError(_nothing_left(tally, config))
 
 
-def _named_fields(config: CorpusConfig) -> list[tuple[str, str]]:
-    """Keys that name a field which some record must have, each with the field."""
-    named = [("corpus.text_field", config.text_field)]
+def _named_fields(config: CorpusConfig) -> list[tuple[str, str, str]]:
+    """Settings that name a field which some record must have: key, setting as typed, field."""
+    named = {"corpus.text_field": config.text_field}
     if config.id_field != DEFAULT_ID_FIELD:
-        named.append(("corpus.id_field", config.id_field))
+        named["corpus.id_field"] = config.id_field
     if config.group_field is not None:
-        named.append(("corpus.group_field", config.group_field))
-    return named + [("corpus.where", name) for name in config.where]
+        named["corpus.group_field"] = config.group_field
+    return [
+        *((key, f"{key}={name}", name) for key, name in named.items()),
+        *(("corpus.where", f"corpus.where.{name}={v}", name) for name, v in config.where.items()),
+    ]
 
 
-def _refuse_absent(tally: Tally, key: str, name: str) -> None:
+def _refuse_absent(tally: Tally, key: str, setting: str, name: str) -> None:
     seen = tally.fields
     if seen.present[name]:
         return
     if seen.records:
         raise SesameError(
-            f"{key}: no record has the field {name}; found: {list_names(seen.names)}; set {key}"
+            f"{setting}: no record has the field {name}; found: {list_names(seen.names)}; set {key}"
         )
     if key == "corpus.group_field" and tally.kept:
         raise SesameError(
-            f"{key}={name}: the files have no fields; groups are read from .jsonl, .csv, .tsv and "
+            f"{setting}: the files have no fields; groups are read from .jsonl, .csv, .tsv and "
             f".parquet records; give such files, or unset {key}"
         )
 

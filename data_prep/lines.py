@@ -96,6 +96,11 @@ def read_blocks(file: SourceFile, tally: Tally) -> Iterator[bytes]:
     except DECODE_ERRORS as error:
         if isinstance(error, OSError) and error.errno:  # the disk's fault, not the archive's
             raise _unreadable(file, offset, error) from error
+        if isinstance(error, zstandard.ZstdError) and "memory" in str(error):
+            raise SesameError(
+                f"{file.name} needs more memory than there is: its zstd window is too large; set "
+                "corpus.workers lower, or compress the file again without --long"
+            ) from error
         tally.break_off(DAMAGED, file.name, offset)
     finally:
         stream.close()

@@ -3,7 +3,10 @@
 import re
 import sys
 import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +22,66 @@ ASCII_MARKS = r"!-/:-@\[-`{-~"
 def split_words(text: str) -> tuple[tuple[str, ...], NDArray[np.int64]]:
     """A text's words, and the characters of each as [words, 2]: first, one past the last.
 
-    It is cut as BERT does before it makes pieces, so that its words have the pieces of the whole.
+    It is cut as BERT does before it makes pieces. So a word alone has the pieces that it has in
+    the text if the tokenizer is BERT's WordPiece, and not if it is another: use `TextWords` there.
     """
     found = list(_word_pattern().finditer(text))
     spans = np.array([match.span() for match in found], np.int64).reshape(-1, 2)
     return tuple(match[0] for match in found), spans
+
+
+@dataclass(frozen=True)
+class TextWords(Sequence[str]):
+    """Successive words of a text; they know the whole text, whose pieces they have.
+
+    A slice has the same text. How the text is cut follows from the text and `is_spaced`, so two
+    objects of one text and one range are equal.
+    """
+
+    text: str
+    every: tuple[str, ...] = field(compare=False, repr=False)  # all words of the text
+    characters: NDArray[np.int64] = field(compare=False, repr=False)  # of all words, [words, 2]
+    first: int
+    last: int  # excluded
+    is_spaced: bool = False  # whether words are what stands between the text's spaces
+
+    @classmethod
+    def of(cls, text: str) -> "TextWords":
+        """The words that `split_words` finds."""
+        words, characters = split_words(text)
+        return cls(text, words, characters, 0, len(words))
+
+    @classmethod
+    def joined(cls, words: Sequence[str]) -> "TextWords":
+        """Given words; the text is these words with a space between any two."""
+        lengths = np.array([len(word) for word in words], np.int64)
+        ends = np.cumsum(lengths + 1) - 1
+        characters = np.stack([ends - lengths, ends], 1)
+        return cls(" ".join(words), tuple(words), characters, 0, len(words), is_spaced=True)
+
+    @property
+    def own_characters(self) -> NDArray[np.int64]:
+        """The characters of these words as [words, 2]: first, one past the last."""
+        return self.characters[self.first : self.last]
+
+    def __len__(self) -> int:
+        return self.last - self.first
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.every[self.first : self.last])
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> "TextWords": ...
+
+    def __getitem__(self, place: int | slice) -> "str | TextWords":
+        if isinstance(place, slice):
+            start, stop, step = place.indices(len(self))
+            assert step == 1, "words of a slice follow each other"
+            return replace(self, first=self.first + start, last=self.first + max(start, stop))
+        return self.every[self.first : self.last][place]
 
 
 @cache

@@ -25,8 +25,8 @@ from torch import Tensor
 from data_prep.errors import SesameError, UsageError
 from data_prep.files import atomic_write
 from data_prep.progress import progress
-from data_prep.words import split_words
-from pipeline.encoders import EncodedInputs, Encoder, offsets_of
+from data_prep.words import TextWords
+from pipeline.encoders import EncodedInputs, Encoder, Words, offsets_of
 from pipeline.tasks.batches import evaluation_order
 
 Ints = NDArray[np.int64]
@@ -72,12 +72,13 @@ def embed(
 ) -> list[Vectors]:
     """The vectors of each sentence's words, one array per sentence.
 
-    A sentence is its words, or a string, whose words `data_prep.words.split_words` finds:
-    punctuation stands apart. A sentence without words has an array of no rows; no sentences give
+    A sentence is its words, as they stand between spaces, or a string, whose words
+    `data_prep.words.split_words` finds: punctuation stands apart. Words of a string have the pieces
+    that the whole string has. A sentence without words has an array of no rows; no sentences give
     an empty list.
     """
     layers = Layers(layers) if isinstance(layers, str) else layers
-    split = [split_words(each)[0] if isinstance(each, str) else each for each in sentences]
+    split = [TextWords.of(each) if isinstance(each, str) else each for each in sentences]
     shape = layers.shape(encoder)
     if not any(map(len, split)):
         return [np.zeros((0, *shape), np.float32) for _ in split]
@@ -140,7 +141,11 @@ def read_sentences(path: Path) -> list[list[str]]:
 def _encode(encoder: Encoder, sentences: Sequence[Sequence[str]]) -> tuple[EncodedInputs, Ints]:
     """The sentences that have words, encoded, and where each sentence's words start."""
     counts = np.array([len(words) for words in sentences], np.int64)
-    given = [(tuple(words),) for words in sentences if len(words)]
+    given: list[tuple[Words, ...]] = [
+        (words if isinstance(words, TextWords) else tuple(words),)
+        for words in sentences
+        if len(words)
+    ]
     inputs = encoder.encode_words(given, encoder.longest or LONGEST)
     short = np.flatnonzero(inputs.word_counts < counts[counts > 0])
     if short.size:

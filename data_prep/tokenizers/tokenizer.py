@@ -18,6 +18,7 @@ import tokenizers
 from numba import njit
 from numpy.typing import NDArray
 
+from data_prep.tokenizers.alignment import Alignment, align
 from data_prep.tokenizers.huggingface import (
     BYTE_PIECE,
     KINDS,
@@ -34,6 +35,9 @@ from data_prep.tokenizers.wordtable import WordTable, as_buffer
 BLOCK = 1 << 20  # bytes of text worked on at once
 CACHE_WORDS = 1 << 20  # words remembered between calls
 CACHE_BYTES = 1 << 25
+# How far around a word a tokenizer looks to make its pieces: not at all (words are those of
+# data_prep.words.split_words), up to the next white space, or over the whole text.
+REACHES = {True: "word", False: "space", None: "text"}
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,7 @@ class Tokenizer:
         self.starts_word = _starts_word(self._pieces, stated)
         self.ordinary = _ordinary(self._pieces, library)
         punctuation_stands_alone = _cut(stated)
+        self.reach = REACHES[punctuation_stands_alone]
         self._words = (
             None if punctuation_stands_alone is None
             else _Words(library, punctuation_stands_alone)
@@ -92,6 +97,12 @@ class Tokenizer:
         if self._words is None:  # some kinds, as RoBERTa's, put the space into the word's piece
             return self.encode([f" {word}" for word in words])
         return self.encode(words)
+
+    def align(self, text: str, words: NDArray[np.int64]) -> Alignment:
+        """The pieces of a whole text, and which of them its words have; [words, 2] characters."""
+        encoded = self.library.encode(text, add_special_tokens=False)
+        characters = np.array(encoded.offsets, np.int64).reshape(-1, 2)
+        return align(np.array(encoded.ids, np.int32), characters, words, self.unk)
 
     def decode(self, ids: Sequence[int] | NDArray[Any]) -> str:
         """Readable text, special pieces included."""

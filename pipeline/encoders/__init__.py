@@ -8,6 +8,8 @@ from pipeline.encoders.interface import (
     EncodedInputs,
     Encoder,
     InputBatch,
+    Words,
+    WordUnits,
     kept_lengths,
     offsets_of,
     runs,
@@ -17,6 +19,6 @@ from pipeline.encoders.static import StaticEncoder
 
 __all__ = [
     "BertEncoder", "Concatenation", "ElmoEncoder", "EncodedInputs", "Encoder", "InputBatch",
-    "SentencesApart", "StaticEncoder", "kept_lengths", "load_encoder", "offsets_of",
-    "random_encoder", "runs",
+    "SentencesApart", "StaticEncoder", "WordUnits", "Words", "kept_lengths", "load_encoder",
+    "offsets_of", "random_encoder", "runs",
 ]  # fmt: skip

@@ -12,12 +12,15 @@ from torch import Tensor, nn
 
 from data_prep.errors import SesameError
 from data_prep.tokenizers import Tokenizer
+from data_prep.tokenizers.alignment import Alignment, concatenate
+from data_prep.words import TextWords
 from pipeline.encoders.interface import (
     EncodedInputs,
     Encoder,
     InputBatch,
     Ints,
     Words,
+    WordUnits,
     fitting_words,
     kept_lengths,
     offsets_of,
@@ -52,9 +55,14 @@ class BertEncoder(Encoder):
         return replace(framed, cut=int((kept_EP < sizes_EP).any(1).sum()))
 
     def encode_words(self, inputs: Sequence[tuple[Words, ...]], max_length: int) -> EncodedInputs:
-        """The same; words are known by first pieces, and one that leaves no piece is [UNK]."""
+        """The same; the pieces are those of the whole text, words are known by their first ones.
+
+        A word without a piece has that of a neighbour; alone, or where words are told apart before
+        pieces are made, it is [UNK].
+        """
         self._check_length(max_length)
-        ids, offsets = self._pieces([word for parts in inputs for words in parts for word in words])
+        pieces = self._pieces([words for parts in inputs for words in parts])
+        ids, offsets = pieces.ids, pieces.bounds
         sizes_EP = part_sizes(inputs)
         fitting_EP, most_EP = fitting_words(
             offsets, sizes_EP, max_length - self.frame(sizes_EP.shape[1])
@@ -68,7 +76,7 @@ class BertEncoder(Encoder):
         moved_EP = _part_starts(kept_EP) - begins_EP
         return replace(
             framed,
-            word_starts=offsets[words] + np.repeat(moved_EP, fitting_EP.ravel()),
+            word_starts=pieces.firsts[words] + np.repeat(moved_EP, fitting_EP.ravel()),
             word_offsets=offsets_of(fitting_EP.sum(1)),
             cut=int((fitting_EP < sizes_EP).any(1).sum()),
         )
@@ -84,9 +92,10 @@ class BertEncoder(Encoder):
         no_words = np.zeros(0, np.int64), np.zeros_like(offsets)
         return EncodedInputs(tokens, offsets, kept_EP[:, 0] + self.frame(1), *no_words, cut=0)
 
-    def word_units(self, words: Sequence[str]) -> Ints:
+    def word_units(self, sentences: Sequence[Words]) -> WordUnits:
         """Pieces of each word."""
-        return np.diff(self._pieces(words)[1])
+        pieces = self._pieces(sentences)
+        return WordUnits(np.diff(pieces.bounds), pieces.stands_apart)
 
     def frame(self, sentences: int) -> int:
         """[CLS], and a [SEP] after each sentence."""
@@ -113,12 +122,28 @@ class BertEncoder(Encoder):
             batch.tokens_N, batch.positions_N, batch.segments_N, batch.lengths
         )
 
-    def _pieces(self, words: Sequence[str]) -> tuple[NDArray[np.int32], Ints]:
-        """The pieces of all words and where each word's begin; a word has at least one."""
+    def _pieces_of_words(self, words: Sequence[str]) -> Alignment:
+        """The pieces of words that have the same ones alone as in any text; each has one."""
         encoded = self.tokenizer.encode_words(words)
         empty = np.diff(encoded.offsets) == 0
         ids = np.insert(encoded.ids, encoded.offsets[:-1][empty], self.tokenizer.unk)
-        return ids, encoded.offsets + offsets_of(empty)
+        bounds = encoded.offsets + offsets_of(empty)
+        return Alignment(ids, bounds, bounds[:-1], np.ones(len(words), np.bool_))
+
+    def _pieces(self, sentences: Sequence[Words]) -> Alignment:
+        """The pieces of all sentences, one after another, and which of them words have."""
+        reach = self.tokenizer.reach
+        if reach == "word" or (reach == "space" and all(map(_is_spaced, sentences))):
+            return self._pieces_of_words([word for words in sentences for word in words])
+        known: dict[tuple[str, bool], Alignment] = {}  # of whole texts, whose windows share them
+        parts = []
+        for given in sentences:
+            words = given if isinstance(given, TextWords) else TextWords.joined(given)
+            key = words.text, words.is_spaced
+            if key not in known:
+                known[key] = self.tokenizer.align(words.text, words.characters)
+            parts.append(known[key].between(words.first, words.last))
+        return concatenate(parts)
 
     def _check_length(self, max_length: int) -> None:
         if max_length > self.bert.config.max_positions:
@@ -126,6 +151,10 @@ class BertEncoder(Encoder):
                 f"finetune.max_seq_length={max_length}: the encoder has only "
                 f"{self.bert.config.max_positions} positions; set it to that or less"
             )
+
+
+def _is_spaced(words: Words) -> bool:
+    return not isinstance(words, TextWords) or words.is_spaced
 
 
 def _part_starts(kept_EP: Ints) -> Ints:

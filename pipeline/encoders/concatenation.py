@@ -18,6 +18,7 @@ from pipeline.encoders.interface import (
     InputBatch,
     Ints,
     Words,
+    WordUnits,
     fitting_words,
     offsets_of,
     part_sizes,
@@ -69,10 +70,10 @@ class Concatenation(Encoder):
 
     def encode_words(self, inputs: Sequence[tuple[Words, ...]], max_length: int) -> EncodedInputs:
         """Keep what fits into every member, so that all have the same words."""
-        units = self.word_units([word for parts in inputs for words in parts for word in words])
+        taken = self.word_units([words for parts in inputs for words in parts])
         sizes_EP = part_sizes(inputs)
         room = max_length - self.frame(sizes_EP.shape[1])
-        fitting_EP, _ = fitting_words(offsets_of(units), sizes_EP, room)
+        fitting_EP, _ = fitting_words(offsets_of(taken.units), sizes_EP, room)
         kept: list[tuple[Words, ...]] = [
             tuple(words[:n] for words, n in zip(parts, counts, strict=True))
             for parts, counts in zip(inputs, fitting_EP.tolist(), strict=True)
@@ -90,10 +91,11 @@ class Concatenation(Encoder):
             members=members,
         )
 
-    def word_units(self, words: Sequence[str]) -> Ints:
-        """Those of the member that takes most."""
-        units: Ints = np.max([member.word_units(words) for member in self._encoders], 0)
-        return units
+    def word_units(self, sentences: Sequence[Words]) -> WordUnits:
+        """Those of the member that takes most; an input begins where it may for every member."""
+        taken = [member.word_units(sentences) for member in self._encoders]
+        may_begin = np.all([each.may_begin for each in taken], 0)
+        return WordUnits(np.max([each.units for each in taken], 0), may_begin)
 
     def frame(self, sentences: int) -> int:
         """That of the member with the largest."""

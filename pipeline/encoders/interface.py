@@ -22,7 +22,26 @@ if TYPE_CHECKING:
     from pipeline.embedding import Layers, Vectors
 
 Ints = NDArray[np.int64]
-Words = tuple[str, ...]
+# Words of a sentence: a tuple means words with a space between any two, as in CoNLL files; a
+# `data_prep.words.TextWords` knows the text they stand in. Both can be hashed.
+Words = Sequence[str]
+
+
+@dataclass(frozen=True)
+class WordUnits:
+    """How many units words take, and where an input may begin; sentence after sentence.
+
+    Words may share a unit: it counts for the first of them, and an input may not begin at another.
+    """
+
+    units: Ints  # [W]
+    may_begin: NDArray[np.bool_]  # [W]
+
+    def split(self, lengths: Sequence[int]) -> "list[WordUnits]":
+        """Those of each sentence, by its number of words."""
+        ends = np.cumsum(lengths)[:-1]
+        parts = zip(np.split(self.units, ends), np.split(self.may_begin, ends), strict=True)
+        return [WordUnits(*part) for part in parts]
 
 
 @dataclass(frozen=True)
@@ -134,9 +153,10 @@ class Encoder(nn.Module, ABC):
         first_ED: Tensor = self(batch)[-1][lengths_E.cumsum(0) - lengths_E]
         return first_ED
 
-    def word_units(self, words: Sequence[str]) -> Ints:
-        """How many units each word takes, for cutting windows that fit."""
-        return np.ones(len(words), np.int64)
+    def word_units(self, sentences: Sequence[Words]) -> WordUnits:
+        """How many units the words of sentences take, for cutting windows that fit."""
+        words = sum(map(len, sentences))
+        return WordUnits(np.ones(words, np.int64), np.ones(words, np.bool_))
 
     def frame(self, sentences: int) -> int:
         """How many units an input of so many sentences has besides its words'."""
@@ -166,7 +186,7 @@ def fitting_words(offsets: Ints, counts_EP: Ints, room: int) -> tuple[Ints, Ints
     begins_EP = offsets[firsts_EP]
     most_EP = kept_lengths(offsets[firsts_EP + counts_EP] - begins_EP, room)
     fitting_EP = np.searchsorted(offsets, begins_EP + most_EP, side="right") - 1 - firsts_EP
-    return np.maximum(fitting_EP, 1), most_EP
+    return np.clip(fitting_EP, 1, np.maximum(counts_EP, 1)), most_EP
 
 
 def starts_of(sizes_EP: Ints) -> Ints:

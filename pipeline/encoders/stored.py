@@ -17,7 +17,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pipeline.encoders.interface import EncodedInputs, Encoder, InputBatch, Ints, Words, runs
+from pipeline.encoders.interface import (
+    EncodedInputs,
+    Encoder,
+    InputBatch,
+    Ints,
+    Words,
+    WordUnits,
+    runs,
+)
 
 BATCH_UNITS = 8192
 MOST_BYTES = 4 << 30  # of the states of one set of inputs
@@ -81,9 +89,9 @@ class StoredStates(Encoder):
         words_only = len(inputs[0]) == 1
         return self._stored("encode_words", inputs, max_length, words_only)
 
-    def word_units(self, words: Sequence[str]) -> Ints:
+    def word_units(self, sentences: Sequence[Words]) -> WordUnits:
         """Those of the encoder."""
-        return self._encoder[0].word_units(words)
+        return self._encoder[0].word_units(sentences)
 
     def frame(self, sentences: int) -> int:
         """That of the encoder."""

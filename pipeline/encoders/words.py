@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from data_prep.words import split_words
+from data_prep.words import TextWords
 from pipeline.encoders.interface import (
     EncodedInputs,
     Encoder,
@@ -47,4 +47,4 @@ class WordEncoder(Encoder):
 
 def sentences_as_words(texts: Sequence[str]) -> tuple[Words, ...]:
     """Sentences cut into words; one without any has an empty word, so that it has a unit."""
-    return tuple(split_words(text)[0] or ("",) for text in texts)
+    return tuple(TextWords.of(text) or ("",) for text in texts)

@@ -107,9 +107,15 @@ def _fitting(encoder: "Encoder", occurrence: Occurrence) -> Occurrence:
     if encoder.longest is None:
         return occurrence
     room = encoder.longest - encoder.frame(1)
-    taken = encoder.word_units(occurrence.words)
+    taken = encoder.word_units([occurrence.words])
+
+    def units(reach: int) -> int:
+        first = max(0, occurrence.begin - reach)
+        shared = not taken.may_begin[first]  # a unit with the word before
+        return int(taken.units[first : occurrence.end + reach].sum()) + shared
+
     reach = len(occurrence.words)
-    while reach and taken[max(0, occurrence.begin - reach) : occurrence.end + reach].sum() > room:
+    while reach and units(reach) > room:
         reach -= 1
     return occurrence.within(reach)
 

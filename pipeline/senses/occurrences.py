@@ -13,7 +13,7 @@ import numpy as np
 
 from data_prep.errors import SesameError, UsageError
 from data_prep.shards import ShardPart, parts, read_sections
-from data_prep.words import split_words
+from data_prep.words import TextWords, split_words
 from pipeline.tasks.examples import read_lines
 
 REACH = 100  # words kept on either side
@@ -29,7 +29,7 @@ Target = tuple[str, ...]
 class Occurrence:
     """A word in a sentence."""
 
-    words: tuple[str, ...]  # of the sentence
+    words: TextWords  # of the sentence
     begin: int  # where the word is among them
     end: int
     text: str  # the sentence as it stands, the word marked »so«
@@ -112,7 +112,8 @@ def _gather(
 def _occurrences(
     sentence: str, target: Target, place: str, label: str | None
 ) -> Iterator[Occurrence]:
-    words, spans = split_words(sentence)
+    words = TextWords.of(sentence)
+    spans = words.characters
     folded = [word.casefold() for word in words]
     for begin in range(len(words) - len(target) + 1):
         end = begin + len(target)

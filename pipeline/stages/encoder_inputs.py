@@ -31,7 +31,8 @@ def encoder_keys(config: Config) -> dict[str, Any]:
     """Result keys of encoders that have no output to tell them apart.
 
     A random encoder is its model. A floor reads no output at all, so its name must be a key:
-    without it all floors would share one fingerprint.
+    without it all floors would share one fingerprint. `pieces` tells tasks over words from outputs
+    made before words had the pieces of their whole text; tasks over whole texts never differed.
     """
     keys: dict[str, Any] = {}
     if RANDOM in config.encoders:
@@ -39,6 +40,8 @@ def encoder_keys(config: Config) -> dict[str, Any]:
     for name in FLOORS:
         if name in config.encoders:
             keys["encoder"] = {"floor": name}
+    if config.task.kind in ("span", "tag") or len(config.encoders) > 1:
+        keys["pieces"] = {"of": "whole texts"}
     return keys
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from data_prep.words import TextWords
 from pipeline.encoders import Encoder
 from pipeline.tasks.batches import TaskData
 from pipeline.tasks.examples import Example, Gold
@@ -119,14 +120,13 @@ class TagAnswers(Answers):
 
     def encode(self, encoder: Encoder, examples: Sequence[Example], max_length: int) -> TaskData:
         """Sentences as words, long ones as several inputs, and the numbers of their tags."""
-        words = [word for example in examples for word in example.texts]
-        lengths = [len(example.texts) for example in examples]
-        units_of = np.split(encoder.word_units(words), np.cumsum(lengths)[:-1])
+        sentences = [TextWords.joined(example.texts) for example in examples]
+        taken = encoder.word_units(sentences).split([len(words) for words in sentences])
         room = max_length - encoder.frame(1)
         windows = [
-            (example.texts[first:last],)
-            for example, units in zip(examples, units_of, strict=True)
-            for first, last in cut_windows(units, room)
+            (words[first:last],)
+            for words, own in zip(sentences, taken, strict=True)
+            for first, last in cut_windows(own, room)
         ]
         inputs = encoder.encode_words(windows, max_length)
         number = {label: number for number, label in enumerate(self.labels)}

@@ -1,8 +1,9 @@
 """Questions and passages as inputs: overlapping windows of a passage, each behind its question.
 
-A passage is cut into words whose characters are known; a word stands for itself by its first unit,
-so that a span of words is a run of characters of the passage. The first unit of an input stands for
-"not in this window".
+A passage is cut into words whose characters are known. Its units are those of the whole passage, of
+which a window takes a run. The first unit of a word stands for the word, so that a span of words is
+a run of characters of the passage; words that share a unit cannot be told apart. The first unit of
+an input stands for "not in this window".
 
 N units of all windows
 """
@@ -12,8 +13,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from data_prep.words import split_words
-from pipeline.encoders import Encoder
+from data_prep.words import TextWords
+from pipeline.encoders import Encoder, WordUnits
 from pipeline.tasks.batches import TaskData
 from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.examples import Example
@@ -39,11 +40,10 @@ class SpanData(TaskData):
 
 @dataclass(frozen=True)
 class Text:
-    """A text's words, their characters and how many units each takes."""
+    """A text's words, and how many units each takes."""
 
-    words: tuple[str, ...]
-    characters: Ints
-    units: Ints
+    words: TextWords
+    taken: WordUnits
 
 
 def encode_spans(
@@ -56,12 +56,14 @@ def encode_spans(
     pairs, runs, cut = [], [], 0
     for number, example in enumerate(examples):
         question, passage = (texts[text] for text in example.texts)
-        asked = max(1, int((np.cumsum(question.units) <= longest).sum()))
+        units = question.taken.units
+        asked = max(1, int((np.cumsum(units) <= longest).sum()))
         cut += asked < len(question.words)
-        left = room - min(int(question.units[:asked].sum()), longest)
-        for first, last in cut_windows(passage.units, left, task.stride):
-            pairs.append((question.words[:asked], passage.words[first:last]))
-            runs.append((number, passage.characters[first:last]))
+        left = room - min(int(units[:asked].sum()), longest)
+        for first, last in cut_windows(passage.taken, left, task.stride):
+            words = passage.words[first:last]
+            pairs.append((question.words[:asked], words))
+            runs.append((number, words.own_characters))
     inputs = encoder.encode_words(pairs, max_length)
     windows = []
     for row, (number, characters) in enumerate(runs):
@@ -78,14 +80,9 @@ def encode_spans(
 
 def _texts(encoder: Encoder, texts: Sequence[str]) -> dict[str, Text]:
     """Each distinct text once: many questions share a passage."""
-    split = {text: split_words(text) for text in dict.fromkeys(texts)}
-    units = encoder.word_units([word for words, _ in split.values() for word in words])
-    ends = np.cumsum([len(words) for words, _ in split.values()])
-    parts = np.split(units, ends[:-1])
-    return {
-        text: Text(words, characters, own)
-        for (text, (words, characters)), own in zip(split.items(), parts, strict=True)
-    }
+    split = [TextWords.of(text) for text in dict.fromkeys(texts)]
+    taken = encoder.word_units(split).split([len(words) for words in split])
+    return {words.text: Text(words, own) for words, own in zip(split, taken, strict=True)}
 
 
 def _gold_units(window: Window, example: Example) -> tuple[int, int]:

@@ -3,7 +3,6 @@
 import csv
 import gzip
 import json
-import os
 import random
 import shutil
 import signal
@@ -28,11 +27,8 @@ from data_prep.segments import cut_sections
 from data_prep.shard import make_shards
 from data_prep.sources import Part, discover
 from pipeline.config import Config
-from pipeline.execute import execute
-from pipeline.graph import Graph
 from pipeline.stages import shard as shard_stage
 from pipeline.stages.work import Work
-from pipeline.store import Store
 from tests.data_prep.small_shards import (
     PIECE_BYTES,
     config_for,
@@ -228,56 +224,6 @@ def test_strict_also_stops_at_damage_found_by_an_earlier_run(corpus: Path, tmp_p
     kill(corpus, tmp_path, 20)  # joined
     with pytest.raises(SesameError, match=r"a\.jsonl, byte \d+: malformed_json"):
         shard(tmp_path, corpus, shard_size=100_000, strict=True)
-
-
-@pytest.mark.parametrize("change", ["cut", "grown", "rewritten", "replaced", "gone"])
-def test_a_file_that_changes_while_it_is_read_stops_the_stage(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
-) -> None:
-    changing = tmp_path / "corpus"
-    shutil.copytree(corpus, changing)
-    path = changing / "b.txt"
-    original = stage.read_documents
-
-    def read_while_it_changes(part: Part, *others: Any) -> Any:
-        for number, found in enumerate(original(part, *others)):
-            if part.file.name == "b.txt" and number == 3 and path.exists():
-                data = path.read_bytes()
-                if change == "cut":
-                    os.truncate(path, len(data) // 2)
-                elif change == "grown":
-                    path.write_bytes(data + b"more")
-                elif change == "rewritten":  # with the same bytes: others may have been read
-                    path.write_bytes(data)
-                elif change == "replaced":
-                    shutil.copy2(path, tmp_path / "other")
-                    os.replace(tmp_path / "other", path)
-                else:
-                    path.unlink()
-            yield found
-
-    monkeypatch.setattr(stage, "read_documents", read_while_it_changes)
-    cache = cache_of(tmp_path / "cache", changing)
-    with pytest.raises(SesameError, match=r"^b\.txt (changed|is gone).* while the corpus was read"):
-        make_shards(config_for(changing), tmp_path / "out", PIECE_BYTES, cache)
-    assert not list((tmp_path / "out").glob("*.tar")) and not (tmp_path / "cache").exists()
-
-
-def test_a_file_that_changed_since_its_fingerprint_stops_the_stage(tmp_path: Path) -> None:
-    path = write_documents(tmp_path / "x.jsonl", [f"Document number {n} here." for n in range(20)])
-    config = Config()
-    config.paths.store = str(tmp_path / "store")
-    config.corpus.paths = str(path)
-    graph = Graph(Store(tmp_path / "store"))
-    node = graph.add("shard", config)
-    whole = path.read_bytes()
-    path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(SesameError, match=r"^x\.jsonl changed .* run the same command again"):
-        execute(node)
-    assert not node.output.is_done and not list(node.output.path.glob("*.tar"))
-    path.write_bytes(whole)
-    execute(node)
-    assert node.output.is_done
 
 
 def cache_of(root: Path, corpus: Path, most_bytes: int = 1 << 30) -> PieceCache:

@@ -175,17 +175,29 @@ def test_compressed_files_read_like_plain_ones(tmp_path: Path, ending: str) -> N
     assert tally.broken_files == 0
 
 
-def test_zstandard_files_may_have_any_window(tmp_path: Path) -> None:
-    line = b"written by zstd --ultra --long=31\n"
-    for window_log in (27, 28, 31):
-        window = bytes([(window_log - 10) << 3])
-        last_raw_block = (1 | len(line) << 3).to_bytes(3, "little")
-        path = tmp_path / f"{window_log}.txt.zst"
-        path.write_bytes(b"\x28\xb5\x2f\xfd\x00" + window + last_raw_block + line)
-        tally = Tally()
-        part = Part(SourceFile(path, "x"), 0, 1)
-        assert [found for _, found in read_part(part, any_line, tally)] == [line]
-        assert tally.broken_files == 0
+def write_zstandard(path: Path, line: bytes, window_log: int) -> Part:
+    """A file of one raw block that declares a window, as zstd --ultra --long=31 does."""
+    window = bytes([(window_log - 10) << 3])
+    last_raw_block = (1 | len(line) << 3).to_bytes(3, "little")
+    path.write_bytes(b"\x28\xb5\x2f\xfd\x00" + window + last_raw_block + line)
+    return Part(SourceFile(path, path.name), 0, 1)
+
+
+@pytest.mark.parametrize("window_log", [27, 28, 31])
+def test_zstandard_files_may_have_any_window(tmp_path: Path, window_log: int) -> None:
+    part = write_zstandard(tmp_path / "x.txt.zst", b"one line\n", window_log)
+    tally = Tally()
+    assert [line for _, line in read_part(part, any_line, tally)] == [b"one line\n"]
+    assert tally.broken_files == 0
+
+
+def test_a_window_that_memory_cannot_hold_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "ZSTD_WINDOW_BYTES", 1 << 27)
+    part = write_zstandard(tmp_path / "x.txt.zst", b"one line\n", 31)
+    with pytest.raises(SesameError, match=r"x\.txt\.zst .*memory.* corpus\.workers"):
+        list(read_part(part, any_line, Tally()))
 
 
 @pytest.mark.parametrize("ending", [".gz", ".bz2", ".xz", ".zst"])

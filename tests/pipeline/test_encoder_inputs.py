@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -66,6 +67,23 @@ def test_a_file_of_vectors_becomes_a_table_in_the_store(tmp_path: Path) -> None:
     other = Graph(Store(tmp_path / "store")).request(request)
     assert isinstance(other, Node)
     assert other.output.fingerprint != node.output.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("kind", "encoder", "is_told"),
+    [
+        ("classify", "mine", False),
+        ("regress", "random", False),
+        ("classify", ["mine", "glove.txt"], True),
+        ("span", "mine", True),
+        ("tag", "mine", True),
+    ],
+)
+def test_tasks_over_words_are_told_from_those_made_of_other_pieces(
+    kind: str, encoder: Any, is_told: bool
+) -> None:
+    config = Config(encoder=encoder, task=TaskConfig(kind=kind))
+    assert ("pieces" in encoder_keys(config)) == is_told
 
 
 def test_several_encoders_are_opened_as_one(tmp_path: Path) -> None:

@@ -77,7 +77,9 @@ def test_pairs_of_words_are_framed_and_fit_as_counted(encoder: Encoder) -> None:
     firsts = inputs.tokens[inputs.word_starts]
     assert pieces(encoder, firsts) == "went play a play home b"
     assert inputs.second.tolist() == [5]
-    units = encoder.word_units([*question, *passage])
+    taken = encoder.word_units([question, passage])
+    units = taken.units
+    assert taken.may_begin.all()
     assert units.tolist() == [1, 2, 1, 2, 2, 1]
     assert inputs.lengths.tolist() == [units.sum() + encoder.frame(2)]
     cut = encoder.encode_words([(question, passage)], max_length=9)

@@ -106,7 +106,7 @@ def test_one_run_is_compared_with_nothing(tmp_path: Path) -> None:
 
 
 def test_scores_of_runs_stand_side_by_side_and_beside_papers(two_runs: SampleRun) -> None:
-    found = tables(tasks_section(read_scores(collect(two_runs.inputs)), {}))
+    found = tables(tasks_section(read_scores(collect(two_runs.inputs)), {}, {}))
     assert found["All tasks"]["left · pretrain"] == ["69.8 ± 0.3", "47.8 ± 0.3"]
     assert found["All tasks"]["right · random weights"] == ["59.8 ± 0.3", "38.8 ± 0.3"]
     ours = found["sst2: accuracy"]["left · pretrain"]
@@ -139,7 +139,7 @@ def test_guesses_name_labels_only_where_text_is_shared(tmp_path: Path, share_tex
 def test_papers_on_our_split_stand_first(tmp_path: Path) -> None:
     run = SampleRun(tmp_path)
     run.write_finetuning("conll2003", "pretrain", 1, test="eng.testb")
-    section = tasks_section(read_scores(collect(run.inputs)), {})
+    section = tasks_section(read_scores(collect(run.inputs)), {}, {})
     assert section is not None
     [table] = [b for b in section.blocks if isinstance(b, Table) and "published" in b.caption]
     assert [row[2] for row in table.rows] == ["test"] * 3 + ["dev"] * 3

@@ -14,7 +14,6 @@ from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_fo
 from data_prep.words import split_words
 from pipeline.encoders import BertEncoder, Encoder, random_encoder
 from pipeline.models.config import BertConfig
-from pipeline.tasks import span_windows
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
 from pipeline.tasks.examples import Example
 from pipeline.tasks.finetuning import finetune
@@ -60,7 +59,7 @@ def test_a_passage_of_many_questions_is_cut_into_words_once(
         cut.append(text)
         return split_words(text)
 
-    monkeypatch.setattr(span_windows, "split_words", counted)
+    monkeypatch.setattr("data_prep.words.split_words", counted)
     examples = [asked(question, "ab c.", "c") for question in ("a?", "b?", "c?")]
     encode_spans(encoder, examples, TASK, max_length=13)
     assert sorted(cut) == ["a?", "ab c.", "b?", "c?"]
