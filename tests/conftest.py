@@ -31,7 +31,7 @@ class Sesame:
 
     def __call__(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "pipeline.cli", *words],
+            [sys.executable, "-m", "pipeline.commands.main", *words],
             cwd=self.folder,
             env=os.environ | environment,
             capture_output=True,

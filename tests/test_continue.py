@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from data_prep.chunks import ChunkStore
+from data_prep.examples.chunks import ChunkStore
 from pipeline.data.loader import HeldOut
 from pipeline.models.allennlp import write_allennlp
 from pipeline.models.config import ElmoConfig

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.compose import compose_config
-from pipeline.graph import Graph
-from pipeline.store import Store
+from pipeline.config.compose import compose_config
+from pipeline.store.outputs import Store
+from pipeline.workflow.graph import Graph
 from tests.conftest import Sesame
 from tests.small_disk import require, resize, small_disk
 

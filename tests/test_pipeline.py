@@ -9,7 +9,7 @@ import transformers
 from safetensors.torch import load_file
 
 from data_prep.tokenizers import Tokenizer
-from pipeline.fill import Filler
+from pipeline.inference.fill import Filler
 from pipeline.models.bert import BertForPretraining
 from pipeline.models.config import BertConfig
 from tests.conftest import Sesame
@@ -217,7 +217,7 @@ def test_the_exported_model_fills_blanks_with_the_same_probabilities(smoke: Sesa
     import torch
     from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-    from pipeline.fill import load_filler
+    from pipeline.inference.fill import load_filler
 
     text = "The [MASK] was good, and [MASK] it."
     (folder,) = outputs(smoke.store, "export")

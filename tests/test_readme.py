@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli import parse
-from pipeline.compose import compose_config
+from pipeline.commands.main import parse
+from pipeline.config.compose import compose_config
 from tests.conftest import Sesame
 
 ROOT = Path(__file__).parent.parent

@@ -15,7 +15,7 @@ def test_the_wheel_composes_the_demo_from_an_empty_directory(tmp_path: Path) -> 
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
     subprocess.run([*install, "--target", str(installed), str(wheel)], check=True)
     done = subprocess.run(
-        [sys.executable, "-m", "pipeline.cli", "run", "experiment=demo", "--cfg", "job"],
+        [sys.executable, "-m", "pipeline.commands.main", "run", "experiment=demo", "--cfg", "job"],
         cwd=empty,
         env=os.environ | {"PYTHONPATH": str(installed)},
         capture_output=True,

@@ -13,9 +13,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from data_prep.chunks import ChunkWriter
 from data_prep.config import ExamplesConfig
+from data_prep.corpus.shard_format import ShardPart, parts
 from data_prep.errors import SesameError
+from data_prep.examples.chunks import ChunkWriter
+from data_prep.examples.masking import HELD_OUT_MASKS
 from data_prep.examples.pool import group_count, read_pool, write_pool
 from data_prep.examples.retokenize import Source, check_sources
 from data_prep.examples.rows import (
@@ -31,10 +33,8 @@ from data_prep.examples.text import copies, read_text, write_text
 from data_prep.examples.validate import Rules, validate
 from data_prep.fields import result_keys
 from data_prep.files import write_atomically
-from data_prep.masking import HELD_OUT_MASKS
-from data_prep.pieces import Piece, Share, make_piece, make_pieces, worker_count
-from data_prep.shards import ShardPart, parts
 from data_prep.tokenizers import Tokenizer
+from data_prep.work_units import Piece, Share, make_piece, make_pieces, worker_count
 
 SPLITS = ("train", "heldout")
 

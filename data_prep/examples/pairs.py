@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from data_prep.counter import draw_below, draw_unit
+from data_prep.random import draw_below, draw_unit
 
 Ints = NDArray[np.int64]
 Keys = NDArray[np.uint64]

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from data_prep.counter import key, keys
 from data_prep.examples.pairs import Pool, Text
 from data_prep.examples.text import read_text
+from data_prep.random import key, keys
 
 POOL_PIECES = 1 << 26  # 128 MB of two-byte ids
 RUN_SENTENCES = 128  # long enough that few random segments meet a run's end

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import tokenizers
 
-from data_prep.chunks import ChunkStore, token_dtype
-from data_prep.counter import key, keys
+from data_prep.corpus.shard_format import ShardPart, read_sections
 from data_prep.errors import SesameError
+from data_prep.examples.chunks import ChunkStore, token_dtype
 from data_prep.examples.rows import read_sections_of_examples
 from data_prep.examples.validate import violation
-from data_prep.shards import ShardPart, read_sections
+from data_prep.random import key, keys
 from data_prep.tokenizers import Tokenizer
 
 SHARE_OF_PARTS, MOST_PARTS = 25, 40  # one part in 25, at least one and at most 40

@@ -15,9 +15,15 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from data_prep.chunks import Chunk
 from data_prep.config import ExamplesConfig
-from data_prep.counter import key, keys
+from data_prep.examples.chunks import Chunk
+from data_prep.examples.masking import (
+    HELD_OUT_MASKS,
+    MaskRule,
+    Vocabulary,
+    choose_masks,
+    example_keys,
+)
 from data_prep.examples.packing import pack
 from data_prep.examples.pairs import (
     Losses,
@@ -28,13 +34,7 @@ from data_prep.examples.pairs import (
     next_sentence,
     sentence_order,
 )
-from data_prep.masking import (
-    HELD_OUT_MASKS,
-    MaskRule,
-    Vocabulary,
-    choose_masks,
-    example_keys,
-)
+from data_prep.random import key, keys
 from data_prep.tokenizers import Tokenizer
 
 Array = NDArray[Any]

@@ -22,11 +22,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from data_prep.chunks import Chunk, ChunkStore, ChunkWriter, concatenate, token_dtype
 from data_prep.config import ExamplesConfig
-from data_prep.counter import key, keys
+from data_prep.corpus.shard_format import ShardPart, parts, read_sections
 from data_prep.errors import SesameError
 from data_prep.examples.build import SPLITS, clear_leftovers, make_texts
+from data_prep.examples.chunks import Chunk, ChunkStore, ChunkWriter, concatenate, token_dtype
+from data_prep.examples.masking import HELD_OUT_MASKS
 from data_prep.examples.pairs import Text
 from data_prep.examples.rows import read_counts
 from data_prep.examples.statistics import statistics, summary
@@ -34,11 +35,10 @@ from data_prep.examples.text import read_text
 from data_prep.examples.validate import Rules, validate, violation
 from data_prep.fields import result_keys
 from data_prep.files import write_atomically
-from data_prep.masking import HELD_OUT_MASKS
-from data_prep.pieces import Share, worker_count
-from data_prep.shards import ShardPart, parts, read_sections
+from data_prep.random import key, keys
 from data_prep.tokenizers import Tokenizer
 from data_prep.tokenizers.vocabulary import VOCABULARY, read_vocabulary
+from data_prep.work_units import Share, worker_count
 
 Ints = NDArray[np.int64]
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from data_prep.chunks import token_dtype
-from data_prep.counter import key, keys
+from data_prep.corpus.shard_format import Section, ShardPart, read_sections
+from data_prep.examples.chunks import token_dtype
 from data_prep.examples.pairs import Ints, Text
-from data_prep.shards import Section, ShardPart, read_sections
+from data_prep.random import key, keys
 from data_prep.tokenizers import Tokenizer
 
 

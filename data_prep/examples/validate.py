@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from data_prep.chunks import Chunk, ChunkStore
 from data_prep.config import ExamplesConfig
 from data_prep.errors import SesameError
-from data_prep.masking import MASKED, RANDOM, MaskRule, Vocabulary
+from data_prep.examples.chunks import Chunk, ChunkStore
+from data_prep.examples.masking import MASKED, RANDOM, MaskRule, Vocabulary
 from data_prep.tokenizers import Tokenizer
 
 Array = NDArray[Any]

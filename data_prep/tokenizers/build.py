@@ -12,7 +12,6 @@ from typing import Any
 
 from data_prep.config import WORD_KINDS, TokenizerConfig
 from data_prep.files import write_atomically
-from data_prep.pieces import worker_count
 from data_prep.tokenizers.counting import count_words
 from data_prep.tokenizers.huggingface import (
     Specials,
@@ -31,6 +30,7 @@ from data_prep.tokenizers.vocabulary import (
     take_vocabulary,
     write_words,
 )
+from data_prep.work_units import worker_count
 
 
 def build_tokenizer(shards: Path | None, out: Path, config: TokenizerConfig) -> dict[str, Any]:

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from tokenizers import pre_tokenizers
 
 from data_prep.config import TokenizerConfig
-from data_prep.pieces import Piece, make_pieces
-from data_prep.scripts import SPACELESS
-from data_prep.shards import Section, ShardPart, parts, read_sections
+from data_prep.corpus.shard_format import Section, ShardPart, parts, read_sections
+from data_prep.text.scripts import SPACELESS
 from data_prep.tokenizers.merging import Counted, WordCounts, merge
 from data_prep.tokenizers.normalise import bert_normaliser, sentencepiece_normaliser
 from data_prep.tokenizers.words import words_cutter
 from data_prep.tokenizers.wordtable import WordTable, as_buffer
+from data_prep.work_units import Piece, make_pieces
 
 PARTS_A_PIECE = 4  # about 16 MB of text: seconds of work, and 64,000 files for a terabyte
 BLOCK = 1 << 20  # bytes of text numbered at once

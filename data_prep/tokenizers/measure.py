@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from data_prep.pieces import Piece, make_pieces
-from data_prep.shards import ShardPart
+from data_prep.corpus.shard_format import ShardPart
 from data_prep.tokenizers.counting import count_raw_words, grouped_parts, texts_of
 from data_prep.tokenizers.tokenizer import Tokenizer
+from data_prep.work_units import Piece, make_pieces
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ BLOCK = 1 << 20  # bytes of text worked on at once
 CACHE_WORDS = 1 << 20  # words remembered between calls
 CACHE_BYTES = 1 << 25
 # How far around a word a tokenizer looks to make its pieces: not at all (words are those of
-# data_prep.words.split_words), up to the next white space, or over the whole text.
+# data_prep.text.words.split_words), up to the next white space, or over the whole text.
 REACHES = {True: "word", False: "space", None: "text"}
 
 

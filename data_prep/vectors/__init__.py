@@ -1,1 +1,4 @@
-"""Static word vectors: read from the files others publish, or trained on the corpus."""
+"""Static word vectors: read from the files others publish, or trained on the corpus.
+
+May use `corpus`, `text` and data_prep's root modules.
+"""

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
+from data_prep.corpus.shard_format import parts, read_sections
 from data_prep.errors import SesameError
-from data_prep.shards import parts, read_sections
+from data_prep.text.words import split_words
 from data_prep.vectors.config import VectorsConfig
 from data_prep.vectors.table import VectorTable
-from data_prep.words import split_words
 
 
 class ShardSentences:

@@ -1,1 +1,4 @@
-"""Timings, one file a subject; each has `measure(config) -> list[Figure]`. Never run by tests."""
+"""Timings, one file per subject; each has `measure(config) -> list[Figure]`. No test runs them.
+
+May use every room but `commands`.
+"""

@@ -15,16 +15,16 @@ from functools import partial
 from pathlib import Path
 
 from data_prep.config import CorpusConfig, TokenizerConfig
-from data_prep.documents import cut_whole, read_documents
+from data_prep.corpus.build import make_shards
 from data_prep.errors import UsageError
-from data_prep.lines import read_blocks
-from data_prep.shard import make_shards
-from data_prep.sources import PIECE_BYTES, discover, plan_pieces
-from data_prep.tally import Tally
+from data_prep.reading.documents import cut_whole, read_documents
+from data_prep.reading.lines import read_blocks
+from data_prep.reading.sources import PIECE_BYTES, discover, plan_pieces
+from data_prep.reading.tally import Tally
 from data_prep.tokenizers.build import build_tokenizer
 from pipeline.bench.figures import Figure
 from pipeline.bench.usage import Usage, measure_usage
-from pipeline.config import Config
+from pipeline.config.schema import Config
 
 # Bytes of text: as many full pieces for each of two workers, and a tenth of that.
 LARGE = 32 * PIECE_BYTES

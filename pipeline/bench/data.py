@@ -17,10 +17,10 @@ from data_prep.config import ExamplesConfig
 from pipeline.bench import corpus
 from pipeline.bench.figures import Figure, compared
 from pipeline.bench.turns import alternate, spent
-from pipeline.config import Config
-from pipeline.execute import execute_all
-from pipeline.graph import Graph
-from pipeline.store import Store
+from pipeline.config.schema import Config
+from pipeline.store.outputs import Store
+from pipeline.workflow.execute import execute_all
+from pipeline.workflow.graph import Graph
 
 ROUNDS = 3
 BATCH, LENGTH, STEPS = 256, 128, 400
@@ -44,8 +44,8 @@ def measure(config: Config) -> list[Figure]:
 
 def _examples(shards: Path, tokenizer: Path, scratch: Path) -> Figure:
     """Finished, proven static examples beside what the library needs only to tokenise the text."""
+    from data_prep.corpus.shard_format import parts, read_sections
     from data_prep.examples.build import build
-    from data_prep.shards import parts, read_sections
     from data_prep.tokenizers import Tokenizer
 
     library = Tokenizer.load(tokenizer).library
@@ -80,10 +80,10 @@ def _batches(texts: list[str], size: int = 1000) -> list[list[str]]:
 
 def _loading(shards: Path, tokenizer: Path, scratch: Path) -> list[Figure]:
     """Rows a second out of the loader, and how long resuming takes."""
-    from data_prep.chunks import ChunkStore
     from data_prep.examples.build import build
+    from data_prep.examples.chunks import ChunkStore
+    from data_prep.examples.masking import Vocabulary
     from data_prep.examples.rows import mask_rule
-    from data_prep.masking import Vocabulary
     from data_prep.tokenizers import Tokenizer
     from pipeline.data.cursor import BatchSchedule
     from pipeline.data.loader import Loader

@@ -19,7 +19,7 @@ from data_prep.tokenizers.characters import character_ids
 from pipeline.bench.figures import Figure, compared
 from pipeline.bench.turns import alternate, spent
 from pipeline.bench.usage import measure_usage
-from pipeline.config import Config
+from pipeline.config.schema import Config
 from pipeline.data.streams import WordBatch
 from pipeline.models.config import ElmoConfig
 from pipeline.models.elmo import ElmoForPretraining, draw_negatives

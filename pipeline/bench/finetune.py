@@ -25,12 +25,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from data_prep.errors import UsageError
+from data_prep.text.words import split_words
 from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
-from data_prep.words import split_words
 from pipeline.bench.figures import Figure, compared
 from pipeline.bench.turns import Side, Spent, race
 from pipeline.commands.encoder import prepare_encoder
-from pipeline.config import Config
+from pipeline.config.schema import Config
 from pipeline.encoders import BertEncoder, Encoder, random_encoder
 from pipeline.models.architectures import BERT
 from pipeline.models.config import BertConfig

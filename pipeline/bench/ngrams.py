@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.bench.figures import Figure
-from pipeline.config import Config
-from pipeline.execute import execute_all
-from pipeline.graph import Graph
-from pipeline.store import Store
+from pipeline.config.schema import Config
+from pipeline.store.outputs import Store
+from pipeline.workflow.execute import execute_all
+from pipeline.workflow.graph import Graph
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -101,7 +101,7 @@ def perplexity(probabilities: Floats) -> float:
 
 def _words(folder: Path, split: str, vocab_size: int) -> Ints:
     """The words to predict, sentence after sentence; those out of the vocabulary as `<UNK>`."""
-    from data_prep.chunks import ChunkStore
+    from data_prep.examples.chunks import ChunkStore
     from data_prep.tokenizers.words import SPECIAL_WORDS, UNKNOWN
     from pipeline.data.streams import FORWARD_TARGETS, Text
 

@@ -24,7 +24,7 @@ from torch import Tensor
 from pipeline.bench.figures import Figure, compared
 from pipeline.bench.turns import alternate
 from pipeline.bench.usage import peak_bytes
-from pipeline.config import Config
+from pipeline.config.schema import Config
 from pipeline.data.batch import Batch, collate
 from pipeline.models.architectures import BERT
 from pipeline.models.bert import BertForPretraining
@@ -106,9 +106,9 @@ def _against_product(size: Size, what: str, per_token: Callable[..., float]) -> 
 def _packed_examples(config: Config, scratch: Path) -> tuple[Path, Path]:
     """The tokenizer of the configuration, and its examples packed into rows of LENGTH."""
     from data_prep.examples.build import build
-    from pipeline.execute import execute_all
-    from pipeline.graph import Graph
-    from pipeline.store import Store
+    from pipeline.store.outputs import Store
+    from pipeline.workflow.execute import execute_all
+    from pipeline.workflow.graph import Graph
 
     own = replace(config.examples, max_seq_length=LENGTH, packing=True, masking="dynamic")
     graph = Graph(Store(Path(config.paths.store)))
@@ -121,8 +121,8 @@ def _packed_examples(config: Config, scratch: Path) -> tuple[Path, Path]:
 
 
 def _first_rows(tokenizer: Path, examples: Path, count: int) -> Batch:
-    from data_prep.chunks import ChunkStore
-    from data_prep.masking import MaskRule, Vocabulary, mask_rows
+    from data_prep.examples.chunks import ChunkStore
+    from data_prep.examples.masking import MaskRule, Vocabulary, mask_rows
     from data_prep.tokenizers import Tokenizer
 
     rows = ChunkStore(examples, "train").read(0).between(0, count)
@@ -133,7 +133,7 @@ def _first_rows(tokenizer: Path, examples: Path, count: int) -> Batch:
 
 def _outside_of_steps(tokenizer: Path, examples: Path, scratch: Path) -> list[Figure]:
     """What a real run of bert_mini spends outside of forward, backward and update."""
-    from data_prep.masking import MaskRule
+    from data_prep.examples.masking import MaskRule
     from data_prep.tokenizers import Tokenizer
     from pipeline.training.config import OptimConfig, PhaseConfig, TrainerConfig
     from pipeline.training.job import Job

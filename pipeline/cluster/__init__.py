@@ -1,1 +1,4 @@
-"""Work on a SLURM cluster: what is sent there, how it is watched, and how it goes on."""
+"""SLURM: what is submitted, how it is watched, and how an interrupted job goes on.
+
+May use `workflow` and everything below it.
+"""

@@ -23,12 +23,12 @@ import pipeline
 from data_prep.errors import SesameError, UsageError
 from data_prep.files import write_atomically
 from pipeline.cluster.scripts import TEMPLATES
-from pipeline.compose import CONF, literal, typed
-from pipeline.config import Config
-from pipeline.content import Checksums
-from pipeline.graph import Input, Node, stage_module
+from pipeline.config.compose import CONF, literal, typed
+from pipeline.config.schema import Config
 from pipeline.models.config import ModelConfig
-from pipeline.store import Store
+from pipeline.store.content import Checksums
+from pipeline.store.outputs import Store
+from pipeline.workflow.graph import Input, Node, stage_module
 
 FOLDER = "submissions"
 SUCCESSORS = "successors"

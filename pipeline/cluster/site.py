@@ -24,8 +24,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from data_prep.errors import UsageError
 from data_prep.fields import check, execution
-from pipeline.compose import literal
-from pipeline.graph import STAGES
+from pipeline.config.compose import literal
+from pipeline.workflow.graph import STAGES
 
 NOTHING = ("", "~", "null")
 

@@ -10,9 +10,9 @@ from rich.table import Table
 
 from pipeline.cluster import slurm
 from pipeline.cluster.frozen import Job, Submission
-from pipeline.execute import shares_made
-from pipeline.plan import how_far
-from pipeline.store import Output, Store
+from pipeline.store.outputs import Output, Store
+from pipeline.workflow.execute import shares_made
+from pipeline.workflow.plan import how_far
 
 COLOURS = {
     "done": "green", "running": "cyan", "waiting": "dim", "failed": "red", "cancelled": "yellow",

@@ -11,14 +11,14 @@ from pathlib import Path
 import psutil
 
 from data_prep.errors import UsageError
-from data_prep.pieces import Share
+from data_prep.work_units import Share
 from pipeline.cluster import slurm
 from pipeline.cluster.frozen import Job, Submission, freeze_node, submissions
 from pipeline.cluster.scripts import environment, fill
 from pipeline.cluster.site import Site, site_path
-from pipeline.execute import shares_made
-from pipeline.graph import Node, stage_module
-from pipeline.store import Store
+from pipeline.store.outputs import Store
+from pipeline.workflow.execute import shares_made
+from pipeline.workflow.graph import Node, stage_module
 
 LOCAL_DISKS = ("btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "ramfs", "tmpfs", "xfs", "zfs")
 

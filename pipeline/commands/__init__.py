@@ -1,1 +1,4 @@
-"""What the commands do, one file a kind of command."""
+"""The command line: arguments, help, and one file per kind of command.
+
+May use every room.
+"""

@@ -13,8 +13,8 @@ import pipeline.bench
 from data_prep.errors import UsageError
 from data_prep.files import write_atomically
 from pipeline.bench.figures import UNSTEADY, Figure
-from pipeline.cli import Arguments
-from pipeline.compose import compose_config
+from pipeline.commands.main import Arguments
+from pipeline.config.compose import compose_config
 
 BUSY = 0.1  # share of the machine that others may use before wall time misleads
 

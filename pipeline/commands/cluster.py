@@ -7,9 +7,8 @@ from pathlib import Path
 from rich.live import Live
 
 from data_prep.errors import UsageError
-from data_prep.pieces import Share
 from data_prep.progress import console
-from pipeline.cli import Arguments
+from data_prep.work_units import Share
 from pipeline.cluster import slurm
 from pipeline.cluster.frozen import (
     Submission,
@@ -31,14 +30,15 @@ from pipeline.cluster.submit import (
     submit_all,
     write_scripts,
 )
+from pipeline.commands.main import Arguments
 from pipeline.commands.stages import between, experiment
-from pipeline.compose import compose_config, sweep_points
-from pipeline.execute import execute, make_share
-from pipeline.graph import Node
-from pipeline.plan import as_table, how_far, plan
-from pipeline.runs import Entry, Runs
-from pipeline.store import Store
+from pipeline.config.compose import compose_config, sweep_points
+from pipeline.store.outputs import Store
+from pipeline.store.runs import Entry, Runs
 from pipeline.training.exits import Interrupted
+from pipeline.workflow.execute import execute, make_share
+from pipeline.workflow.graph import Node
+from pipeline.workflow.plan import as_table, how_far, plan
 
 LOOK_SECONDS = 2.0
 

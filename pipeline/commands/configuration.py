@@ -7,8 +7,8 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from data_prep.errors import UsageError
-from pipeline.cli import Arguments
-from pipeline.compose import CONF, compose_raw, register
+from pipeline.commands.main import Arguments
+from pipeline.config.compose import CONF, compose_raw, register
 
 
 def print_config(arguments: Arguments) -> None:

@@ -13,8 +13,8 @@ from rich import print as show
 from rich.markup import escape
 from rich.table import Table
 
-from pipeline.cli import Arguments
-from pipeline.compose import compose_config
+from pipeline.commands.main import Arguments
+from pipeline.config.compose import compose_config
 
 PROBE_SECONDS = 120
 LOW_DISK = 10 << 30

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from data_prep.errors import UsageError
 from data_prep.progress import console
-from pipeline.cli import Arguments, take_own
 from pipeline.commands.encoder import prepare_encoder
-from pipeline.compose import compose_config
-from pipeline.config import RANDOM
+from pipeline.commands.main import Arguments, take_own
+from pipeline.config.compose import compose_config
+from pipeline.config.schema import RANDOM
 from pipeline.stages.encoder_inputs import open_encoder
 
 OUTPUTS = (".safetensors", ".npy")
@@ -39,7 +39,7 @@ def embed(arguments: Arguments) -> None:
         raise UsageError("encoder=random: vectors of an untrained encoder tell nothing; name a run")
     inputs = prepare_encoder(arguments.command, config, overrides)
 
-    from pipeline.embedding import Layers, embed_file
+    from pipeline.encoders.embed import Layers, embed_file
     from pipeline.tasks.finetuning import choose_device
 
     encoder = open_encoder(config, inputs, config.finetune.seed).to(choose_device("auto"))

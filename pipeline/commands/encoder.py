@@ -5,11 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from data_prep.errors import UsageError
-from pipeline.config import RANDOM, VECTORS, Config, PathsConfig
-from pipeline.execute import execute_all, refuse_to_pretrain
-from pipeline.graph import Graph, as_input
+from pipeline.config.schema import RANDOM, VECTORS, Config, PathsConfig
 from pipeline.stages.encoder_inputs import encoder_requests
-from pipeline.store import Store
+from pipeline.store.outputs import Store
+from pipeline.workflow.execute import execute_all, refuse_to_pretrain
+from pipeline.workflow.graph import Graph, as_input
 
 
 def prepare_encoder(command: str, config: Config, overrides: list[str]) -> dict[str, Path]:

@@ -4,11 +4,11 @@ from rich import print as show
 from rich.table import Table
 
 from data_prep.errors import UsageError
-from pipeline.cli import Arguments
-from pipeline.compose import compose_config
-from pipeline.config import Config
-from pipeline.estimate import USABLE, Estimate, Offer, estimate, offers
-from pipeline.gpus import GPUS, Gpu
+from pipeline.commands.main import Arguments
+from pipeline.config.compose import compose_config
+from pipeline.config.schema import Config
+from pipeline.estimate.pretraining import USABLE, Estimate, Offer, estimate, offers
+from pipeline.training.gpus import GPUS, Gpu
 
 UTILISATION = 0.4  # of the peak; what well-kept BERT trainings reach
 

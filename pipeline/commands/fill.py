@@ -5,10 +5,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from data_prep.errors import UsageError
-from pipeline.cli import Arguments, take_own
 from pipeline.commands.encoder import each_encoder, prepare_encoder
-from pipeline.compose import compose_config
-from pipeline.config import RANDOM
+from pipeline.commands.main import Arguments, take_own
+from pipeline.config.compose import compose_config
+from pipeline.config.schema import RANDOM
 from pipeline.stages.encoder_inputs import encoder_label
 
 OWN = {"text": "", "top": "5"}
@@ -27,7 +27,7 @@ def fill(arguments: Arguments) -> None:
     each = each_encoder(config)
     inputs = [prepare_encoder(arguments.command, one, overrides) for one in each]
 
-    from pipeline.fill import read_filler
+    from pipeline.inference.fill import read_filler
 
     for one, paths in zip(each, inputs, strict=True):
         blanks = read_filler(paths["encoder"]).fill(text, int(own["top"]))

@@ -10,16 +10,16 @@ from rich.markup import escape
 from rich.table import Table
 
 from data_prep.errors import SesameError, UsageError
-from pipeline.cli import Arguments
-from pipeline.compose import compose_config
-from pipeline.graph import STAGES
-from pipeline.lease import describe, read_holder
-from pipeline.plan import how_far
+from pipeline.commands.main import Arguments
+from pipeline.config.compose import compose_config
+from pipeline.pages.wording import duration
 from pipeline.report.collect import read_output
-from pipeline.report.wording import duration
-from pipeline.runs import Entry, Runs
-from pipeline.store import CLEAN_CACHE, LEASE, REMOVED, Output, Store, remove_folder
-from pipeline.summary import summarise
+from pipeline.store.lease import describe, read_holder
+from pipeline.store.outputs import CLEAN_CACHE, LEASE, REMOVED, Output, Store, remove_folder
+from pipeline.store.runs import Entry, Runs
+from pipeline.tasks.summary import summarise
+from pipeline.workflow.graph import STAGES
+from pipeline.workflow.plan import how_far
 
 
 def _store(arguments: Arguments) -> Store:

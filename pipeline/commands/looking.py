@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from data_prep.errors import SesameError, UsageError
-from pipeline.cli import Arguments, take_own
-from pipeline.compose import compose_config
-from pipeline.graph import Graph, as_input
-from pipeline.store import Store
+from pipeline.commands.main import Arguments, take_own
+from pipeline.config.compose import compose_config
+from pipeline.store.outputs import Store
+from pipeline.workflow.graph import Graph, as_input
 
 SHOWN = 5
 
@@ -25,7 +25,7 @@ def inspect_examples(arguments: Arguments) -> None:
         words = " ".join(overrides)
         raise SesameError(f"inspect: no examples yet; run: sesame examples {words}".rstrip())
     from data_prep.examples.rows import mask_rule
-    from pipeline.inspect import inspect
+    from pipeline.commands.inspect import inspect
 
     inspect(
         examples.output.path,

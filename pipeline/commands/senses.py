@@ -8,13 +8,13 @@ from rich.table import Table
 
 from data_prep.errors import SesameError, UsageError
 from data_prep.progress import console
-from pipeline.cli import Arguments, take_own
 from pipeline.commands.encoder import each_encoder, prepare_encoder
-from pipeline.compose import compose_config, compose_raw
-from pipeline.config import Config
-from pipeline.senses.occurrences import Occurrence, corpus_occurrences, read_occurrences
+from pipeline.commands.main import Arguments, take_own
+from pipeline.config.compose import compose_config, compose_raw
+from pipeline.config.schema import Config
+from pipeline.inference.senses.occurrences import Occurrence, corpus_occurrences, read_occurrences
 from pipeline.stages.encoder_inputs import encoder_label, open_encoder
-from pipeline.store import Store
+from pipeline.store.outputs import Store
 
 OWN = {"word": "", "sentences": "", "count": "200", "output": "senses"}
 
@@ -31,8 +31,8 @@ def senses(arguments: Arguments) -> None:
     found, source = _find(own, inputs, Store(Path(config.paths.store)))
     console.print(f"{len(found):,} occurrences in {source}", markup=False)
 
-    from pipeline.senses import compare
-    from pipeline.senses.page import verdict, write_senses
+    from pipeline.inference.senses import compare
+    from pipeline.inference.senses.page import verdict, write_senses
     from pipeline.tasks.finetuning import choose_device
 
     device = choose_device("auto")

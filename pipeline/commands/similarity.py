@@ -7,9 +7,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from data_prep.errors import UsageError
-from pipeline.cli import Arguments
 from pipeline.commands.encoder import prepare_encoder
-from pipeline.compose import compose_config, package_path
+from pipeline.commands.main import Arguments
+from pipeline.config.compose import compose_config, package_path
 from pipeline.stages.encoder_inputs import encoder_label, open_encoder
 
 LISTS = ("simlex999.txt", "wordsim353.tsv")  # in the package gensim
@@ -30,7 +30,7 @@ def similarity(arguments: Arguments) -> None:
             raise UsageError(f"pairs={path}: there is no such file")
     inputs = prepare_encoder("similarity", config, overrides)
 
-    from pipeline.similarity import measure
+    from pipeline.inference.similarity import measure
 
     encoder = open_encoder(config, inputs, config.finetune.seed)
     table = Table(title=escape(encoder_label(config)), title_justify="left")

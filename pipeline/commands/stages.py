@@ -8,20 +8,12 @@ from omegaconf import DictConfig
 from rich.table import Table
 
 from data_prep.errors import SesameError, UsageError
-from data_prep.pieces import Share
 from data_prep.progress import console
-from pipeline.cli import Arguments, show_error
+from data_prep.work_units import Share
 from pipeline.cluster.site import read_site
 from pipeline.commands.configuration import run_hydra
-from pipeline.compose import compose_config, emptied, prepared, sweep_points, typed
-from pipeline.config import Config
-from pipeline.execute import SomeFailed, execute_all, make_share, refuse_to_pretrain
-from pipeline.graph import STAGES, Graph, Input, Node, as_input, experiment_graph, stage_module
-from pipeline.plan import as_table, plan
-from pipeline.runs import Entry, Runs
-from pipeline.store import Store
-from pipeline.summary import closing_table, scores_table
-from pipeline.sweeps import (
+from pipeline.commands.main import Arguments, show_error
+from pipeline.commands.sweeps import (
     LAUNCHER,
     SWEEPER,
     Point,
@@ -34,7 +26,23 @@ from pipeline.sweeps import (
     unswept,
     write_point,
 )
-from pipeline.vocabularies import vocabulary_table
+from pipeline.commands.vocabularies import vocabulary_table
+from pipeline.config.compose import compose_config, emptied, prepared, sweep_points, typed
+from pipeline.config.schema import Config
+from pipeline.store.outputs import Store
+from pipeline.store.runs import Entry, Runs
+from pipeline.tasks.summary import closing_table, scores_table
+from pipeline.workflow.execute import SomeFailed, execute_all, make_share, refuse_to_pretrain
+from pipeline.workflow.graph import (
+    STAGES,
+    Graph,
+    Input,
+    Node,
+    as_input,
+    experiment_graph,
+    stage_module,
+)
+from pipeline.workflow.plan import as_table, plan
 
 NEXT = (  # what a run leaves a stranger with
     "finished: sesame list shows this run as {name}; the page about it is below, for a browser\n"

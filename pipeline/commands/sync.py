@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from data_prep.errors import UsageError
-from pipeline.cli import Arguments
-from pipeline.compose import compose_config
-from pipeline.references import Stored, resolve
-from pipeline.store import Store
+from pipeline.commands.main import Arguments
+from pipeline.config.compose import compose_config
+from pipeline.store.outputs import Store
+from pipeline.store.references import Stored, resolve
 from pipeline.tracking.sync import sync
 from pipeline.tracking.training import Training
 from pipeline.training.job import Job

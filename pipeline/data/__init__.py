@@ -1,1 +1,4 @@
-"""From example shards to batches: order, chunks, masks, loader."""
+"""From example shards to batches: order, cursor, loader, batches.
+
+May use `store` and `data_prep`.
+"""

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from data_prep.chunks import Chunk
+from data_prep.examples.chunks import Chunk
 
 NO_PAIR = -100  # cross_entropy's ignore_index
 

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from data_prep.chunks import Chunk, ChunkStore, concatenate
 from data_prep.errors import SesameError
-from data_prep.masking import MaskRule, Vocabulary, mask_rows
-from data_prep.pieces import end_with_parent
+from data_prep.examples.chunks import Chunk, ChunkStore, concatenate
+from data_prep.examples.masking import MaskRule, Vocabulary, mask_rows
+from data_prep.work_units import end_with_parent
 from pipeline.data.batch import Batch, collate
 from pipeline.data.cursor import BatchSchedule, Span, cut_spans, next_spans
 from pipeline.data.order import Order, Window

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from data_prep.counter import key, keys
+from data_prep.random import key, keys
 
 Array = NDArray[Any]
 

@@ -23,8 +23,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from data_prep.chunks import Chunk, ChunkStore
 from data_prep.errors import SesameError
+from data_prep.examples.chunks import Chunk, ChunkStore
 from data_prep.tokenizers import Tokenizer
 from data_prep.tokenizers.characters import Spelling
 from pipeline.data.cursor import Span, next_spans

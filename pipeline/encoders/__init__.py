@@ -1,4 +1,7 @@
-"""Encoders: what turns text into the hidden states of every layer, for heads to stand on."""
+"""Encoders: text to the hidden states of every layer, one interface for all kinds of models.
+
+May use `training`, `models`, `data`, `store` and `data_prep`.
+"""
 
 from pipeline.encoders.apart import SentencesApart
 from pipeline.encoders.bert import BertEncoder

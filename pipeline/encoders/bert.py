@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from data_prep.errors import SesameError
+from data_prep.text.words import TextWords
 from data_prep.tokenizers import Tokenizer
 from data_prep.tokenizers.alignment import Alignment, concatenate
-from data_prep.words import TextWords
 from pipeline.encoders.interface import (
     EncodedInputs,
     Encoder,

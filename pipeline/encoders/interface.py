@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
-    from pipeline.embedding import Layers, Vectors
+    from pipeline.encoders.embed import Layers, Vectors
 
 Ints = NDArray[np.int64]
 # Words of a sentence: a tuple means words with a space between any two, as in CoNLL files; a
-# `data_prep.words.TextWords` knows the text they stand in. Both can be hashed.
+# `data_prep.text.words.TextWords` knows the text they stand in. Both can be hashed.
 Words = Sequence[str]
 
 
@@ -142,8 +142,8 @@ class Encoder(nn.Module, ABC):
     def embed(
         self, sentences: Sequence[str | Sequence[str]], layers: "Layers | str" = "all"
     ) -> "list[Vectors]":
-        """The vectors of each sentence's words; see `pipeline.embedding`, which stands on this."""
-        from pipeline.embedding import embed
+        """The vectors of each sentence's words; see `pipeline.encoders.embed`, which stands on this."""
+        from pipeline.encoders.embed import embed
 
         return embed(self, sentences, layers)
 

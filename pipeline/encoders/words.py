@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from data_prep.words import TextWords
+from data_prep.text.words import TextWords
 from pipeline.encoders.interface import (
     EncodedInputs,
     Encoder,

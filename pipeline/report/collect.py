@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.errors import SesameError
-from pipeline.graph import STAGES
-from pipeline.report.wording import named
-from pipeline.store import MANIFEST, run_facts_path
+from pipeline.pages.wording import named
+from pipeline.store.outputs import MANIFEST, run_facts_path
+from pipeline.workflow.graph import STAGES
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,12 @@ Their curves lie over one another under pretraining, their scores side by side u
 
 from collections.abc import Callable, Iterator, Sequence
 
-from pipeline.report.blocks import Block, Column, Note, Section, Table
+from pipeline.pages.blocks import Block, Column, Note, Section, Table
+from pipeline.pages.wording import count, distinct, model_name, short
 from pipeline.report.collect import Collected, Made
 from pipeline.report.curves import Journal
 from pipeline.report.settings import settings_of
 from pipeline.report.training import pretraining_facts
-from pipeline.report.wording import count, distinct, model_name, short
 
 ABSENT = "–"
 BEFORE_TASKS = ("shard", "tokenizer", "vectors", "examples", "pretrain", "export")

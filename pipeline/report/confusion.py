@@ -1,9 +1,9 @@
 """What a classifier takes for what: the best fine-tuning of each task, label by label."""
 
-from pipeline.report.blocks import Column, Table
+from pipeline.pages.blocks import Column, Table
+from pipeline.pages.wording import count, share
 from pipeline.report.collect import Collected, Made
-from pipeline.report.wording import count, share
-from pipeline.summary import RANDOM
+from pipeline.tasks.summary import RANDOM
 
 MOST_LABELS = 12  # that a table holds
 CONFUSION = "confusion"

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.report import charts
-from pipeline.report.blocks import Figure
+from pipeline.pages import charts
+from pipeline.pages.blocks import Figure
 from pipeline.report.collect import Made, points
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from pipeline.report import charts
-from pipeline.report.blocks import (
+from pipeline.pages import charts
+from pipeline.pages.blocks import (
     Block,
     Column,
     Examples,
@@ -16,8 +16,8 @@ from pipeline.report.blocks import (
     Section,
     Table,
 )
+from pipeline.pages.wording import count, named, plain, share, short
 from pipeline.report.collect import Collected, Made
-from pipeline.report.wording import count, named, plain, share, short
 
 BINS = 32
 Measure = tuple[str, Callable[[dict[str, Any]], str]]

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from data_prep.chunks import Chunk, ChunkStore
+from data_prep.examples.chunks import Chunk, ChunkStore
 from data_prep.tokenizers import Tokenizer
-from pipeline.report.blocks import Decoded, Piece
+from pipeline.pages.blocks import Decoded, Piece
 
 SHOWN = 3
 LABELS = {0: "the second segment follows the first", 1: "the second segment does not follow"}

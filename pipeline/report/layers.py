@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from pipeline.report import charts
-from pipeline.report.blocks import Block, Column, Figure, Figures, Note, Section, Table
+from pipeline.pages import charts
+from pipeline.pages.blocks import Block, Column, Figure, Figures, Note, Section, Table
+from pipeline.pages.wording import named, plain
 from pipeline.report.collect import Collected, Made
 from pipeline.report.tasks import INTERVALS, interval, mean_and_deviation, name_metric
-from pipeline.report.wording import named, plain
-from pipeline.summary import Score
+from pipeline.tasks.summary import Score
 
 EXPLANATION = (
     "The encoder is frozen under a two-layer BiLSTM that sees one choice of its hidden states: "

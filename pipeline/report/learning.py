@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from pipeline.report import charts
-from pipeline.report.blocks import Block, Column, Figure, Figures, Note, Section, Table
+from pipeline.pages import charts
+from pipeline.pages.blocks import Block, Column, Figure, Figures, Note, Section, Table
+from pipeline.pages.wording import count
 from pipeline.report.tasks import (
     RANDOM_COLOUR,
     encoder_name,
@@ -11,8 +12,7 @@ from pipeline.report.tasks import (
     mean_and_deviation,
     name_metric,
 )
-from pipeline.report.wording import count
-from pipeline.summary import Score
+from pipeline.tasks.summary import Score
 
 EXPLANATION = (
     "Means over seeds with the sample deviation, by the number of labels learned from. A good "

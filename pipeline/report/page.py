@@ -1,19 +1,8 @@
-"""Puts the page together and writes it: index.html with its figures inside, and each as a file.
+"""The sections of the page about a run, put together."""
 
-Every string goes through Jinja's escaping; only our own style sheet and the SVG of `charts`, which
-escapes by itself, are taken as they are. The page needs no network and runs no script.
-"""
-
-import re
-from dataclasses import dataclass
-from pathlib import Path
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
-
-from data_prep.files import write_atomically
-from pipeline.config import Config
-from pipeline.report.blocks import Facts, Figure, Section
+from pipeline.config.schema import Config
+from pipeline.pages.page import Page, render
+from pipeline.pages.wording import enumerated
 from pipeline.report.collect import Collected
 from pipeline.report.comparison import comparison_section
 from pipeline.report.confusion import confusion_tables
@@ -23,29 +12,6 @@ from pipeline.report.learning import learning_section
 from pipeline.report.running import next_section, run_section, subtitle
 from pipeline.report.tasks import group_tables, headline, read_scores, tasks_section
 from pipeline.report.training import training_section
-from pipeline.report.wording import enumerated
-
-HERE = Path(__file__).parent
-CLOSING = "Written by Sesame. This page loads nothing from the network and runs no script."
-
-
-@dataclass(frozen=True)
-class Page:
-    """The page and the drawings in it."""
-
-    html: str
-    sections: list[Section]
-
-    @property
-    def figures(self) -> list[Figure]:
-        """All drawings, in the order of the page."""
-        return [figure for section in self.sections for figure in section.figures]
-
-    def write(self, out: Path) -> None:
-        """Write index.html and a file for each drawing."""
-        for figure in self.figures:
-            write_atomically(out / f"{figure.name}.svg", figure.svg)
-        write_atomically(out / "index.html", self.html)
 
 
 def make_page(collected: Collected, config: Config) -> Page:
@@ -68,34 +34,3 @@ def make_page(collected: Collected, config: Config) -> Page:
     sections = [section for section in possible if section]
     title = config.report.title or enumerated(collected.runs) or config.name
     return render("report", title, subtitle(collected), headline(scores), sections)
-
-
-def render(kind: str, title: str, lead: str, facts: Facts | None, sections: list[Section]) -> Page:
-    """A page of any kind: what it is about, a sentence, the main figures, and its sections."""
-    html = _environment().get_template("page.html").render(
-        kind=kind,
-        title=title,
-        subtitle=lead,
-        headline=facts,
-        sections=sections,
-        css=Markup((HERE / "page.css").read_text()),
-        closing=CLOSING,
-    )  # fmt: skip
-    return Page(html, sections)
-
-
-def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(HERE),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["breakable"] = breakable
-    return environment
-
-
-def breakable(text: str) -> Markup:
-    """Let a name such as `trainer.max_steps` go on in the next line after `.` and `_`."""
-    return Markup("<wbr>").join(re.split(r"(?<=[^\W\d][._])", text))

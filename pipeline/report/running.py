@@ -3,12 +3,12 @@
 import shlex
 from collections.abc import Iterable, Sequence
 
-from pipeline.config import Config
-from pipeline.graph import STAGES
-from pipeline.report.blocks import Block, Column, Commands, Fact, Facts, Section, Table
+from pipeline.config.schema import Config
+from pipeline.pages.blocks import Block, Column, Commands, Fact, Facts, Section, Table
+from pipeline.pages.wording import count, distinct, duration, model_name, named
 from pipeline.report.collect import Collected, Made
 from pipeline.report.settings import settings_of
-from pipeline.report.wording import count, distinct, duration, model_name, named
+from pipeline.workflow.graph import STAGES
 
 
 def subtitle(collected: Collected) -> str:

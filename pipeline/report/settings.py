@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from pipeline.pages.wording import amount, distinct
 from pipeline.report.collect import Made
-from pipeline.report.wording import amount, distinct
 
 LONGEST_VALUE = 80  # characters of a setting that are shown
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from pipeline.report import charts
-from pipeline.report.blocks import (
+from pipeline.pages import charts
+from pipeline.pages.blocks import (
     Block,
     Column,
     Fact,
@@ -14,11 +14,11 @@ from pipeline.report.blocks import (
     Section,
     Table,
 )
+from pipeline.pages.wording import count, named, percent, plain
 from pipeline.report.collect import Collected
 from pipeline.report.published import published
-from pipeline.report.wording import count, named, percent, plain
-from pipeline.summary import LABELS, Gain, Score, gains, summarise
 from pipeline.tasks.config import AVERAGE
+from pipeline.tasks.summary import LABELS, Gain, Score, gains, summarise
 
 METRICS = {
     "accuracy": "accuracy",

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from pipeline.report.blocks import (
+from pipeline.pages.blocks import (
     Block,
     Column,
     Fact,
@@ -14,9 +14,9 @@ from pipeline.report.blocks import (
     Section,
     Table,
 )
+from pipeline.pages.wording import count, distinct, duration, percent, share, short
 from pipeline.report.collect import Collected, points
 from pipeline.report.curves import STEPS, TOKENS, Journal, draw_curves, time_scale
-from pipeline.report.wording import count, distinct, duration, percent, share, short
 
 GB = 1e9
 

@@ -1,1 +1,4 @@
-"""The stages, one file each; every one has `inputs`, `fingerprint_keys` and `run`."""
+"""The stages, one thin file each.
+
+May use every room but `bench` and `commands`.
+"""

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data_prep.fields import result_keys
-from pipeline.config import FLOORS, RANDOM, VECTORS, Config
-from pipeline.stages.work import Request
+from pipeline.config.schema import FLOORS, RANDOM, VECTORS, Config
+from pipeline.workflow.stage import Request
 
 if TYPE_CHECKING:
     from pipeline.encoders import Encoder

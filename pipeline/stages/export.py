@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.errors import SesameError, UsageError
-from pipeline.config import Config
+from pipeline.config.schema import Config
 from pipeline.models.architectures import fitting
 from pipeline.models.config import BertConfig, ElmoConfig
-from pipeline.stages.work import Request, Work
 from pipeline.training.source import read_model
+from pipeline.workflow.stage import Request, Work
 
 FORMAT = 2
 SECTIONS = ("export",)
@@ -29,7 +29,7 @@ def inputs(config: Config) -> dict[str, Request]:
 
 def check_finished(pretrain: Path, checkpoint: str) -> None:
     """Refuse, before any work, a pretraining that cannot be exported or a checkpoint it lacks."""
-    from pipeline.modelcard import pairs_of, read_recipe
+    from pipeline.export.card import pairs_of, read_recipe
 
     choose_checkpoint(pretrain, checkpoint)
     model = read_model(pretrain / "config.json")
@@ -39,9 +39,9 @@ def check_finished(pretrain: Path, checkpoint: str) -> None:
 
 def run(work: Work) -> dict[str, Any]:
     """Write the folder and prove that a reader of it computes what we do."""
-    from pipeline.export import export_checkpoint
-    from pipeline.export_elmo import export_elmo
-    from pipeline.modelcard import gather_facts
+    from pipeline.export.bert import export_checkpoint
+    from pipeline.export.card import gather_facts
+    from pipeline.export.elmo import export_elmo
     from pipeline.training.checkpoint import damage
 
     pretrain = work.inputs["pretrain"]
@@ -60,7 +60,7 @@ def run(work: Work) -> dict[str, Any]:
 
 def choose_checkpoint(pretrain: Path, which: str) -> Path:
     """The checkpoint named last, best (lowest held-out loss) or by its step."""
-    from pipeline.modelcard import evaluations
+    from pipeline.export.card import evaluations
     from pipeline.training.checkpoint import CHECKPOINTS, checkpoints
 
     found = checkpoints(pretrain / CHECKPOINTS)

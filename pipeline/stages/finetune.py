@@ -26,18 +26,18 @@ from rich.table import Table
 from data_prep.fields import result_keys
 from data_prep.files import atomic_write, write_atomically
 from data_prep.progress import console
-from pipeline.config import MAJORITY, TFIDF, Config
+from pipeline.config.schema import MAJORITY, TFIDF, Config
 from pipeline.stages.encoder_inputs import (
     encoder_keys,
     encoder_label,
     encoder_requests,
     open_encoder,
 )
-from pipeline.stages.work import Request, Work
 from pipeline.tasks.config import FinetuneConfig
 from pipeline.tasks.metrics import confusion, scores_by_type
 from pipeline.tasks.splits import missing_files, read_splits, task_files
 from pipeline.tasks.suite import ANSWERS, members_with_data, score_suite
+from pipeline.workflow.stage import Request, Work
 
 if TYPE_CHECKING:
     from pipeline.encoders import Encoder

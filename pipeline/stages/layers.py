@@ -17,16 +17,16 @@ from rich.table import Table
 from data_prep.errors import UsageError
 from data_prep.fields import result_keys
 from data_prep.files import write_atomically
-from pipeline.config import FLOORS, Config
+from pipeline.config.schema import FLOORS, Config
 from pipeline.stages.encoder_inputs import (
     encoder_keys,
     encoder_label,
     encoder_requests,
     open_encoder,
 )
-from pipeline.stages.work import Request, Work
 from pipeline.tasks.config import FinetuneConfig
 from pipeline.tasks.splits import read_splits, task_files
+from pipeline.workflow.stage import Request, Work
 
 FORMAT = 3
 SECTIONS = ("task", "finetune", "layers")

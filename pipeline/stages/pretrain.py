@@ -21,14 +21,14 @@ from data_prep.config import WORD_KINDS
 from data_prep.errors import SesameError, UsageError
 from data_prep.fields import result_keys
 from data_prep.files import write_atomically
-from pipeline.config import Config
+from pipeline.config.schema import Config
 from pipeline.data.cursor import BatchSchedule
 from pipeline.models.config import BertConfig
-from pipeline.stages.work import Request, Work
-from pipeline.store import REQUEST, Store
+from pipeline.store.outputs import REQUEST, Store
 from pipeline.training.config import InitConfig, PhaseConfig
 from pipeline.training.schedule import check_budget
 from pipeline.training.source import check_source
+from pipeline.workflow.stage import Request, Work
 
 if TYPE_CHECKING:
     from pipeline.training.exits import Diverged, Dropped

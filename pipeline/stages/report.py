@@ -8,8 +8,8 @@ Try it: sesame report, or sesame report 'runs=[demo,elmo_demo]'
 
 from typing import Any
 
-from pipeline.config import Config
-from pipeline.stages.work import Request, Work
+from pipeline.config.schema import Config
+from pipeline.workflow.stage import Request, Work
 
 FORMAT = 2
 SECTIONS = ("report", "share")

@@ -1,20 +1,21 @@
 """Raw text to document shards: `sesame shard corpus.paths=notes.jsonl`.
 
-Reads the files that `corpus.paths` names; writes train and held-out tars, see data_prep.shards.
+Reads the files that `corpus.paths` names; writes train and held-out tars, see
+data_prep.corpus.shard_format.
 """
 
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from data_prep.cache import PieceCache
 from data_prep.config import CorpusConfig
-from data_prep.shard import make_shards
-from data_prep.sources import Survey, survey
-from pipeline.config import Config
-from pipeline.content import Checksums
-from pipeline.stages.work import Request, Work
-from pipeline.store import CLEAN_CACHE
+from data_prep.corpus.build import make_shards
+from data_prep.corpus.cache import PieceCache
+from data_prep.reading.sources import Survey, survey
+from pipeline.config.schema import Config
+from pipeline.store.content import Checksums
+from pipeline.store.outputs import CLEAN_CACHE
+from pipeline.workflow.stage import Request, Work
 
 FORMAT = 2
 SECTIONS: tuple[str, ...] = ("corpus",)

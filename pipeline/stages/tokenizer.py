@@ -6,8 +6,8 @@ Try it: sesame tokenizer corpus.paths=texts/ tokenizer.kind=unigram tokenizer.vo
 from pathlib import Path
 from typing import Any
 
-from pipeline.config import Config
-from pipeline.stages.work import Request, Work
+from pipeline.config.schema import Config
+from pipeline.workflow.stage import Request, Work
 
 FORMAT = 2
 SECTIONS = ("tokenizer",)

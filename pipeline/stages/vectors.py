@@ -9,8 +9,8 @@ from typing import Any
 
 from data_prep.errors import UsageError
 from data_prep.fields import result_keys
-from pipeline.config import Config
-from pipeline.stages.work import Request, Work
+from pipeline.config.schema import Config
+from pipeline.workflow.stage import Request, Work
 
 FORMAT = 1
 SECTIONS = ("vectors",)

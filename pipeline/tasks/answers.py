@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from data_prep.words import TextWords
+from data_prep.text.words import TextWords
 from pipeline.encoders import Encoder
 from pipeline.tasks.batches import TaskData
 from pipeline.tasks.examples import Example, Gold

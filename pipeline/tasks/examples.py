@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from data_prep.cleaning import LONE_SURROGATE
 from data_prep.errors import SesameError
+from data_prep.text.cleaning import LONE_SURROGATE
 from pipeline.tasks.config import TaskConfig
 
 # A class, a number, a tag for each word, or all accepted answers to a question.

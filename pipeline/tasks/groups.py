@@ -10,7 +10,7 @@ from itertools import combinations
 from typing import Any
 
 from data_prep.errors import SesameError
-from data_prep.named_fields import list_names
+from data_prep.reading.named_fields import list_names
 from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.examples import Example, TaskFile
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from data_prep.words import TextWords
+from data_prep.text.words import TextWords
 from pipeline.encoders import Encoder, WordUnits
 from pipeline.tasks.batches import TaskData
 from pipeline.tasks.config import TaskConfig

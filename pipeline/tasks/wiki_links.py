@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from data_prep.sentences import split_sentences
-from data_prep.sources import SourceFile
-from data_prep.wiki import Page, is_disambiguation, read_pages, read_siteinfo, to_prose
+from data_prep.reading.sources import SourceFile
+from data_prep.reading.wiki import Page, is_disambiguation, read_pages, read_siteinfo, to_prose
+from data_prep.text.sentences import split_sentences
 from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.examples import Example, TaskFile
 

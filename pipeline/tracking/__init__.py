@@ -1,1 +1,4 @@
-"""Dashboards: wandb, TensorBoard and CSV, told from metrics.jsonl, which is the truth."""
+"""Dashboards: wandb, TensorBoard and CSV, fed from metrics.jsonl, which is the truth.
+
+May use `models`, `data`, `store` and `data_prep`.
+"""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipeline.store import Output, Store
+from pipeline.store.outputs import Output, Store
 from pipeline.training.checkpoint import CHECKPOINTS, CHECKSUMS, checkpoints
 
 KINDS = {"pretrain": "checkpoint", "finetune": "scores", "layers": "scores"}

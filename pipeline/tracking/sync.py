@@ -16,8 +16,8 @@ import urllib.request
 from pathlib import Path
 
 from data_prep.errors import SesameError, UsageError
-from pipeline.store import Output
-from pipeline.summary import summarise
+from pipeline.store.outputs import Output
+from pipeline.tasks.summary import summarise
 from pipeline.tracking.config import TrackingConfig
 from pipeline.tracking.lineage import artifacts, results_of
 from pipeline.tracking.training import Training

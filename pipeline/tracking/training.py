@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.files import write_atomically
-from pipeline.store import Output, Store, package_versions, run_facts_path
-from pipeline.training.journal import read_lines
+from pipeline.store.journal import read_lines
+from pipeline.store.outputs import Output, Store, package_versions, run_facts_path
 
 FOLDER = ".tracking"
 

@@ -1,1 +1,4 @@
-"""Pretraining: the module, strategies, checkpoints and the entry of a rank."""
+"""Pretraining: the step, engines, checkpoints, schedule, callbacks and the entry of a rank.
+
+May use `tracking`, `models`, `data`, `store` and `data_prep`.
+"""

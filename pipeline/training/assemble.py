@@ -9,8 +9,8 @@ from typing import Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 
-from data_prep.chunks import ChunkStore
-from data_prep.masking import Vocabulary
+from data_prep.examples.chunks import ChunkStore
+from data_prep.examples.masking import Vocabulary
 from data_prep.tokenizers import Tokenizer
 from pipeline.data.cursor import BatchSchedule, Cursor, Identity, check
 from pipeline.data.loader import HeldOut, Loader, Step
@@ -18,6 +18,7 @@ from pipeline.data.order import Order
 from pipeline.data.streams import HeldOutStreams, Share, StreamLoader, Words
 from pipeline.models.config import BertConfig, ElmoConfig, ModelConfig
 from pipeline.models.flops import elmo_flops_per_word, flops_per_token
+from pipeline.store.journal import Journal
 from pipeline.tracking.tracker import Tracker
 from pipeline.tracking.training import Training
 from pipeline.training.callbacks import (
@@ -29,7 +30,6 @@ from pipeline.training.callbacks import (
 )
 from pipeline.training.checkpoint import CHECKPOINTS, TrainingState, read_state
 from pipeline.training.job import Job
-from pipeline.training.journal import Journal
 from pipeline.training.module import Pretraining
 from pipeline.training.network import make_network, start_from
 from pipeline.training.objective import AnyBatch

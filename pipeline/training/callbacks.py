@@ -16,8 +16,8 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 
 from data_prep.errors import SesameError
 from data_prep.progress import Bar, progress
+from pipeline.store.journal import Journal
 from pipeline.training.checkpoint import TrainingState
-from pipeline.training.journal import Journal
 from pipeline.training.module import Outcome, Pretraining
 from pipeline.training.objective import AnyBatch
 from pipeline.training.saving import Saver

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.errors import SesameError
+from data_prep.examples.masking import MaskRule
 from data_prep.files import write_atomically
-from data_prep.masking import MaskRule
 from pipeline.models.config import KINDS, ModelConfig
 from pipeline.tracking.config import TrackingConfig
 from pipeline.training.config import OptimConfig, PhaseConfig, TrainerConfig

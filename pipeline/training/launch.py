@@ -18,7 +18,7 @@ from typing import Any
 
 import pipeline
 from data_prep.errors import SesameError, UsageError
-from data_prep.pieces import end_with_parent, usable_cores
+from data_prep.work_units import end_with_parent, usable_cores
 from pipeline.cluster.slurm import first_node_address
 from pipeline.training.checkpoint import CHECKPOINTS, checkpoints
 from pipeline.training.config import TrainerConfig

@@ -9,8 +9,8 @@ from data_prep.errors import UsageError
 from pipeline.models.allennlp_options import find_pair, read_options
 from pipeline.models.architectures import read_stated
 from pipeline.models.config import KINDS, ModelConfig, setting
-from pipeline.references import Folder, resolve
-from pipeline.store import Store
+from pipeline.store.outputs import Store
+from pipeline.store.references import Folder, resolve
 
 # When going on from a model.
 FREE_TO_CHANGE = ("dropout", "attention_dropout", "init_std", "window", "samples", "forget_every")

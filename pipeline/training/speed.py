@@ -1,8 +1,8 @@
 """How fast a run is: the lines of timing.jsonl, with model FLOPs as a share of what is possible.
 
-On CUDA the reference is the GPU's published peak (`pipeline.gpus`). On a CPU it is the speed of a
-plain matrix product of the feed-forward layer's size, measured by all ranks at the same time before
-the first step and again every minute: other processes only ever make a measurement too low, so the
+On CUDA the reference is the GPU's published peak (see `gpus`). On a CPU it is the speed of a plain
+matrix product of the feed-forward layer's size, measured by all ranks at the same time before the
+first step and again every minute: other processes only ever make a measurement too low, so the
 highest counts. Nothing here shapes the result, so nothing of it is in metrics.jsonl.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from pipeline.data.loader import Step
-from pipeline.gpus import recognise
+from pipeline.training.gpus import recognise
 from pipeline.training.module import Pretraining
 from pipeline.training.sums import Sums
 

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.senses import Senses, read_occurrences
-from pipeline.senses.compare import view
-from pipeline.senses.page import write_senses
+from pipeline.inference.senses import Senses, read_occurrences
+from pipeline.inference.senses.compare import view
+from pipeline.inference.senses.page import write_senses
 from tests.browser.chromium import LEGIBLE, WIDTHS, Browser
 
 pytestmark = pytest.mark.browser

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.config import CorpusConfig
-from data_prep.shard import make_shards
-from data_prep.shards import Section, parts, read_sections
+from data_prep.corpus.build import make_shards
+from data_prep.corpus.shard_format import Section, parts, read_sections
 
 PIECE_BYTES = 12_000
 

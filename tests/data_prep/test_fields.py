@@ -4,7 +4,7 @@ import pytest
 
 from data_prep.errors import UsageError
 from data_prep.fields import check, execution, result, result_keys, walk
-from pipeline.config import Config
+from pipeline.config.schema import Config
 from pipeline.models.config import BertConfig
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from data_prep.shards import metadata_tail, write_shard
+from data_prep.corpus.shard_format import metadata_tail, write_shard
 from data_prep.tokenizers import Tokenizer
 
 SYMBOLS = ["<user>", "[name]", "[name]s"]

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from data_prep.chunks import Chunk, ChunkWriter
+from data_prep.examples.chunks import Chunk, ChunkWriter
 from data_prep.fields import result_keys
 from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
-from pipeline.config import Config, ReportConfig, ShareConfig
+from pipeline.config.schema import Config, ReportConfig, ShareConfig
 from pipeline.models.config import BertConfig
 from pipeline.stages import report
-from pipeline.stages.work import Work
-from pipeline.store import Output, Store, fingerprint
+from pipeline.store.outputs import Output, Store, fingerprint
+from pipeline.workflow.stage import Work
 
 FACTS = {
     "name": "sample",

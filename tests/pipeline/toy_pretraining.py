@@ -21,18 +21,18 @@ from typing import Any
 
 import numpy as np
 
-from data_prep.chunks import Chunk, ChunkWriter
 from data_prep.errors import SesameError
-from pipeline.config import Config, TrackingConfig
+from data_prep.examples.chunks import Chunk, ChunkWriter
+from pipeline.config.schema import Config, TrackingConfig
 from pipeline.models.config import BertConfig
 from pipeline.stages import pretrain
-from pipeline.stages.work import Work
 from pipeline.training.checkpoint import CHECKPOINTS, before_divergence, newest_good
 from pipeline.training.config import OptimConfig, PhaseConfig, PretrainConfig, TrainerConfig
 from pipeline.training.exits import Diverged
 from pipeline.training.job import Job
 from pipeline.training.launch import rank_environment
 from pipeline.training.rank import StopRequest, train
+from pipeline.workflow.stage import Work
 from tests.small_disk import resize
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

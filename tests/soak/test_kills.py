@@ -29,7 +29,7 @@ def test_a_run_killed_many_times_equals_an_undisturbed_one(
     smoke: Sesame, sesame: Sesame, seed: int
 ) -> None:
     draw = random.Random(seed)
-    command = [sys.executable, "-m", "pipeline.cli", "run", "experiment=smoke"]
+    command = [sys.executable, "-m", "pipeline.commands.main", "run", "experiment=smoke"]
     for _ in range(KILLS):
         process = subprocess.Popen(
             command, cwd=sesame.folder, env=os.environ, stderr=subprocess.DEVNULL

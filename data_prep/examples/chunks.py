@@ -1,0 +1,320 @@
+"""Example rows in files: what `examples` writes and training reads, one seek a chunk.
+
+A chunk is a few hundred rows as columns (`data_prep.examples.columns`). Every column is one `.npy` member
+(`<chunk>.<column>.npy`) of a tar that plain webdataset reads too. Beside each tar lies
+`<tar>.index.json` with every chunk's size, place and checksum.
+
+Reads and writes `<folder>/<split>-00000.tar`, `<folder>/<split>-00000.tar.index.json`, and so on.
+"""
+
+import json
+import re
+import tarfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from hashlib import sha256
+from math import prod
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data_prep.errors import SesameError
+from data_prep.examples.columns import (
+    COLUMNS,
+    DTYPES,
+    STATIC_COLUMNS,
+    Array,
+    Chunk,
+    concatenate,
+    token_dtype,
+)
+from data_prep.files import atomic_write, write_atomically
+
+__all__ = ["Array", "Chunk", "ChunkStore", "ChunkWriter", "concatenate", "token_dtype"]
+
+BLOCK = 512  # tar's unit
+END_OF_TAR = bytes(2 * BLOCK)
+# Every member starts with the same 128 bytes of .npy version 1.0: magic, length 118 ("v"), a dict.
+NPY_BYTES = 128
+NPY_HEADER = re.compile(
+    rb"\x93NUMPY\x01\x00v\x00\{'descr': '([<|][iu]\d)', 'fortran_order': False, "
+    rb"'shape': \((\d+),(?: (\d+))?\), \} *\n"
+)
+FACTS = ("rows", "examples", "tokens", "offset", "bytes", "crc32")  # of a chunk, in the index
+
+
+def _member(name: str, array: Array) -> bytes:
+    """One tar member: header, `.npy` bytes, padding; the same bytes with every library version."""
+    text = f"{{'descr': '{array.dtype.str}', 'fortran_order': False, 'shape': {array.shape}, }}"
+    header = b"\x93NUMPY\x01\x00v\x00" + text.encode().ljust(NPY_BYTES - 11) + b"\n"
+    assert NPY_HEADER.fullmatch(header), text
+    content = header + np.ascontiguousarray(array).tobytes()
+    info = tarfile.TarInfo(name)  # mode 0644, owner 0, time 0
+    info.size = len(content)
+    padding = bytes(-len(content) % BLOCK)
+    return info.tobuf(tarfile.USTAR_FORMAT) + content + padding
+
+
+def _parse(number: int, content: bytes, names: Sequence[str], vocab_size: int) -> Chunk | str:
+    """The chunk in these bytes, or what is wrong with them."""
+    arrays: dict[str, Array] = {}
+    position = 0
+    for name in names:
+        header = content[position : position + BLOCK]
+        if header[:100].rstrip(b"\0") != f"{number:08d}.{name}.npy".encode():
+            return f"column {name} is not where it should be"
+        if header[156:157] != b"0" or not header[124:135].isdigit():
+            return f"column {name} is no plain file"
+        size = int(header[124:135], 8)
+        position += BLOCK
+        match = NPY_HEADER.fullmatch(content[position : position + NPY_BYTES])
+        if match is None:
+            return f"column {name} is no plain array"
+        wanted = DTYPES.get(name) or token_dtype(vocab_size)
+        if match[1].decode() != wanted:
+            return f"column {name} has type {match[1].decode()}, not {wanted}"
+        shape = tuple(int(length) for length in match.groups()[1:] if length is not None)
+        count = prod(shape)
+        end = position + size
+        if size != NPY_BYTES + count * np.dtype(wanted).itemsize or end > len(content):
+            return f"column {name} has not the size its shape {shape} asks for"
+        array = np.frombuffer(content, wanted, count, position + NPY_BYTES)
+        arrays[name] = array.reshape(shape)
+        position = end + -size % BLOCK
+    if position != len(content):
+        return "there are members that belong to no column"
+    chunk = Chunk(**arrays)
+    return chunk.problem(vocab_size) or chunk
+
+
+class ChunkWriter:
+    """Writes rows as chunks of `chunk_rows` into tars of at most `shard_size` bytes, atomically."""
+
+    def __init__(
+        self,
+        folder: Path,
+        split: str,
+        *,
+        shard_size: int,
+        chunk_rows: int,
+        vocab_size: int,
+        static: bool,
+    ):
+        self.rows = self.examples = self.tokens = self.chunks = 0
+        self._folder, self._split = folder, split
+        self._shard_size, self._chunk_rows = shard_size, chunk_rows
+        self._vocab_size = vocab_size
+        self._columns = [name for name in COLUMNS if static or name not in STATIC_COLUMNS]
+        self._pending: list[Chunk] = []
+        self._pending_rows = 0
+        self._tars = 0
+        self._open = ExitStack()
+        self._stream: BinaryIO | None = None
+        self._written = 0
+        self._facts: list[dict[str, int]] = []
+
+    def add(self, rows: Chunk) -> None:
+        """Add any number of rows; chunks are cut from the stream of all rows added."""
+        if rows.rows == 0:
+            return
+        self._pending.append(rows)
+        self._pending_rows += rows.rows
+        if self._pending_rows >= self._chunk_rows:
+            joined = concatenate(self._pending)
+            whole = joined.rows - joined.rows % self._chunk_rows
+            for start in range(0, whole, self._chunk_rows):
+                self.append(joined.between(start, start + self._chunk_rows))
+            self._pending_rows = joined.rows - whole
+            self._pending = [joined.between(whole, joined.rows)] if self._pending_rows else []
+
+    def append(self, chunk: Chunk) -> None:
+        """Write these rows as one chunk."""
+        assert list(chunk.columns()) == self._columns, f"{list(chunk.columns())} are other columns"
+        problem = chunk.problem(self._vocab_size)
+        assert problem is None, problem
+        content = b"".join(
+            _member(f"{self.chunks:08d}.{name}.npy", array)
+            for name, array in chunk.columns().items()
+        )
+        if self._facts and self._written + len(content) + len(END_OF_TAR) > self._shard_size:
+            self._finish_tar(last=False)
+        self._start_tar().write(content)
+        facts = (chunk.rows, chunk.examples, len(chunk.tokens), self._written, len(content))
+        self._facts.append(dict(zip(FACTS, (*facts, zlib.crc32(content)), strict=True)))
+        self._written += len(content)
+        self.chunks += 1
+        self.rows += chunk.rows
+        self.examples += chunk.examples
+        self.tokens += len(chunk.tokens)
+
+    def close(self) -> None:
+        """Write what is left; only now is the split complete."""
+        if self._pending:
+            self.append(concatenate(self._pending))
+            self._pending, self._pending_rows = [], 0
+        self._start_tar()
+        self._finish_tar(last=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self._open.__exit__(kind, error, traceback)
+
+    def _start_tar(self) -> BinaryIO:
+        if self._stream is None:
+            self._stream = self._open.enter_context(atomic_write(self._path()))
+        return self._stream
+
+    def _finish_tar(self, last: bool) -> None:
+        assert self._stream is not None
+        self._stream.write(END_OF_TAR)
+        self._open.close()
+        index = {
+            "columns": self._columns,
+            "dtype": token_dtype(self._vocab_size),
+            "vocab_size": self._vocab_size,
+            "first": self.chunks - len(self._facts),
+            "last": last,
+            "chunks": self._facts,
+        }
+        write_atomically(_index_path(self._path()), json.dumps(index) + "\n")
+        self._stream, self._written, self._facts = None, 0, []
+        self._tars += 1
+
+    def _path(self) -> Path:
+        return self._folder / f"{self._split}-{self._tars:05d}.tar"
+
+
+def _index_path(tar: Path) -> Path:
+    return tar.with_name(f"{tar.name}.index.json")
+
+
+class ChunkStore:
+    """A split's chunks by number; holds the indexes, opens a tar only to read one chunk."""
+
+    def __init__(self, folder: Path, split: str):
+        self.folder, self.split = folder, split
+        self.columns: list[str] = []
+        self.vocab_size = 0
+        self._paths: list[Path] = []
+        tables: list[Array] = []
+        digest = sha256()
+        for index, is_last in self._indexes():
+            table = np.array(
+                [[chunk[fact] for fact in FACTS] for chunk in index["chunks"]], np.int64
+            ).reshape(-1, len(FACTS))
+            digest.update(table.tobytes())
+            tables.append(table)
+            if is_last:
+                break
+        table = np.concatenate(tables)
+        self._tar_of_chunk = np.repeat(np.arange(len(tables)), [len(part) for part in tables])
+        self._table = table
+        self.rows_per_chunk: NDArray[np.int64] = table[:, 0].copy()
+        self.tokens_per_chunk: NDArray[np.int64] = table[:, 2].copy()
+        self.first_row: NDArray[np.int64] = np.cumsum(table[:, 0]) - table[:, 0]
+        self.rows, self.examples, self.tokens = (int(total) for total in table[:, :3].sum(axis=0))
+        self.digest = digest.hexdigest()  # of everything the indexes say: sizes and checksums
+
+    @property
+    def chunks(self) -> int:
+        return len(self._table)
+
+    @property
+    def static(self) -> bool:
+        """Whether masks are stored with the rows."""
+        return "target" in self.columns
+
+    def read(self, number: int) -> Chunk:
+        """One chunk, checked against its checksum before anything looks inside."""
+        path = self._paths[self._tar_of_chunk[number]]
+        rows, examples, tokens, offset, size, checksum = self._table[number].tolist()
+        try:
+            with open(path, "rb") as stream:
+                stream.seek(offset)
+                content = stream.read(size)
+        except OSError as error:
+            raise SesameError(f"{path}: chunk {number} cannot be read: {error.strerror}") from error
+        if len(content) != size or zlib.crc32(content) != checksum:
+            raise _damaged(path, f"chunk {number} at byte {offset} does not match its checksum")
+        chunk = _parse(number, content, self.columns, self.vocab_size)
+        if isinstance(chunk, str):
+            raise _damaged(path, f"chunk {number} at byte {offset}: {chunk}")
+        if (chunk.rows, chunk.examples, len(chunk.tokens)) != (rows, examples, tokens):
+            raise _damaged(path, f"chunk {number} at byte {offset} is not the one in the index")
+        return chunk
+
+    def _indexes(self) -> Iterator[tuple[dict[str, Any], bool]]:
+        """The checked index of every tar in turn, and whether it says that it is the last."""
+        first = 0
+        while True:
+            path = self.folder / f"{self.split}-{len(self._paths):05d}.tar"
+            index = _read_index(path)
+            _check_index(path, index, first)
+            columns, vocab_size = index["columns"], index["vocab_size"]
+            if self._paths and (columns, vocab_size) != (self.columns, self.vocab_size):
+                raise _damaged(path, "it has other columns than the files before it")
+            self.columns, self.vocab_size = columns, vocab_size
+            self._paths.append(path)
+            first += len(index["chunks"])
+            yield index, index["last"]
+
+
+def _damaged(path: Path, what: str) -> SesameError:
+    return SesameError(f"{path}: damaged: {what}; restore the file or make the examples again")
+
+
+def _read_index(tar: Path) -> dict[str, Any]:
+    path = _index_path(tar)
+    try:
+        index = json.loads(path.read_bytes())
+    except FileNotFoundError as error:
+        raise SesameError(f"{path}: missing; restore it or make the examples again") from error
+    except ValueError as error:  # bad JSON and bad UTF-8 alike
+        raise _damaged(path, "it is not JSON") from error
+    if not isinstance(index, dict):
+        raise _damaged(path, "it is not an index")
+    return index
+
+
+def _check_index(tar: Path, index: dict[str, Any], first: int) -> None:
+    """An index must describe chunks that fill exactly the tar beside it."""
+    path = _index_path(tar)
+    dynamic = [name for name in COLUMNS if name not in STATIC_COLUMNS]
+    if index.get("columns") not in (list(COLUMNS), dynamic) or index.get("dtype") not in (
+        "<u2",
+        "<u4",
+    ):
+        raise _damaged(path, "it names columns or types of another format")
+    chunks = index.get("chunks")
+    if index.get("first") != first or not isinstance(index.get("last"), bool):
+        raise _damaged(path, f"it does not go on from chunk {first}")
+    if not isinstance(chunks, list):
+        raise _damaged(path, "it lists no chunks")
+    end = 0
+    for number, chunk in enumerate(chunks, first):
+        is_sound = isinstance(chunk, dict) and all(type(chunk.get(fact)) is int for fact in FACTS)
+        if not is_sound or chunk["offset"] != end or chunk["bytes"] <= 0 or chunk["rows"] <= 0:
+            raise _damaged(path, f"chunk {number} does not follow the one before it")
+        end += chunk["bytes"]
+    if not tar.is_file():
+        raise SesameError(f"{tar}: missing; restore it or make the examples again")
+    size = tar.stat().st_size
+    if size != end + len(END_OF_TAR):
+        cut = sum(chunk["offset"] + chunk["bytes"] <= size for chunk in chunks)
+        raise _damaged(
+            tar, f"{size} bytes, not {end + len(END_OF_TAR)}; whole only up to chunk {first + cut}"
+        )

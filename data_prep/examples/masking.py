@@ -1,0 +1,264 @@
+"""Which pieces of an example are predicted, and what stands in their place.
+
+An example of n maskable pieces gets `predictions(n)` targets: rate * n rounded, at least one, at
+most `max_masks` (Devlin et al., 2019, whose n counts [CLS] and [SEP] too). Special pieces, [UNK]
+among them, are never targets. Of the targets 80 % become [MASK], 10 % an ordinary piece drawn
+uniformly, 10 % stay, each by a draw of its own. What is chosen together is a unit:
+
+    token  pieces, uniformly without replacement
+    word   whole words in random order, each taken if it still fits the number of predictions
+    span   runs of whole words from random starts; lengths geometric over 1 to 10, as in SpanBERT
+           (Joshi et al., 2020, section 3.1); a run ends early at a special piece, at a word taken
+           before, and at a word that does not fit
+
+Where every word is longer than the number of predictions, word and span choose none, as BERT does.
+Everything is a function of the example's pieces and its key: the batch it comes in has no part.
+"""
+
+# mypy: disallow-untyped-decorators=False
+
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from data_prep.errors import UsageError
+from data_prep.examples.chunks import Array, Chunk
+from data_prep.random import draw, draw_below, draw_unit, key
+
+UNITS = ("token", "word", "span")
+LONGEST_SPAN = 10  # words
+MASKED, RANDOM = 0.8, 0.9  # shares of [MASK], and of [MASK] or a random piece
+REPLACEMENT_DRAWS = np.uint64(1) << np.uint64(32)  # draws below this number choose targets
+
+
+class Pieces(Protocol):
+    """What masking asks of a tokenizer (`data_prep.tokenizer.Tokenizer` has it)."""
+
+    pad: int
+    unk: int
+    cls: int
+    sep: int
+    mask: int
+
+    @property
+    def starts_word(self) -> Array: ...
+
+    @property
+    def ordinary(self) -> Array: ...
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What masking needs to know about the pieces, by id."""
+
+    mask: int
+    special: NDArray[np.bool_]
+    starts_word: NDArray[np.bool_]
+    ordinary: NDArray[np.int64]  # ids that may be random replacements
+
+    @classmethod
+    def of(cls, tokenizer: Pieces) -> Self:
+        """The facts about a tokenizer's pieces."""
+        starts_word = np.asarray(tokenizer.starts_word, np.bool_)
+        special = np.zeros(len(starts_word), np.bool_)
+        special[[tokenizer.pad, tokenizer.unk, tokenizer.cls, tokenizer.sep, tokenizer.mask]] = True
+        return cls(tokenizer.mask, special, starts_word, np.asarray(tokenizer.ordinary, np.int64))
+
+
+@dataclass(frozen=True)
+class MaskRule:
+    """How many and which pieces are predicted; the fields are the config's."""
+
+    rate: float = 0.15
+    max_masks: int | None = None
+    unit: str = "token"
+    span_length: float = 3.8
+
+    def predictions(self, maskable: Array) -> NDArray[np.int64]:
+        """Targets of examples with so many maskable pieces; words and spans may fill fewer."""
+        cap = np.iinfo(np.int64).max if self.max_masks is None else self.max_masks
+        rounded = np.floor(np.asarray(maskable) * self.rate + 0.5).astype(np.int64)
+        wanted = np.minimum(np.maximum(rounded, 1), cap)
+        return np.where((np.asarray(maskable) > 0) & (self.rate > 0), wanted, 0)
+
+
+# Held-out rows are masked by this rule whatever the training masks, so that runs with other mask
+# rates or units are scored on the same predictions: 15 % of single tokens, 80/10/10.
+HELD_OUT_MASKS = MaskRule()
+
+
+@dataclass(frozen=True)
+class Masks:
+    """Targets and what replaces them, as the columns of a chunk."""
+
+    target: Array  # [M] uint16, positions in the example, ascending
+    target_examples: Array  # [E+1] int32, where each example's targets begin
+    input: Array  # [M] ids, in the type of the tokens
+
+
+def example_keys(seed: int, epoch: Array, row: Array, row_examples: Array) -> NDArray[np.uint64]:
+    """A key for every example of rows that are number `row` of the data in epoch `epoch`.
+
+    `row_examples` [R+1] says which examples lie in which row.
+    """
+    made: NDArray[np.uint64] = _example_keys(
+        np.uint64(key(seed, "masks")), epoch, row, row_examples
+    )
+    return made
+
+
+def mask_rows(
+    rows: Chunk, seed: int, epoch: Array, row: Array, vocabulary: Vocabulary, rule: MaskRule
+) -> Chunk:
+    """The same rows with masks; `epoch` and `row` [R] number each in the whole data."""
+    keys = example_keys(seed, epoch, row, rows.row_examples)
+    masks = choose_masks(rows.tokens, rows.example_tokens, keys, vocabulary, rule)
+    return replace(
+        rows, target=masks.target, target_examples=masks.target_examples, input=masks.input
+    )
+
+
+def choose_masks(
+    tokens: Array,
+    example_tokens: Array,
+    example_keys: NDArray[np.uint64],
+    vocabulary: Vocabulary,
+    rule: MaskRule,
+) -> Masks:
+    """Choose targets and their replacements in every example of `tokens`."""
+    lengths = np.diff(example_tokens)
+    maskable = _count_maskable(tokens, example_tokens, vocabulary.special)
+    wanted = rule.predictions(maskable)
+    room = int(wanted.sum())
+    target, inputs = np.empty(room, np.uint16), np.empty(room, tokens.dtype)
+    counts = np.zeros(len(lengths), np.int64)
+    total = _choose(
+        tokens, example_tokens, example_keys, vocabulary.special, vocabulary.starts_word,
+        vocabulary.ordinary, vocabulary.mask, wanted, UNITS.index(rule.unit),
+        _span_lengths(rule.span_length), int(lengths.max(initial=0)), target, inputs, counts,
+    )  # fmt: skip
+    offsets = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(counts, out=offsets[1:])
+    return Masks(target[:total], offsets, inputs[:total])
+
+
+@cache
+def _span_lengths(mean: float) -> NDArray[np.float64]:
+    """Cumulative chances of 1 to LONGEST_SPAN words, geometric with this mean after the cut."""
+    words = np.arange(1, LONGEST_SPAN + 1)
+    if not 1 <= mean <= words.mean():
+        raise UsageError(
+            f"examples.span_length={mean}: must lie between 1 and {words.mean()}, since spans are "
+            f"cut at {LONGEST_SPAN} words"
+        )
+    low, high = 0.0, 1.0
+    for _ in range(60):  # the mean grows with the chance of going on
+        middle = (low + high) / 2
+        chances = middle ** (words - 1.0)
+        if (chances * words).sum() < mean * chances.sum():
+            low = middle
+        else:
+            high = middle
+    chances = low ** (words - 1.0)
+    cumulative: NDArray[np.float64] = np.cumsum(chances) / chances.sum()
+    return cumulative
+
+
+@njit(cache=True)
+def _example_keys(key: Any, epoch: Any, row: Any, row_examples: Any) -> Any:
+    made = np.empty(row_examples[-1], np.uint64)
+    for index in range(len(row)):
+        row_key = draw(draw(key, epoch[index]), row[index])
+        first = row_examples[index]
+        for example in range(first, row_examples[index + 1]):
+            made[example] = draw(row_key, example - first)
+    return made
+
+
+@njit(cache=True)
+def _count_maskable(tokens: Any, example_tokens: Any, special: Any) -> Any:
+    counts = np.zeros(len(example_tokens) - 1, np.int64)
+    for example in range(len(counts)):
+        for index in range(example_tokens[example], example_tokens[example + 1]):
+            counts[example] += not special[tokens[index]]
+    return counts
+
+
+@njit(cache=True)
+def _find_units(
+    tokens: Any, special: Any, starts_word: Any, by_word: Any, starts: Any, ends: Any
+) -> Any:
+    """Where the units of one example begin and end, into `starts` and `ends`; their number."""
+    units = 0
+    inside = False
+    for position in range(len(tokens)):
+        token = tokens[position]
+        if special[token]:
+            inside = False
+            continue
+        if inside and by_word and not starts_word[token]:
+            ends[units - 1] = position + 1
+        else:
+            starts[units], ends[units] = position, position + 1
+            units += 1
+        inside = True
+    return units
+
+
+@njit(cache=True)
+def _choose(
+    tokens: Any, example_tokens: Any, keys: Any, special: Any, starts_word: Any, ordinary: Any,
+    mask: Any, wanted: Any, unit: Any, span_lengths: Any, longest: Any,
+    target: Any, inputs: Any, counts: Any,
+) -> Any:  # fmt: skip
+    starts, ends = np.empty(longest, np.int64), np.empty(longest, np.int64)
+    shuffled = np.empty(longest, np.int64)
+    chosen = np.empty(longest, np.bool_)
+    total = 0
+    for example in range(len(counts)):
+        begin, end = example_tokens[example], example_tokens[example + 1]
+        if wanted[example] == 0:
+            continue
+        pieces = tokens[begin:end]
+        units = _find_units(pieces, special, starts_word, unit > 0, starts, ends)
+        for index in range(units):
+            shuffled[index] = index
+        chosen[: end - begin] = False
+        left = wanted[example]
+        example_key = keys[example]
+        for index in range(units):  # Fisher-Yates, only as far as needed
+            if left == 0:
+                break
+            other = index + draw_below(example_key, 2 * index, units - index)
+            first = shuffled[other]
+            shuffled[other] = shuffled[index]
+            words = 1
+            if unit == 2:
+                chance = draw_unit(example_key, 2 * index + 1)
+                while words < len(span_lengths) and chance >= span_lengths[words - 1]:
+                    words += 1
+            for word in range(first, min(first + words, units)):
+                size = ends[word] - starts[word]
+                is_apart = word > first and starts[word] != ends[word - 1]
+                if is_apart or chosen[starts[word]] or size > left:
+                    break
+                chosen[starts[word] : ends[word]] = True
+                left -= size
+        before = total
+        for position in range(end - begin):
+            if chosen[position]:
+                number = REPLACEMENT_DRAWS + np.uint64(2 * position)
+                chance = draw_unit(example_key, number)
+                token = np.int64(pieces[position])
+                if chance < MASKED:
+                    token = np.int64(mask)
+                elif chance < RANDOM:
+                    token = ordinary[draw_below(example_key, number + np.uint64(1), len(ordinary))]
+                target[total], inputs[total] = position, token
+                total += 1
+        counts[example] = total - before
+    return total

@@ -1,0 +1,263 @@
+"""Records of source files as raw documents: text, JSON lines, tables, Parquet and wiki pages.
+
+What cannot be read as a document is counted by reason in the tally, with file and byte or row.
+"""
+
+import csv
+import datetime
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from data_prep.config import CorpusConfig
+from data_prep.errors import UsageError
+from data_prep.reading.bzip2 import has_streams
+from data_prep.reading.lines import LONGEST_BYTES, read_part
+from data_prep.reading.named_fields import list_names, wanted_fields
+from data_prep.reading.sources import Part, SourceFile
+from data_prep.reading.tally import Tally
+from data_prep.reading.wiki import (
+    Wiki,
+    is_disambiguation,
+    read_siteinfo,
+    split_pages,
+    starts_page,
+    to_prose,
+)
+from data_prep.text.cleaning import LONE_SURROGATE
+
+
+@dataclass(frozen=True)
+class RawDocument:
+    """A document as its file has it."""
+
+    id: str
+    text: str
+    group: str | None = None
+
+
+def cut_whole(config: CorpusConfig) -> Callable[[SourceFile], bool]:
+    """Tells the files that cannot be cut: one compressed stream, tables, one document."""
+
+    @cache
+    def whole(file: SourceFile) -> bool:
+        if file.format in ("csv", "tsv") or (file.format == "txt" and config.documents == "file"):
+            return True
+        if file.compression == ".bz2":
+            return not has_streams(file.path)
+        return bool(file.compression)
+
+    return whole
+
+
+def read_documents(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawDocument]:
+    """The documents of a part in order; every record counts as read, kept or dropped."""
+    read = {
+        "txt": _read_text,
+        "jsonl": _read_json_lines,
+        "csv": _read_table,
+        "tsv": _read_table,
+        "xml": _read_wiki,
+        "parquet": _read_parquet,
+    }[part.file.format]
+    excluded = excluded_ids(tuple(config.exclude), config.exclude_file)
+    for document in read(part, config, tally):
+        if document.id in excluded:
+            tally.dropped["exclude"] += 1
+        else:
+            yield document
+
+
+@cache
+def excluded_ids(named: tuple[str, ...], file: str | None) -> frozenset[str]:
+    """The ids that `corpus.exclude` and `corpus.exclude_file` name."""
+    if file is None:
+        return frozenset(named)
+    try:
+        lines = Path(file).expanduser().read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"corpus.exclude_file={file}: cannot be read ({type(error).__name__}); "
+            "give a UTF-8 file with one id a line"
+        ) from error
+    return frozenset(named) | {line.strip() for line in lines if line.strip()}
+
+
+def _decode(data: bytes, file: SourceFile, offset: int, tally: Tally, unit: str = "byte") -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        place = offset + error.start if unit == "byte" else offset
+        tally.repair_damaged("invalid_utf8", file.name, place, unit)
+        return data.decode(errors="replace")
+
+
+def _any_line(before: bytes, line: bytes) -> bool:
+    return True
+
+
+def _after_blank(before: bytes, line: bytes) -> bool:
+    return before != b"" and not before.strip()
+
+
+def _read_text(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawDocument]:
+    starts_record = _after_blank if config.documents == "blank_line" else _any_line
+    for offset, data in _text_records(read_part(part, starts_record, tally), config.documents):
+        tally.read += 1
+        text = _decode(data, part.file, offset, tally)
+        name = part.file.name
+        yield RawDocument(name if config.documents == "file" else f"{name}:{offset}", text)
+
+
+def _text_records(
+    lines: Iterator[tuple[int, bytes]], documents: str
+) -> Iterator[tuple[int, bytes]]:
+    held: list[bytes] = []
+    start, size = 0, 0
+    for offset, line in lines:
+        blank = not line.strip()
+        ends = documents == "line" or (documents == "blank_line" and blank)
+        if not held and blank:
+            continue
+        if not held:
+            start = offset
+        held.append(line)
+        size += len(line)
+        if ends or size >= LONGEST_BYTES:
+            yield start, b"".join(held)
+            held, size = [], 0
+    if held:
+        yield start, b"".join(held)
+
+
+def _read_json_lines(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawDocument]:
+    for offset, line in read_part(part, _any_line, tally):
+        if not line.strip():
+            continue
+        tally.read += 1
+        try:
+            record = _load_json(_decode(line, part.file, offset, tally), tally)
+        except (ValueError, RecursionError):
+            tally.drop_damaged("malformed_json", part.file.name, offset)
+            continue
+        if isinstance(record, dict):
+            yield from _document_of(record, part.file, offset, config, tally)
+        else:
+            tally.drop_damaged("malformed_json", part.file.name, offset)
+
+
+def _load_json(text: str, tally: Tally) -> Any:
+    record = json.loads(text)
+    if isinstance(record, str):  # an object written as a string: escaped twice
+        record = json.loads(record)
+        tally.repaired["double_escaped_json"] += 1
+    return record
+
+
+def _document_of(
+    record: dict[str, Any],
+    file: SourceFile,
+    offset: int,
+    config: CorpusConfig,
+    tally: Tally,
+    unit: str = "byte",
+) -> Iterator[RawDocument]:
+    tally.fields.see(record, wanted_fields(config))
+    if any(_as_text(record.get(key)) != value for key, value in config.where.items()):
+        tally.dropped["where"] += 1
+        return
+    text = record.get(config.text_field)
+    if not isinstance(text, str):
+        tally.drop_damaged("missing_text", file.name, offset, unit)
+        return
+    identity = record.get(config.id_field)
+    name = f"{file.name}:{offset}" if identity is None else _as_text(identity)
+    group = _group_of(record, config)
+    if LONE_SURROGATE.search(name) or (group and LONE_SURROGATE.search(group)):
+        tally.repaired["lone_surrogates"] += 1
+        name = LONE_SURROGATE.sub("\ufffd", name)
+        group = group and LONE_SURROGATE.sub("\ufffd", group)
+    yield RawDocument(name, text, group)
+
+
+def _group_of(record: Mapping[str, Any], config: CorpusConfig) -> str | None:
+    if config.group_field is None or record.get(config.group_field) is None:
+        return None
+    return _as_text(record[config.group_field])
+
+
+def _as_text(value: Any) -> str:
+    """A field's value as ids, groups and `corpus.where` have it: 7, true, 2020-01-31, a string."""
+    if isinstance(value, datetime.date | datetime.time):  # a datetime is a date too
+        return value.isoformat()
+    if isinstance(value, Decimal | datetime.timedelta):
+        return str(value)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _read_table(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawDocument]:
+    place = 0
+
+    def text_lines() -> Iterator[str]:
+        nonlocal place
+        for offset, line in read_part(part, _any_line, tally):
+            place = offset
+            yield _decode(line, part.file, offset, tally)
+
+    csv.field_size_limit(LONGEST_BYTES)
+    if part.file.format == "csv":
+        rows = csv.reader(text_lines())
+    else:  # GLUE and its kind: a quotation mark is a character like any other
+        rows = csv.reader(text_lines(), delimiter="\t", quoting=csv.QUOTE_NONE)
+    header = next(rows, [])
+    if header and config.text_field not in header:
+        raise UsageError(
+            f"corpus.text_field={config.text_field}: {part.file.name} has no such column in its "
+            f"first line; found: {list_names(header)}; set corpus.text_field"
+        )
+    while True:
+        try:
+            row = next(rows, None)
+        except csv.Error:
+            tally.read += 1
+            tally.drop_damaged("malformed_row", part.file.name, place)
+            continue
+        if row is None:
+            return
+        if row:
+            tally.read += 1
+            record = dict(zip(header, row, strict=False))
+            yield from _document_of(record, part.file, place, config, tally)
+
+
+def _read_parquet(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawDocument]:
+    from data_prep.reading.parquet import read_rows  # pyarrow takes a third of a second to import
+
+    others = [config.id_field, *config.where, *filter(None, [config.group_field])]
+    for number, row in read_rows(part, config.text_field, others, tally):
+        tally.read += 1
+        record = {
+            name: _decode(value, part.file, number, tally, "row")
+            if isinstance(value, bytes)
+            else value
+            for name, value in row.items()
+        }
+        yield from _document_of(record, part.file, number, config, tally, "row")
+
+
+def _read_wiki(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawDocument]:
+    wiki: Wiki = read_siteinfo(part.file)
+    lines = read_part(part, starts_page, tally)
+    for page in split_pages(lines, part.file.name, tally):
+        if page.namespace != 0:
+            tally.dropped["not_article"] += 1
+        elif page.redirect:
+            tally.dropped["redirect"] += 1
+        elif is_disambiguation(page):
+            tally.dropped["disambiguation"] += 1
+        else:
+            yield RawDocument(str(page.id), to_prose(page.text, wiki))

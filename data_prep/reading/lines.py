@@ -1,0 +1,245 @@
+"""The lines of a part of a source file, decompressed, each with its offset.
+
+Reads plain and compressed files (.gz .bz2 .xz .zst) in blocks, so memory never follows their size.
+A file cut off in the middle gives all that comes before the cut; in a bzip2 file of several
+streams, all streams but the damaged one.
+"""
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import zstandard
+
+from data_prep.errors import SesameError
+from data_prep.reading.bzip2 import decompress_stream, next_stream
+from data_prep.reading.sources import Part, SourceFile
+from data_prep.reading.tally import Tally
+
+BLOCK_BYTES = 1 << 20
+LONGEST_BYTES = 64 << 20  # a line or document longer than this is cut, to keep memory bounded
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+DECODE_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
+DAMAGED = "truncated or damaged archive"
+# The largest window the format has (zstd --ultra --long=31). The decoder takes the memory of the
+# window that a file declares; most files declare 8 MB or less.
+ZSTD_WINDOW_BYTES = 1 << 31
+
+StartsRecord = Callable[[bytes, bytes], bool]
+
+
+def _zstd_frame() -> "zstandard.ZstdDecompressionObj":
+    return zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES).decompressobj()
+
+
+class _ZstdReader(io.BufferedIOBase):
+    """zstandard's own reader takes a cut-off file for a complete one; this one notices."""
+
+    def __init__(self, path: Path):
+        self._raw = path.open("rb")
+        self._frame = _zstd_frame()
+        self._pending = b""
+        self._inside = False
+
+    def read1(self, size: int = -1, /) -> bytes:
+        while True:
+            data = self._pending or self._raw.read(BLOCK_BYTES // 8)
+            if not data:
+                if self._inside:
+                    raise EOFError
+                return b""
+            if self._frame.eof:
+                self._frame = _zstd_frame()
+            text = self._frame.decompress(data)
+            self._inside = not self._frame.eof
+            self._pending = self._frame.unused_data if self._frame.eof else b""
+            if text:
+                return text
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+def open_source(file: SourceFile) -> io.BufferedIOBase:
+    """Open a file for reading its decompressed bytes in blocks."""
+    openers: dict[str, Callable[[Path], Any]] = {
+        "": lambda path: path.open("rb"),
+        ".gz": gzip.open,
+        ".bz2": bz2.open,
+        ".xz": lzma.open,
+        ".zst": _ZstdReader,
+    }
+    try:
+        return cast(io.BufferedIOBase, openers[file.compression](file.path))
+    except OSError as error:
+        raise SesameError(f"{file.name} cannot be opened: {error.strerror}") from error
+
+
+def read_blocks(file: SourceFile, tally: Tally) -> Iterator[bytes]:
+    """A file's decompressed bytes; where they break off, that is counted and the rest is lost."""
+    stream = open_source(file)
+    offset = 0
+    try:
+        while block := stream.read1(BLOCK_BYTES):  # not read, which loses data at a cut
+            if offset == 0:
+                _refuse_utf16(file, block)
+            yield block
+            offset += len(block)
+    except DECODE_ERRORS as error:
+        if isinstance(error, OSError) and error.errno:  # the disk's fault, not the archive's
+            raise _unreadable(file, offset, error) from error
+        if isinstance(error, zstandard.ZstdError) and "memory" in str(error):
+            raise SesameError(
+                f"{file.name} needs more memory than there is: its zstd window is too large; set "
+                "corpus.workers lower, or compress the file again without --long"
+            ) from error
+        tally.break_off(DAMAGED, file.name, offset)
+    finally:
+        stream.close()
+
+
+def _unreadable(file: SourceFile, offset: int, error: OSError) -> SesameError:
+    return SesameError(f"{file.name}, byte {offset}: {error.strerror}")
+
+
+def _refuse_utf16(file: SourceFile, block: bytes) -> None:
+    if block.startswith(UTF16_MARKS):
+        raise SesameError(f"{file.name} is UTF-16; convert it: iconv -f UTF-16 -t UTF-8")
+
+
+def split_lines(blocks: Iterable[bytes], offset: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Lines with their line breaks, each with the offset of its first byte."""
+    held: list[bytes] = []
+    held_bytes = 0
+    for block in blocks:
+        # Not splitlines, which also cuts at a lone carriage return.
+        first, *middle = block.split(b"\n")
+        held.append(first)
+        held_bytes += len(first)
+        if not middle:
+            if held_bytes >= LONGEST_BYTES:
+                yield offset, b"".join(held)
+                offset += held_bytes
+                held, held_bytes = [], 0
+            continue
+        last = middle.pop()
+        for line in (b"".join(held), *middle):
+            yield offset, line + b"\n"
+            offset += len(line) + 1
+        held, held_bytes = [last], len(last)
+    if held_bytes:
+        yield offset, b"".join(held)
+
+
+def read_part(part: Part, starts_record: StartsRecord, tally: Tally) -> Iterator[tuple[int, bytes]]:
+    """The lines of a part, with offsets; a byte order mark at the file's start is left out.
+
+    `starts_record(line before, line)` tells where a record may start; the line before is empty
+    where it is not known. Neighbouring parts ask the same question of the same bytes, so each
+    record falls to exactly one of them.
+    """
+    if part.file.compression == ".bz2":
+        lines = _stream_lines(part, starts_record, tally)
+    elif part.file.compression:
+        lines = split_lines(read_blocks(part.file, tally))
+    else:
+        lines = _range_lines(part, starts_record)
+    for offset, line in lines:
+        if offset == 0 and line.startswith(BYTE_ORDER_MARK):
+            line = line.removeprefix(BYTE_ORDER_MARK)
+            tally.repaired["byte_order_mark"] += 1
+        yield offset, line
+
+
+def _stream_lines(
+    part: Part, starts_record: StartsRecord, tally: Tally
+) -> Iterator[tuple[int, bytes]]:
+    """The lines of the bzip2 streams that start in a part, up to the first record after them.
+
+    Where a part begins or ends, the rest of a line falls to the part before, as do all lines up
+    to the first that starts a record. Offsets in the first stream are those of the text; in later
+    ones, where the stream starts in the file plus the place in its text.
+    """
+    marks: list[tuple[int, int]] = []  # of each stream: where its text starts, where it starts
+    began = part.start == 0
+    before_begin: bytes | None = None  # not known before the first line has ended
+    before_end: bytes | None = None
+    for place, line in split_lines(_read_streams(part, marks, tally)):
+        if before_end is not None and starts_record(before_end, line):
+            return
+        if not began and before_begin is not None:
+            began = starts_record(before_begin, line)
+        while len(marks) > 1 and marks[1][0] <= place:
+            del marks[0]
+        if began:
+            yield place - marks[0][0] + marks[0][1], line
+        before_begin = b"" if before_begin is None else line
+        if before_end is not None:
+            before_end = line
+        elif any(start >= part.end and place + len(line) > text for text, start in marks):
+            before_end = b""
+
+
+def _read_streams(part: Part, marks: list[tuple[int, int]], tally: Tally) -> Iterator[bytes]:
+    """The text of all streams from a part's start on; only damage inside the part is counted."""
+    done = 0
+    with part.file.path.open("rb") as raw:
+        start = 0 if part.start == 0 else next_stream(raw, part.start)
+        if start is None or start >= part.end:
+            return
+        while start is not None:
+            marks.append((done, start))
+            inside = 0
+            try:
+                for block in decompress_stream(raw, start, BLOCK_BYTES):
+                    if done == 0 and start == 0:
+                        _refuse_utf16(part.file, block)
+                    yield block
+                    done += len(block)
+                    inside += len(block)
+            except (EOFError, OSError) as error:
+                if isinstance(error, OSError) and error.errno:
+                    raise _unreadable(part.file, start, error) from error
+                if start < part.end:
+                    tally.break_off(DAMAGED, part.file.name, start + inside)
+            start = next_stream(raw, start + 1)
+
+
+def _range_lines(part: Part, starts_record: StartsRecord) -> Iterator[tuple[int, bytes]]:
+    with open_source(part.file) as stream:
+        _refuse_utf16(part.file, stream.read(2))
+        size = os.fstat(stream.fileno()).st_size
+        start = _next_record(stream, part.start, starts_record)
+        end = size if part.end >= size else _next_record(stream, part.end, starts_record)
+        stream.seek(start)
+        yield from split_lines(_range_blocks(stream, end - start), start)
+
+
+def _range_blocks(stream: io.BufferedIOBase, size: int) -> Iterator[bytes]:
+    while size > 0 and (block := stream.read(min(BLOCK_BYTES, size))):
+        yield block
+        size -= len(block)
+
+
+def _next_record(stream: io.BufferedIOBase, position: int, starts_record: StartsRecord) -> int:
+    if position == 0:
+        return 0
+    stream.seek(position - 1)
+    # The rest of some line: only its line break, if a new line starts at `position`.
+    offset = position - 1 + len(stream.readline(LONGEST_BYTES))
+    before = b""
+    while offset - position < LONGEST_BYTES:
+        line = stream.readline(LONGEST_BYTES)
+        if not line or starts_record(before, line):
+            return offset
+        before = line
+        offset += len(line)
+    return offset

@@ -1,0 +1,93 @@
+"""What happened to the documents of a corpus: read = kept + dropped, each drop with its reason.
+
+Notes on damage name file, place (a byte or a row) and reason, never the text itself.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from data_prep.errors import SesameError
+from data_prep.reading.named_fields import FieldsSeen
+
+NOTES = 20  # damaged places remembered for the log; the counters count them all
+
+
+@dataclass
+class Tally:
+    """Counters of one piece of a corpus, or of the whole; with `strict`, damage stops the work."""
+
+    strict: bool = False
+    read: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+    repaired: Counter[str] = field(default_factory=Counter)
+    broken_files: int = 0
+    notes: list[tuple[str, str, str]] = field(default_factory=list)
+    fields: FieldsSeen = field(default_factory=FieldsSeen)
+
+    @property
+    def kept(self) -> int:
+        """Documents read and not dropped."""
+        return self.read - self.dropped.total()
+
+    def drop_damaged(self, reason: str, file: str, offset: int, unit: str = "byte") -> None:
+        """Count a document that cannot be read."""
+        self.dropped[reason] += 1
+        self._note(file, f"{unit} {offset}", f"{reason}, document dropped")
+
+    def repair_damaged(self, reason: str, file: str, offset: int, unit: str = "byte") -> None:
+        """Count a document that was damaged and could be mended."""
+        self.repaired[reason] += 1
+        self._note(file, f"{unit} {offset}", f"{reason}, repaired")
+
+    def break_off(self, reason: str, file: str, offset: int, unit: str = "byte") -> None:
+        """Count a file, or stream of one, that cannot be read past `offset`."""
+        self.broken_files += 1
+        self._note(file, f"{unit} {offset}", f"{reason}, what follows is lost")
+
+    def _note(self, file: str, place: str, reason: str) -> None:
+        if len(self.notes) < NOTES:
+            self.notes.append((file, place, reason))
+        self.check_strict()
+
+    def check_strict(self) -> None:
+        """Stop at the first damage if that is asked for."""
+        if self.strict and self.notes:
+            file, place, reason = self.notes[0]
+            raise SesameError(
+                f"{file}, {place}: {reason}; corpus.strict=true stops here: "
+                "mend the file, or set corpus.strict=false"
+            )
+
+    def add(self, other: "Tally") -> None:
+        """Take in the counts of the next piece in corpus order."""
+        self.read += other.read
+        self.dropped.update(other.dropped)
+        self.repaired.update(other.repaired)
+        self.broken_files += other.broken_files
+        self.notes.extend(other.notes[: NOTES - len(self.notes)])
+        self.fields.add(other.fields)
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values, sorted, to be stored with a piece."""
+        return {
+            "read": self.read,
+            "dropped": dict(sorted(self.dropped.items())),
+            "repaired": dict(sorted(self.repaired.items())),
+            "broken_files": self.broken_files,
+            "notes": [list(note) for note in self.notes],
+            "fields": self.fields.as_json(),
+        }
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any], strict: bool = False) -> "Tally":
+        """The inverse of `as_json`."""
+        return cls(
+            strict=strict,
+            read=values["read"],
+            dropped=Counter(values["dropped"]),
+            repaired=Counter(values["repaired"]),
+            broken_files=values["broken_files"],
+            notes=[(file, place, reason) for file, place, reason in values["notes"]],
+            fields=FieldsSeen.from_json(values["fields"]),
+        )

@@ -1,0 +1,321 @@
+"""MediaWiki dumps: pages as they are streamed by, and their markup turned into prose.
+
+Reads …pages-articles….xml, plain or compressed, page by page. `read_pages` gives raw wikitext;
+`to_prose` drops templates, tables, references, files, categories and HTML, keeps the text of links,
+and turns sections into paragraph breaks. A `link` function may mark links instead of hiding them.
+"""
+
+import html
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+from data_prep.reading.lines import read_blocks, read_part, split_lines
+from data_prep.reading.sources import Part, SourceFile
+from data_prep.reading.tally import Tally
+
+ILLEGAL_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+# Templates that mark disambiguation pages on large Wikipedias, and the magic word behind them.
+DISAMBIGUATION = re.compile(
+    r"__DISAMBIG__|\{\{\s*(?:disambig\w*|dab|(?:hn|geo|human name |place name )dis\w*"
+    r"|begriffsklärung|homonymie|förgrening\w*|gren\w*|неоднозначность|desambiguación|disambigua|消歧义|消歧義|曖昧さ回避)"
+    r"[^{}]*\}\}",
+    re.IGNORECASE,
+)
+MEDIA, FILE, CATEGORY = -2, 6, 14  # namespace numbers, the same on every wiki
+
+
+@dataclass(frozen=True)
+class Page:
+    """One page of a dump; `text` is its newest wikitext."""
+
+    id: int
+    title: str
+    namespace: int
+    redirect: bool
+    text: str
+
+
+@dataclass(frozen=True)
+class Wiki:
+    """What a dump says about its site: prefixes of links that show no text of their own."""
+
+    hidden: frozenset[str] = frozenset({"file", "image", "media", "category"})
+
+
+ENGLISH = Wiki()  # its names are understood on every wiki
+
+
+def read_siteinfo(file: SourceFile) -> Wiki:
+    """The dump's own names for files and categories (Datei, Kategorie, …) from its head."""
+    hidden = set(ENGLISH.hidden)
+    for _, line in split_lines(read_blocks(file, Tally())):
+        match = re.search(rb'<namespace key="(-?\d+)"[^>]*>([^<]+)<', line)
+        if match and int(match[1]) in (MEDIA, FILE, CATEGORY):
+            hidden.add(html.unescape(match[2].decode(errors="replace")).lower())
+        if b"</siteinfo>" in line or b"<page" in line:
+            break
+    return Wiki(frozenset(hidden))
+
+
+def read_pages(path: Path) -> Iterator[Page]:
+    """Every page of a dump in order, redirects and talk pages included, with raw wikitext."""
+    file = SourceFile(path, path.name)
+    tally = Tally()
+    part = Part(file, 0, path.stat().st_size)
+    return split_pages(read_part(part, starts_page, tally), file.name, tally)
+
+
+def starts_page(before: bytes, line: bytes) -> bool:
+    """Whether a page may start in `line`; text cannot look so, its angle brackets are escaped."""
+    return b"<page" in line
+
+
+def split_pages(lines: Iterable[tuple[int, bytes]], name: str, tally: Tally) -> Iterator[Page]:
+    """Pages from a dump's lines; each has an XML parser of its own, so damage stays local."""
+    held: list[bytes] = []
+    start = 0
+    for offset, line in lines:
+        if not held and b"<page" not in line:
+            continue
+        if not held:
+            start = offset
+        held.append(line)
+        if b"</page>" in line:
+            yield from _parse_pages(b"".join(held), name, start, tally)
+            held = []
+    if held:
+        tally.read += 1
+        tally.drop_damaged("truncated_page", name, start)
+
+
+def _parse_pages(data: bytes, name: str, offset: int, tally: Tally) -> Iterator[Page]:
+    data = data[data.index(b"<page") : data.rindex(b"</page>") + len(b"</page>")]
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        tally.repair_damaged("invalid_utf8", name, offset + error.start)
+        text = data.decode(errors="replace")
+    try:
+        root = ElementTree.fromstring(f"<pages>{ILLEGAL_IN_XML.sub('', text)}</pages>")
+        pages = [_page_of(element) for element in root.iter("page")]
+    except (ElementTree.ParseError, ValueError):
+        tally.read += 1
+        tally.drop_damaged("malformed_page", name, offset)
+        return
+    tally.read += len(pages)
+    yield from pages
+
+
+def _page_of(page: ElementTree.Element) -> Page:
+    texts = page.findall("revision/text")
+    return Page(
+        id=int(page.findtext("id", "")),
+        title=page.findtext("title", ""),
+        namespace=int(page.findtext("ns", "0")),
+        redirect=page.find("redirect") is not None,
+        text=(texts[-1].text or "") if texts else "",
+    )
+
+
+def is_disambiguation(page: Page) -> bool:
+    """Whether a page only lists the meanings of its title."""
+    if page.title.endswith("(disambiguation)"):
+        return True
+    return DISAMBIGUATION.search(page.text) is not None
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Every alternative starts with a fixed character, which keeps the search fast.
+TOKEN = re.compile(
+    r"\{\{|\[\[|\{\||\}\}|\]\]|\|\}(?!\})|<(/?)([a-zA-Z]+)\b[^<>]*?(/?)>|<!--.*?-->", re.DOTALL
+)
+OPENERS = {"}}": "{{", "]]": "[[", "|}": "{|"}
+BEFORE_TABLE = " \t:*#;"  # may stand before a table's mark; anything else makes it plain text
+ELEMENTS_WITHOUT_PROSE = _words(
+    "ref references math chem gallery table timeline score syntaxhighlight source pre imagemap "
+    "hiero graph mapframe maplink templatedata style inputbox section"
+)
+BLOCK_ELEMENTS = _words("p div blockquote li ul ol dl dt dd center poem hr")
+
+LANGUAGE_LINK = re.compile(r"[a-z]{2,3}(?:-[a-z-]+)?:")
+HEADING = re.compile(r"(={1,6})\s*(.+?)\s*\1\s*$")
+EXTERNAL_LINK = re.compile(r"\[(?:https?:|ftp:|mailto:)?//[^\s\]]*\s*([^\]\n]*)\]")
+BARE_ADDRESS = re.compile(r"https?://[^\s<>\]]+")
+EMPHASIS = re.compile(r"'{2,}")
+MAGIC_WORD = re.compile(r"__[A-Z]+__")
+# What dropped templates leave behind: "( ; )", "(, born 1900)", "word ,".
+EMPTY_BRACKETS = re.compile(r"[ \t]*[(\[][\s,;:/–-]*[)\]]")
+BRACKET_START = re.compile(r"\([\s,;:]+")
+SPACE_BEFORE_MARK = re.compile(r"[ \t]+(\)|[,.;:!?](?=\s|$))")
+TERMINATORS = tuple('.!?…。！？"”')
+# Sections made of references and links rather than prose, on the larger Wikipedias.
+APPENDICES = frozenset(
+    """references|external links|see also|further reading|notes|bibliography|sources|footnotes
+    |citations|notes and references|einzelnachweise|weblinks|literatur|siehe auch|referenser|källor
+    |externa länkar|noter|se även|примечания|ссылки|литература|см. также|références|liens externes
+    |voir aussi|notes et références|referencias|enlaces externos|véase también|参考文献|外部链接
+    |外部連結|注释|参见|参考资料""".replace("\n    ", "").split("|")
+)
+
+
+def show_label(target: str, label: str) -> str:
+    """The usual rendering of a link: its text."""
+    return label
+
+
+def to_prose(
+    wikitext: str,
+    wiki: Wiki = ENGLISH,
+    link: Callable[[str, str], str] = show_label,
+) -> str:
+    """The running text of a page, paragraphs parted by blank lines.
+
+    `link(target, label)` renders each link to another page.
+    """
+    text = html.unescape(_resolve(wikitext, wiki, link))
+    text = EMPHASIS.sub("", MAGIC_WORD.sub("", text))
+    text = BARE_ADDRESS.sub("", EXTERNAL_LINK.sub(r"\1", text))
+    text = BRACKET_START.sub("(", EMPTY_BRACKETS.sub("", text))
+    text = SPACE_BEFORE_MARK.sub(r"\1", text)
+    return "\n\n".join(_paragraphs(text.split("\n")))
+
+
+def _resolve(wikitext: str, wiki: Wiki, link: Callable[[str, str], str]) -> str:
+    """Render everything that nests, innermost first, in one pass with a stack.
+
+    A frame holds the text since its opening mark. A mark that is never closed disappears and its
+    text stays, so one missing bracket does not swallow the rest of the page.
+    """
+    frames: list[tuple[str, list[str]]] = [("", [])]
+    position = 0
+
+    def close(kind: str) -> str | None:
+        if not any(frame[0] == kind for frame in frames):
+            return None
+        unclosed: list[str] = []
+        while frames[-1][0] != kind:
+            unclosed[:0] = frames.pop()[1]
+        return "".join(frames.pop()[1] + unclosed)
+
+    for match in TOKEN.finditer(wikitext):
+        token = match[0]
+        if "|" in token[:2] and not _starts_line(wikitext, match.start()):
+            continue
+        parts = frames[-1][1]
+        parts.append(wikitext[position : match.start()])
+        position = match.end()
+        if token in OPENERS:
+            kind = OPENERS[token]
+            inside = close(kind)
+            if inside is not None and kind == "[[":
+                frames[-1][1].append(_render_link(inside, wiki, link))
+            elif inside is not None and kind == "{{":
+                frames[-1][1].append(_render_template(inside))
+        elif token[0] != "<":
+            frames.append((token, []))
+        elif match[2]:
+            tag = match[2].lower()
+            if tag in ELEMENTS_WITHOUT_PROSE:
+                if match[1]:
+                    close(tag)
+                elif not match[3]:
+                    frames.append((tag, []))
+            elif tag == "br":
+                parts.append("\n")
+            elif tag in BLOCK_ELEMENTS:
+                parts.append("\n\n")
+    frames[-1][1].append(wikitext[position:])
+    return "".join(text for _, parts in frames for text in parts)
+
+
+def _starts_line(text: str, position: int) -> bool:
+    while position and text[position - 1] in BEFORE_TABLE:
+        position -= 1
+    return position == 0 or text[position - 1] == "\n"
+
+
+def _render_link(inside: str, wiki: Wiki, link: Callable[[str, str], str]) -> str:
+    target, pipe, label = inside.partition("|")
+    target = target.strip()
+    prefix, colon, _ = target.partition(":")
+    if colon and (prefix.strip().lower() in wiki.hidden or LANGUAGE_LINK.match(target)):
+        return ""
+    target = target.removeprefix(":")
+    if not pipe:
+        label = target
+    elif not label.strip():  # [[Foo (film)|]] shows Foo
+        label = re.sub(r"\s*\(.*\)$", "", target)
+    return link(target, label)
+
+
+def _render_template(inside: str) -> str:
+    name, *arguments = inside.split("|")
+    values = [argument.removeprefix("1=").strip() for argument in arguments]
+    shown = TEMPLATES_WITH_TEXT.get(name.strip().lower())
+    if shown is None and name.strip().lower().startswith("lang-"):
+        shown = _first
+    return shown(values) if shown else ""
+
+
+def _first(values: list[str]) -> str:
+    return values[0] if values else ""
+
+
+def _language(values: list[str]) -> str:
+    return values[1] if len(values) > 1 else ""
+
+
+def _quotation(values: list[str]) -> str:
+    return f"\n\n{_first(values)}\n\n"
+
+
+def _measure(values: list[str]) -> str:
+    # {{convert|5|km}} and {{convert|5|to|10|km}}
+    ranges = ("to", "and", "by", "x", "-", "–")
+    return " ".join(values[: 4 if len(values) > 3 and values[1] in ranges else 2])
+
+
+TEMPLATES_WITH_TEXT: dict[str, Callable[[list[str]], str]] = {
+    **dict.fromkeys(
+        ("nowrap", "nobr", "small", "abbr", "smallcaps", "sic", "em", "strong"), _first
+    ),
+    **dict.fromkeys(("quote", "blockquote", "cquote", "quotation"), _quotation),
+    **dict.fromkeys(("lang", "transl"), _language),
+    **dict.fromkeys(("convert", "cvt"), _measure),
+    **dict.fromkeys(("nbsp", "space", "·", "•"), lambda values: " "),
+    **dict.fromkeys(("ndash", "snd", "spaced ndash"), lambda values: " – "),
+    **dict.fromkeys(("mdash", "spaced mdash"), lambda values: " — "),
+}
+
+
+def _paragraphs(lines: Iterable[str]) -> Iterator[str]:
+    """Paragraphs of running text; list items only where they are sentences, headings never."""
+    held: list[str] = []
+    skipped_level = 0
+    for line in lines:
+        line = line.strip()
+        heading = HEADING.match(line) if line.startswith("=") else None
+        if heading:
+            level = len(heading[1])
+            if not skipped_level or level <= skipped_level:
+                skipped_level = level if heading[2].lower() in APPENDICES else 0
+        if skipped_level:
+            line = ""
+        is_prose = bool(line) and not heading and line[0] not in "*#:;|!" and line[:4] != "----"
+        if is_prose:
+            held.append(line)
+            continue
+        if held:
+            yield " ".join(held)
+            held = []
+        item = line.lstrip("*#:; ")
+        if not heading and line[:1] in ("*", "#", ":", ";") and item.endswith(TERMINATORS):
+            yield item
+    if held:
+        yield " ".join(held)

@@ -1,0 +1,186 @@
+"""Sweeps: what Hydra's sweeper and launcher are told, and what all points say together.
+
+Every point leaves `<store>/sweeps/<id>/<number>/point.json`; the command that started it ends
+with a table of them and keeps it as `summary.json` beside.
+Try it: sesame finetune -m encoder=mine task=sst2 finetune.lr=2e-5,5e-5 finetune.seed=1,2,3
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from statistics import fmean
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from rich.markup import escape
+from rich.table import Table
+
+from data_prep.errors import UsageError
+from data_prep.files import write_atomically
+from pipeline.cluster.site import Site
+from pipeline.commands.comparable import why_not_comparable
+from pipeline.config.schema import Config
+from pipeline.store.outputs import Output, Store
+from pipeline.workflow.graph import Node
+
+POINT, SUMMARY = "point.json", "summary.json"
+LAUNCHER, SWEEPER = "hydra/launcher", "hydra/sweeper"
+# What a sweep looks for, by stage: the name of the figure and which end of it is best.
+OBJECTIVES = {"finetune": ("score on the development set", max), "pretrain": ("held-out loss", min)}
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of a sweep: what was set, what it made, and how good that is."""
+
+    number: int
+    settings: list[str]
+    output: str
+    value: float | None
+    error: str = ""
+
+    @property
+    def variant(self) -> str:
+        """Its settings but for seeds."""
+        kept = [word for word in self.settings if not word.partition("=")[0].endswith("seed")]
+        return ", ".join(kept)
+
+
+def objective(node: Node) -> float | None:
+    """How good a finished output is; None where its stage has no such figure."""
+    if node.stage == "finetune":
+        scores = json.loads((node.output.path / "scores.json").read_text())
+        if "dev_scores" not in scores:  # a suite, whose members each have their own
+            return None
+        return float(scores["dev_scores"][scores["best_epoch"] - 1])
+    if node.stage == "pretrain":
+        lines = (node.output.path / "metrics.jsonl").read_text().splitlines()
+        losses = [json.loads(line).get("heldout_loss") for line in lines]
+        return float([loss for loss in losses if loss is not None][-1])
+    return None
+
+
+def swept_keys(overrides: list[str]) -> set[str]:
+    """The keys that take several values."""
+    parsed = OverridesParser.create().parse_overrides(overrides)
+    return {each.key_or_group for each in parsed if each.is_sweep_override()}
+
+
+def unswept(overrides: list[str]) -> list[str]:
+    """The overrides that all points share."""
+    parsed = OverridesParser.create().parse_overrides(overrides)
+    return [
+        text
+        for text, each in zip(overrides, parsed, strict=True)
+        if not each.is_sweep_override() and not each.key_or_group.startswith("hydra")
+    ]
+
+
+def sweep_folder(config: Config) -> Path:
+    """A new place for a sweep's points, whatever else is started in the same second."""
+    stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S_%f")
+    return Path(config.paths.store).resolve() / "sweeps" / stamp
+
+
+def for_hydra(
+    overrides: list[str], stage: str, config: Config, folder: Path, site: Site
+) -> list[str]:
+    """What Hydra is told beyond what the user said: where, and what the site and Optuna need."""
+    given = dict(word.partition("=")[::2] for word in overrides)
+    added = {"hydra.sweep.dir": str(folder)}
+    if given.get(LAUNCHER) == "submitit_slurm":
+        if config.trainer.world_size > 1 and stage in ("pretrain", "run"):
+            raise UsageError(
+                f"{LAUNCHER}=submitit_slurm: gives a job one task, and pretraining here takes "
+                f"{config.trainer.world_size} ranks; use sesame submit -m"
+            )
+        added |= _launcher_settings(stage, site)
+    if given.get(SWEEPER) == "optuna":
+        best = OBJECTIVES.get(stage)
+        if best is None:
+            names = ", ".join(OBJECTIVES)
+            raise UsageError(f"{SWEEPER}=optuna: sweeps {names}, which have a figure to improve")
+        database = folder.parent / "optuna.db"  # one for all sweeps, so that a study goes on
+        added |= {
+            "hydra.sweeper.storage": f"sqlite:///{database}",
+            "hydra.sweeper.study_name": f"{config.name}-{stage}",
+            "hydra.sweeper.direction": "maximize" if best[1] is max else "minimize",
+        }
+    return [*overrides, *(f"{key}={value}" for key, value in added.items() if key not in given)]
+
+
+def _launcher_settings(stage: str, site: Site) -> dict[str, str]:
+    own = site.of(stage)
+    settings = {
+        "partition": own.partition,
+        "account": own.account,
+        "qos": own.qos,
+        "constraint": own.constraint,
+        "gpus_per_node": own.gpus or None,
+        "cpus_per_task": own.cpus,
+        "timeout_min": own.minutes(),
+        "array_parallelism": site.at_once,
+    }
+    return {f"hydra.launcher.{key}": str(v) for key, v in settings.items() if v is not None}
+
+
+def write_point(folder: Path, point: Point) -> None:
+    """Leave what came of a point."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / POINT, json.dumps(asdict(point), indent=1))
+
+
+def read_points(folder: Path) -> list[Point]:
+    """All points of a sweep, by number."""
+    found = [Point(**json.loads(path.read_text())) for path in folder.glob(f"*/{POINT}")]
+    return sorted(found, key=lambda point: point.number)
+
+
+def summarise_sweep(folder: Path, stage: str, store: Store) -> Table:
+    """All points, the mean over seeds of every variant, and the best; kept as summary.json.
+
+    Where the points were not measured on the same data there is no best, and a line says why.
+    """
+    points = read_points(folder)
+    name, better = OBJECTIVES.get(stage, ("", max))
+    measured = [point for point in points if point.value is not None]
+    means = _means(measured)
+    variants: dict[str, list[Output]] = defaultdict(list)
+    for point in measured:
+        variants[point.variant].append(store.from_reference(point.output))
+    reason = why_not_comparable(variants)
+    best = better(means, key=means.__getitem__) if means and not reason else None
+    content = {
+        "stage": stage,
+        "objective": name,
+        "best": best,
+        "why_no_best": reason,
+        "means": means,
+        "points": [asdict(point) for point in points],
+    }
+    write_atomically(folder / SUMMARY, json.dumps(content, indent=1) + "\n")
+    table = Table(
+        title=f"Sweep of {len(points)} points: {name or 'outputs'}",
+        title_justify="left",
+        caption=reason and escape(reason),
+        caption_justify="left",
+    )
+    for heading in ("point", "settings", name or "output", "mean over seeds"):
+        table.add_column(heading, overflow="fold")
+    for point in points:
+        value = point.output if point.value is None else f"{point.value:.4f}"
+        mean = f"{means[point.variant]:.4f}" if point.variant in means else ""
+        mark = " [green]best[/]" if mean and point.variant == best else ""
+        shown = f"[red]{escape(point.error)}[/]" if point.error else value
+        table.add_row(str(point.number), escape(", ".join(point.settings)), shown, mean + mark)
+    return table
+
+
+def _means(points: Sequence[Point]) -> dict[str, float]:
+    groups: dict[str, list[float]] = defaultdict(list)
+    for point in points:
+        assert point.value is not None
+        groups[point.variant].append(point.value)
+    return {variant: fmean(values) for variant, values in groups.items()}

@@ -1,0 +1,53 @@
+"""Whether text may be shown on pages: the user has said so, or all of it is the demo's own."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from pipeline.config.schema import FLOORS, RANDOM, VECTORS, Config
+from pipeline.tasks.config import TaskConfig
+
+# What `encoder=` may name without referring to anything outside the configuration; an experiment's
+# only pretraining is called `pretrain` there.
+OWN_ENCODERS = (None, RANDOM, VECTORS, *FLOORS, "pretrain")
+
+
+def reads_only(config: Config, files: set[Path]) -> bool:
+    """Whether every text that the configuration names is one of `files`.
+
+    References to runs, models and vocabularies do not say whose text they were made from, so a
+    configuration with any of them has other texts. So has one that names no text at all.
+    """
+    if _has_references(config):
+        return False
+    corpus = [Path(str(path)) for path in config.corpus.paths]
+    tasks = [path for task in _tasks(config.task) for path in _task_files(task)]
+    folders = {path.parent for path in files}
+    given = config.task.data_dir
+    return (
+        bool(corpus)
+        and all(_absolute(path) in files for path in [*corpus, *tasks])
+        and (given is None or _absolute(Path(given)) in folders)
+    )
+
+
+def _has_references(config: Config) -> bool:
+    named = [config.init.source, config.tokenizer.source, config.vectors.source]
+    pretrainings = [name for name, one in config.instances.items() if one.stage == "pretrain"]
+    encoders = [e for e in config.encoders if e not in OWN_ENCODERS and e not in pretrainings]
+    return bool(config.runs or config.corpus.sources or any(named) or encoders)
+
+
+def _tasks(task: TaskConfig) -> Iterator[TaskConfig]:
+    yield from task.member_tasks().values() if task.members else [task]
+
+
+def _task_files(task: TaskConfig) -> Iterator[Path]:
+    names = (task.train, task.dev, task.test, *task.also.values(), *task.unlabelled.values())
+    for name in names:
+        if name is not None:
+            yield Path(task.data_dir or "") / name
+
+
+def _absolute(path: Path) -> Path:
+    return Path(os.path.realpath(path))

@@ -1,0 +1,224 @@
+"""The model card of an export: what it is, what it was made from, how to load it; no text.
+
+Numbers, settings and kinds of files only: neither text nor names of files leave the data folders.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from data_prep.config import ExamplesConfig
+from data_prep.reading.sources import FORMAT, SourceFile
+from pipeline.config.schema import ExportConfig
+from pipeline.models.architectures import Architecture
+from pipeline.models.config import BertConfig
+from pipeline.store.outputs import Store
+from pipeline.training.checkpoint import read_state
+from pipeline.workflow.graph import STAGES
+
+UNKNOWN = ExportConfig.license
+ABOUT = """\
+# {title}, {layers} layers of {hidden}
+
+A {title} encoder of {layers} layers, {hidden} wide, with {heads} attention heads and a {kind}
+vocabulary of {vocab_size:,} pieces; it reads up to {max_positions} pieces at once. Pretrained by
+Sesame on masked pieces{pairs}.
+
+## Use
+
+```python
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
+model = AutoModelForMaskedLM.from_pretrained("path/to/this/folder")
+```
+
+`AutoModel` gives the encoder alone{both}. It is meant to be fine-tuned for classification, tagging
+and search in the language and domain of its corpus.
+"""
+
+RECORD = """\
+
+## Limitations
+
+It repeats what its corpus says, errors and prejudices included, knows nothing of what is not in it,
+and was not made to generate text. What it finds probable can give away rare strings of the text it
+was trained on: weigh that before you share a model of confidential text.
+
+## Data
+
+{data}
+
+## Scores
+
+On text held out from training, at this checkpoint:
+
+{scores}
+
+## Training
+
+- optimizer steps: {step:,}
+- {units} seen: {tokens:,}
+
+```json
+{recipe}
+```
+
+## Licence
+
+{licence}
+"""
+UNSTATED = (
+    "Not stated: it follows from the corpus. State it before you share the model, by "
+    "`export.license=<identifier>`."
+)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known about a pretrained model beside its weights: numbers and settings only."""
+
+    step: int
+    tokens: int  # pieces seen in training
+    scores: dict[str, float] = field(default_factory=dict)  # on held-out text
+    data: list[str] = field(default_factory=list)  # what it was made from, line by line
+    recipe: dict[str, Any] = field(default_factory=dict)  # result keys by section
+    export: ExportConfig = field(default_factory=ExportConfig)
+
+
+def gather_facts(pretrain: Path, checkpoint: Path, export: ExportConfig) -> Facts:
+    """Facts from a pretraining's folder and from the manifests of what it was made from."""
+    state = read_state(checkpoint)
+    return Facts(
+        state.step,
+        state.tokens,
+        evaluations(pretrain).get(state.step, {}),
+        [line for manifest in _manifests(pretrain) for line in _data(manifest)],
+        read_recipe(pretrain),
+        export,
+    )
+
+
+def read_recipe(pretrain: Path) -> dict[str, Any]:
+    """The result keys of a pretraining and of all before it, by section."""
+    recipe: dict[str, Any] = {}
+    for manifest in _manifests(pretrain):
+        recipe |= manifest["config"]
+    recipe.pop("corpus", None)  # its conditions may name persons and places
+    return recipe
+
+
+def pairs_of(recipe: dict[str, Any]) -> str:
+    """How the segments that a model was trained on were paired."""
+    pairs: str = recipe.get("examples", {}).get("pairs", ExamplesConfig.pairs)
+    return pairs
+
+
+def _manifests(pretrain: Path) -> list[dict[str, Any]]:
+    """Of the pretraining and of all before it, first to last, but not of a model gone on from."""
+    store = Store(pretrain.parents[1])
+    found: dict[str, dict[str, Any]] = {}
+    waiting = [f"{pretrain.parent.name}/{pretrain.name}"]
+    while waiting:
+        output = store.from_reference(waiting.pop())
+        if output.reference in found or not (output.is_done or output.is_begun):
+            continue
+        # Of a pretraining that goes on no counts are known yet; the card tells none of them.
+        manifest = output.manifest() if output.is_done else {**output.request(), "counts": {}}
+        found[output.reference] = manifest
+        waiting += [item for role, item in manifest["upstream"].items() if role != "init"]
+    return sorted(found.values(), key=lambda manifest: STAGES.index(manifest["stage"]))
+
+
+def _data(manifest: dict[str, Any]) -> Iterator[str]:
+    """What a stage before pretraining made, in a line or two."""
+    counts = manifest["counts"]
+    match manifest["stage"]:
+        case "shard":
+            kinds = Counter(_kind(name) for name in manifest["files_read"] if FORMAT.search(name))
+            read, kept = counts["documents"]["read"], counts["documents"]["kept"]
+            yield f"files: {', '.join(f'{n:,} of {kind}' for kind, n in sorted(kinds.items()))}"
+            yield f"documents: {kept:,} kept of {read:,}"
+            for split, name in (("train", "training"), ("heldout", "held out")):
+                words, sentences = counts["words"][split], counts["sentences"][split]
+                yield f"{name}: {words:,} words in {sentences:,} sentences"
+        case "tokenizer":
+            yield f"tokenizer: {counts['kind']}, {counts['vocab_size']:,} entries"
+        case "examples":
+            train, length = counts["train"], manifest["config"]["examples"]["max_seq_length"]
+            tokens, rows = train["tokens"], train["rows"]
+            yield f"examples: {tokens:,} tokens in {rows:,} rows of up to {length:,}"
+        case "pretrain" if source := manifest["upstream"].get("init"):
+            yield f"goes on from: {source}, which has data and a card of its own"
+
+
+def _kind(name: str) -> str:
+    file = SourceFile(Path(name), name)
+    return f".{file.format}{file.compression}"
+
+
+def evaluations(pretrain: Path) -> dict[int, dict[str, float]]:
+    """Held-out losses and accuracies by step, without steps whose held-out loss was not finite."""
+    text = (pretrain / "metrics.jsonl").read_text()
+    whole = text[: text.rfind("\n") + 1]  # a line more may just be written
+    lines = map(json.loads, whole.splitlines())
+    return {
+        line["step"]: {
+            key: value
+            for key, value in line.items()
+            if key.startswith("heldout_") and value is not None  # no pairs, no figure of them
+        }
+        for line in lines
+        if line.get("heldout_loss") is not None
+    }
+
+
+def model_card(
+    architecture: Architecture, config: BertConfig, vocab_size: int, kind: str, facts: Facts
+) -> str:
+    """README.md of the exported folder."""
+    about = ABOUT.format(
+        title=architecture.title,
+        layers=config.layers,
+        hidden=config.hidden,
+        heads=config.heads,
+        kind=kind,
+        vocab_size=vocab_size,
+        max_positions=config.max_positions,
+        pairs={"nsp": " and next sentences", "sop": " and sentence order"}.get(
+            pairs_of(facts.recipe), ""
+        ),
+        both=", `AutoModelForPreTraining` both heads" if architecture.has_pairs else "",
+    )
+    hub = {"library_name": "transformers", "pipeline_tag": "fill-mask"}
+    return front_matter(hub, architecture.model_type, facts) + about + record(facts, "pieces")
+
+
+def front_matter(hub: dict[str, str], tag: str, facts: Facts) -> str:
+    """What the Hub reads of a card; quoted, because Norwegian's code is YAML's false."""
+    stated = hub | {"license": facts.export.license}
+    if facts.export.language is not None:
+        stated["language"] = facts.export.language
+    lines = [f'{key}: "{value}"' for key, value in stated.items()]
+    return "\n".join(["---", *lines, "tags:", f"- {tag}", "- sesame", "---", "", ""])
+
+
+def record(facts: Facts, units: str) -> str:
+    """The part of a card that is the same for all models."""
+    scores = [f"- {_title(key)}: {value:.4g}" for key, value in facts.scores.items()]
+    return RECORD.format(
+        data="\n".join(f"- {line}" for line in facts.data) or "Not recorded.",
+        scores="\n".join(scores) or "Not measured.",
+        step=facts.step,
+        units=units,
+        tokens=facts.tokens,
+        recipe=json.dumps(facts.recipe, indent=1, sort_keys=True),
+        licence=UNSTATED if facts.export.license == UNKNOWN else facts.export.license,
+    )
+
+
+def _title(key: str) -> str:
+    return key.removeprefix("heldout_").replace("mlm", "masked-LM").replace("_", " ")

@@ -1,0 +1,147 @@
+"""What encoders make of a word's occurrences: points, separation and a judgement of each.
+
+N occurrences, L layers, D width of a vector
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data_prep.errors import UsageError
+from pipeline.inference.senses.occurrences import Occurrence
+from pipeline.inference.senses.projection import project
+from pipeline.inference.senses.separation import (
+    Floats,
+    Ints,
+    Judgement,
+    accuracy,
+    cluster,
+    distances,
+    judge,
+    nearest,
+    same_vectors,
+    silhouette,
+    units,
+)
+
+if TYPE_CHECKING:
+    from pipeline.encoders import Encoder
+
+FEW = 10  # occurrences; fewer are drawn and not judged
+BLOCK = 32  # sentences whose vectors are held at once
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer's vectors on a plane, and how its groups lie apart."""
+
+    number: int  # 0 is before any context
+    points: Floats  # [N, 2]
+    distinct: int  # how many vectors differ
+    accuracy: float | None  # of nearest neighbours; None without labels
+    silhouette: float | None  # of labels, or else of clusters
+
+
+@dataclass(frozen=True)
+class View:
+    """One encoder's view of all occurrences."""
+
+    encoder: str
+    layers: list[Layer]
+    groups: Ints  # [N]: numbers of labels, or of clusters, the largest first
+    best: int  # the layer that separates best
+    judgement: Judgement | None  # None without labels, or where there are too few occurrences
+
+
+@dataclass(frozen=True)
+class Senses:
+    """A word's occurrences and every encoder's view of them."""
+
+    word: str
+    occurrences: list[Occurrence]
+    labels: list[str]  # sorted; none where occurrences have none
+    views: list[View]
+
+    def chart(self, show_text: bool = True) -> Any:
+        """An Altair chart for a notebook: a row of layers for each encoder, sentences on hover."""
+        from pipeline.inference.senses.drawing import notebook_chart
+
+        return notebook_chart(self, show_text)
+
+
+def compare(
+    word: str, occurrences: Sequence[Occurrence], encoders: Mapping[str, "Encoder"]
+) -> Senses:
+    """Every encoder's view; groups are the labels where all occurrences have one."""
+    if not occurrences:
+        raise UsageError(f"word={word}: there is no occurrence to look at")
+    labels = sorted({each.label for each in occurrences if each.label is not None})
+    groups = np.array([labels.index(each.label) for each in occurrences if each.label is not None])
+    given = groups if len(groups) == len(occurrences) else None
+    views = [
+        view(name, occurrence_vectors(encoder, occurrences), given)
+        for name, encoder in encoders.items()
+    ]
+    return Senses(word, list(occurrences), labels if given is not None else [], views)
+
+
+def occurrence_vectors(
+    encoder: "Encoder", occurrences: Sequence[Occurrence]
+) -> NDArray[np.float32]:
+    """Each occurrence's vectors [N, L, D]: its word's, or the mean of its words'."""
+    rows = []
+    for first in range(0, len(occurrences), BLOCK):
+        fitting = [_fitting(encoder, each) for each in occurrences[first : first + BLOCK]]
+        vectors = encoder.embed([each.words for each in fitting])
+        rows += [
+            own[each.begin : each.end].mean(0) for each, own in zip(fitting, vectors, strict=True)
+        ]
+    return np.stack(rows)
+
+
+def _fitting(encoder: "Encoder", occurrence: Occurrence) -> Occurrence:
+    """The occurrence with as many words around it as the encoder has positions for."""
+    if encoder.longest is None:
+        return occurrence
+    room = encoder.longest - encoder.frame(1)
+    taken = encoder.word_units([occurrence.words])
+
+    def units(reach: int) -> int:
+        first = max(0, occurrence.begin - reach)
+        shared = not taken.may_begin[first]  # a unit with the word before
+        return int(taken.units[first : occurrence.end + reach].sum()) + shared
+
+    reach = len(occurrence.words)
+    while reach and units(reach) > room:
+        reach -= 1
+    return occurrence.within(reach)
+
+
+def view(name: str, vectors_NLD: NDArray[np.float32], labels: Ints | None) -> View:
+    """An encoder's view from its vectors; clusters stand in where there are no labels."""
+    unit = [units(vectors_NLD[:, number]) for number in range(vectors_NLD.shape[1])]
+    apart = [distances(each) for each in unit]
+    # The lowest layer has seen no context: it is drawn, and judged only where it is all there is.
+    contextual = range(1, len(unit)) or range(1)
+    groups = labels
+    if groups is None:
+        found = [cluster(unit[number], apart[number]) for number in contextual]
+        groups, _ = max(found, key=lambda each: each[1] or -1.0)
+    is_judged = labels is not None and len(labels) >= FEW and len(np.unique(labels)) > 1
+    near = [nearest(each) for each in apart] if is_judged else []
+    layers = [
+        Layer(
+            number,
+            project(unit[number], apart[number]),
+            len(np.unique(same_vectors(apart[number]))),
+            accuracy(near[number], groups) if is_judged else None,
+            silhouette(apart[number], groups),
+        )
+        for number in range(len(unit))
+    ]
+    best = max(contextual, key=lambda n: (layers[n].accuracy or 0.0, layers[n].silhouette or -1.0))
+    judgement = judge([near[number] for number in contextual], groups) if is_judged else None
+    return View(name, layers, groups, best, judgement)

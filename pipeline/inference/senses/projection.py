@@ -1,0 +1,45 @@
+"""Vectors on a plane: t-SNE (van der Maaten and Hinton 2008; openTSNE), always the same way."""
+
+import numpy as np
+
+from pipeline.inference.senses.separation import Floats, same_vectors
+
+PERPLEXITY = 30.0  # at most; a third of the points where there are fewer
+FEWEST = 5  # distinct vectors; fewer lie on their principal axes
+SEED = 0
+
+
+def project(units_ND: Floats, apart_NN: Floats) -> Floats:
+    """A point for each vector; same vectors have the same, so nothing is shown that is not there.
+
+    Of vectors of length one Euclidean neighbours are those by cosine.
+    """
+    firsts, places = np.unique(same_vectors(apart_NN), return_inverse=True)
+    distinct = units_ND[firsts]
+    points = _axes(distinct) if len(distinct) < FEWEST else _tsne(distinct)
+    placed: Floats = points[places]
+    return placed
+
+
+def _axes(units_ND: Floats) -> Floats:
+    """The first two principal components; a single vector is the origin."""
+    left, sizes, _ = np.linalg.svd(units_ND - units_ND.mean(0), full_matrices=False)
+    points = np.zeros((len(units_ND), 2))
+    width = min(2, len(sizes))
+    points[:, :width] = (left * sizes)[:, :width]
+    return points
+
+
+def _tsne(units_ND: Floats) -> Floats:
+    from openTSNE import TSNE
+
+    perplexity = min(PERPLEXITY, (len(units_ND) - 1) / 3)
+    tsne = TSNE(
+        perplexity=perplexity,
+        metric="euclidean",
+        neighbors="exact",
+        initialization="pca",
+        random_state=SEED,
+        n_jobs=1,  # sums of several threads are never twice the same
+    )
+    return np.asarray(tsne.fit(units_ND), np.float64)

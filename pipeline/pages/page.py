@@ -1,0 +1,68 @@
+"""The shell of a self-contained page: index.html with its figures inside, and each as a file.
+
+Every string goes through Jinja's escaping; only our own style sheet and the SVG of `charts`, which
+escapes by itself, are taken as they are. A page needs no network and runs no script.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from data_prep.files import write_atomically
+from pipeline.pages.blocks import Facts, Figure, Section
+
+HERE = Path(__file__).parent
+CLOSING = "Written by Sesame. This page loads nothing from the network and runs no script."
+
+
+@dataclass(frozen=True)
+class Page:
+    """The page and the drawings in it."""
+
+    html: str
+    sections: list[Section]
+
+    @property
+    def figures(self) -> list[Figure]:
+        """All drawings, in the order of the page."""
+        return [figure for section in self.sections for figure in section.figures]
+
+    def write(self, out: Path) -> None:
+        """Write index.html and a file for each drawing."""
+        for figure in self.figures:
+            write_atomically(out / f"{figure.name}.svg", figure.svg)
+        write_atomically(out / "index.html", self.html)
+
+
+def render(kind: str, title: str, lead: str, facts: Facts | None, sections: list[Section]) -> Page:
+    """A page of any kind: what it is about, a sentence, the main figures, and its sections."""
+    html = _environment().get_template("page.html").render(
+        kind=kind,
+        title=title,
+        subtitle=lead,
+        headline=facts,
+        sections=sections,
+        css=Markup((HERE / "page.css").read_text()),
+        closing=CLOSING,
+    )  # fmt: skip
+    return Page(html, sections)
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(HERE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["breakable"] = breakable
+    return environment
+
+
+def breakable(text: str) -> Markup:
+    """Let a name such as `trainer.max_steps` go on in the next line after `.` and `_`."""
+    return Markup("<wbr>").join(re.split(r"(?<=[^\W\d][._])", text))

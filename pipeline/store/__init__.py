@@ -1,0 +1,4 @@
+"""The store on disk: outputs, leases, content checksums, references, runs, journals.
+
+May use `data_prep` only.
+"""

@@ -1,0 +1,226 @@
+"""The store: each output has a folder `<stage>/<fingerprint>/`, and is real with its manifest.
+
+manifest.json   stage, config, upstream, counts, every file's size and checksum; written last
+run.json        times, host, versions: what is not the same on every machine; those of an export
+                lie in `run_facts/<stage>/<fingerprint>.json`, so that its folder can be published
+.request.json   what the fingerprint hashes; written first, so that unfinished work explains itself
+"""
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from data_prep.errors import SesameError
+from data_prep.files import sha256, sync_directory, write_atomically
+
+MANIFEST, RUN, REQUEST, LEASE = "manifest.json", "run.json", ".request.json", ".lease.json"
+FINGERPRINT_LENGTH = 16
+PUBLISHED = ("export",)  # stages whose folder people upload as it is
+RUN_FACTS = "run_facts"  # the store's folder for the run facts of these
+REMOVED = ".removed"  # the end of a folder's name while it is being deleted
+CLEAN_CACHE = Path(".cache") / "clean"  # below the store; see data_prep.corpus.cache
+
+
+def canonical(value: Any) -> str:
+    """JSON that is the same for equal values."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def fingerprint(request: dict[str, Any]) -> str:
+    """The name of the output that `request` describes."""
+    return hashlib.sha256(canonical(request).encode()).hexdigest()[:FINGERPRINT_LENGTH]
+
+
+@dataclass(frozen=True)
+class Output:
+    """A place in the store, finished or not."""
+
+    stage: str
+    fingerprint: str
+    path: Path
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the manifest is there."""
+        return (self.path / MANIFEST).exists()
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether work on it has started and not finished."""
+        return (self.path / REQUEST).exists()
+
+    @property
+    def reference(self) -> str:
+        """How manifests and runs name an output."""
+        return f"{self.stage}/{self.fingerprint}"
+
+    def manifest(self) -> dict[str, Any]:
+        """What the output is; a damaged manifest is an error with the remedy."""
+        return _load(self.path / MANIFEST)
+
+    def request(self) -> dict[str, Any]:
+        """What the fingerprint hashes, of a finished or unfinished output."""
+        if self.is_done:
+            manifest = self.manifest()
+            return {
+                key: manifest[key]
+                for key in ("stage", "format", "config", "upstream", "files_read")
+            }
+        return _load(self.path / REQUEST)
+
+    def begin(self, request: dict[str, Any]) -> None:
+        """Make the folder and say what it is going to be."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.path / REQUEST, json.dumps(request, indent=1, sort_keys=True))
+
+    def finish(
+        self,
+        request: dict[str, Any],
+        counts: dict[str, Any],
+        run: dict[str, Any],
+        check_lease: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Describe every file and make the output real.
+
+        Hashing may take minutes, so the lease is checked after it, and again immediately before the
+        manifest gets its name.
+        """
+        files = {
+            str(path.relative_to(self.path)): {"size": path.stat().st_size, "sha256": sha256(path)}
+            for path in self.files()
+        }
+        manifest = request | {"fingerprint": self.fingerprint, "counts": counts, "files": files}
+        check_lease()
+        facts = _facts_outside(self.path) if self.stage in PUBLISHED else self.path / RUN
+        facts.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(facts, json.dumps(run, indent=1, sort_keys=True))
+        content = json.dumps(manifest, indent=1, sort_keys=True)
+        write_atomically(self.path / MANIFEST, content, before_rename=check_lease)
+        (self.path / REQUEST).unlink(missing_ok=True)
+        sync_directory(self.path)
+
+    def move_run_facts_out(self) -> None:
+        """Take run.json out of a folder to publish that an earlier version of Sesame made."""
+        if self.stage in PUBLISHED and (self.path / RUN).exists():
+            _facts_outside(self.path).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(self.path / RUN, _facts_outside(self.path))
+
+    def remove(self) -> None:
+        """Delete the output and its run facts; a kill meanwhile leaves no half output."""
+        remove_folder(self.path)
+        _facts_outside(self.path).unlink(missing_ok=True)
+
+    def files(self) -> list[Path]:
+        """The output's own files: nothing hidden, not the manifest, not run.json."""
+        found = []
+        for folder, folders, names in os.walk(self.path):
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            top = Path(folder) == self.path
+            found += [
+                Path(folder) / name
+                for name in sorted(names)
+                if not name.startswith(".") and not (top and name in (MANIFEST, RUN))
+            ]
+        return found
+
+
+class Store:
+    """All outputs below one folder."""
+
+    def __init__(self, root: Path):
+        self.root = root
+
+    def output(self, stage: str, fingerprint: str) -> Output:
+        """The place of one output, there or not."""
+        return Output(stage, fingerprint, self.root / stage / fingerprint)
+
+    def from_reference(self, reference: str) -> Output:
+        """The output a manifest or run names as `<stage>/<fingerprint>`."""
+        stage, _, name = reference.partition("/")
+        return self.output(stage, name)
+
+    def ancestors(self, output: Output) -> list[Output]:
+        """Every output of the store that this one was made from, nearest first."""
+        found: dict[str, Output] = {}
+        waiting = [output]
+        while waiting:
+            near = waiting.pop(0)
+            if not (near.is_done or near.is_begun):
+                continue
+            for reference in near.request()["upstream"].values():
+                if reference not in found and not reference.startswith("folder/"):
+                    found[reference] = self.from_reference(reference)
+                    waiting.append(found[reference])
+        return list(found.values())
+
+    def outputs(self, stage: str) -> Iterator[Output]:
+        """All outputs of a stage, finished or not."""
+        folder = self.root / stage
+        if folder.is_dir():
+            for path in sorted(folder.iterdir()):
+                output = Output(stage, path.name, path)
+                if not path.name.startswith(".") and (output.is_done or output.is_begun):
+                    yield output
+
+
+def _facts_outside(path: Path) -> Path:
+    return path.parents[1] / RUN_FACTS / path.parent.name / f"{path.name}.json"
+
+
+def run_facts_path(path: Path) -> Path:
+    """Where the run facts of the finished output at `path` are."""
+    outside = _facts_outside(path)
+    return outside if outside.exists() else path / RUN
+
+
+def remove_folder(path: Path) -> None:
+    """Delete a folder that others may read: it loses its name before its content."""
+    doomed = path.with_name(f".{path.name}{REMOVED}")
+    if doomed.exists():  # of a removal that was killed
+        shutil.rmtree(doomed)
+    os.replace(path, doomed)
+    shutil.rmtree(doomed)
+
+
+def package_versions() -> dict[str, str]:
+    """The versions of the installed packages that results rest on."""
+    versions = {}
+    for package in ("sesame-encoders", "torch", "pytorch-lightning", "deepspeed", "transformers"):
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return versions
+
+
+def run_facts(name: str, started: datetime, seconds: float) -> dict[str, Any]:
+    """What differs from machine to machine, for run.json."""
+    return {
+        "name": name,
+        "started": started.isoformat(timespec="seconds"),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": round(seconds, 1),
+        "host": socket.gethostname(),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "python": platform.python_version(),
+        "versions": package_versions(),
+    }
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        loaded: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, json.JSONDecodeError) as error:
+        raise SesameError(
+            f"{path}: cannot be read ({error}); remove the folder {path.parent} and run again"
+        ) from error
+    return loaded

@@ -1,0 +1,131 @@
+"""Named runs: which outputs belong to a name, kept in `<store>/runs/<name>.json`.
+
+Runs are what `encoder=`, `init.source=` and `runs=` refer to, and what keeps outputs from `clean`.
+A name keeps every output on which work began until somebody forgets it. Its current outputs are
+those of the last plan that `run` or `submit` made for it, and those that stages added since.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from dataclasses import replace as changed
+from difflib import get_close_matches
+from pathlib import Path
+
+from data_prep.errors import UsageError
+from data_prep.files import write_atomically
+from pipeline.store.lease import Lease, lease
+from pipeline.store.outputs import Output, Store
+
+NAME = re.compile(r"[\w.-]+")
+FINGERPRINT = re.compile(r"[0-9a-f]{4,16}")  # or its beginning
+
+
+def near(name: str, names: list[str]) -> str:
+    """What may have been meant by a name, as the end of an error."""
+    close = get_close_matches(name, names, n=1)
+    return f"; did you mean {close[0]}?" if close else f"; runs here: {', '.join(names) or 'none'}"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One output of a run and what the run calls it."""
+
+    stage: str
+    fingerprint: str
+    label: str
+    is_current: bool = True  # False where a later plan of the run has other outputs
+
+
+class Runs:
+    """The named runs of a store."""
+
+    def __init__(self, store: Store):
+        self._store = store
+        self._folder = store.root / "runs"
+
+    def names(self) -> list[str]:
+        """All names, sorted."""
+        return sorted(path.stem for path in self._folder.glob("*.json"))
+
+    def check(self, name: str, asked: str) -> None:
+        """Refuse a name that no run has; `asked` is how it was typed."""
+        names = self.names()
+        if name not in names:
+            raise UsageError(f"{asked}: no such run{near(name, names)}")
+
+    def named(self, text: str, asked: str) -> str:
+        """The run of a name, or the one with an output whose fingerprint begins so."""
+        if text in self.names() or not FINGERPRINT.fullmatch(text):
+            self.check(text, asked)
+            return text
+        owners = [
+            name
+            for name in self.names()
+            if any(entry.fingerprint.startswith(text) for entry in self.current(name))
+        ]
+        if len(owners) > 1:
+            raise UsageError(f"{asked}: {', '.join(owners)} have such an output; give a name")
+        if not owners:
+            self.check(text, asked)
+        return owners[0]
+
+    def entries(self, name: str) -> list[Entry]:
+        """All outputs of a run, earlier ones included; nothing for a name not used yet."""
+        path = self._path(name)
+        if not path.exists():
+            return []
+        return [Entry(**entry) for entry in json.loads(path.read_text())["outputs"]]
+
+    def current(self, name: str) -> list[Entry]:
+        """The outputs of a run's present plan."""
+        return [entry for entry in self.entries(name) if entry.is_current]
+
+    def outputs(self, name: str, stage: str, is_current: bool) -> list[Output]:
+        """A run's current or earlier outputs of one stage."""
+        return [
+            self._store.output(stage, entry.fingerprint)
+            for entry in self.entries(name)
+            if entry.stage == stage and entry.is_current == is_current
+        ]
+
+    def record(self, name: str, entries: list[Entry], replace: bool) -> None:
+        """Remember a run's outputs.
+
+        With `replace` they are the run's whole plan: what it had before stays as earlier outputs,
+        except those on which no work began. Otherwise they come on top of the present plan.
+        """
+        with self._held(name):  # jobs of a sweep add to one run at once
+            known = {(entry.stage, entry.fingerprint) for entry in entries}
+            before = [e for e in self.entries(name) if (e.stage, e.fingerprint) not in known]
+            if replace:
+                before = [changed(e, is_current=False) for e in before if self._is_there(e)]
+            self._write(name, before + entries)
+
+    def forget_earlier(self, name: str) -> None:
+        """Drop a run's earlier outputs; they stay until `sesame clean`."""
+        with self._held(name):
+            self._write(name, self.current(name))
+
+    def _held(self, name: str) -> AbstractContextManager[Lease | None]:
+        path = self._path(name).with_suffix(".lease")
+        return lease(path, lambda: False, lambda text: None)
+
+    def _is_there(self, entry: Entry) -> bool:
+        output = self._store.output(entry.stage, entry.fingerprint)
+        return output.is_done or output.is_begun
+
+    def _write(self, name: str, entries: Iterable[Entry]) -> None:
+        document = {"name": name, "outputs": [asdict(entry) for entry in entries]}
+        write_atomically(self._path(name), json.dumps(document, indent=1))
+
+    def forget(self, name: str) -> None:
+        """Drop a name; its outputs stay until `sesame clean`."""
+        self._path(name).unlink()
+
+    def _path(self, name: str) -> Path:
+        if not NAME.fullmatch(name):
+            raise UsageError(f"name={name}: use letters, digits, dots, dashes and underscores only")
+        return self._folder / f"{name}.json"

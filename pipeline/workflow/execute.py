@@ -1,0 +1,229 @@
+"""Does the work of a plan: takes the lease, runs the stage, writes the manifest last."""
+
+import multiprocessing
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from data_prep.errors import SesameError, UsageError
+from data_prep.files import write_atomically
+from data_prep.progress import console, progress
+from data_prep.work_units import Share, end_with_parent, usable_cores
+from pipeline.store.content import Checksums
+from pipeline.store.lease import lease
+from pipeline.store.outputs import LEASE, MANIFEST, Output, run_facts
+from pipeline.workflow.graph import Node, stage_module
+from pipeline.workflow.plan import titled
+from pipeline.workflow.stage import Work
+
+PIECES = ".pieces"  # the folder in which stages keep theirs
+BESIDE = "finetune"  # the stage whose outputs may be made several at a time, in processes of one
+WEIGHTS = (".safetensors", ".bin", ".hdf5", ".npy")  # endings of an encoder's large files
+PROCESS_BYTES = 1_500_000_000  # torch, a task's data and the activations of a small model
+
+
+class SomeFailed(SesameError):
+    """Outputs that were made beside each other failed; says why the first did."""
+
+    def __init__(self, failures: dict[str, SesameError]) -> None:
+        first = next(iter(failures.values()))
+        super().__init__(str(first))
+        self.exit_code = first.exit_code
+        self.failures = failures  # by the output's reference
+
+
+def execute(node: Node) -> None:
+    """Make one output, or find it made."""
+    if node.output.is_done:
+        return
+
+    def say(text: str) -> None:
+        console.print(f"{node.stage} {node.output.fingerprint[:8]}: {text}", markup=False)
+
+    with lease(node.output.path / LEASE, lambda: node.output.is_done, say) as held:
+        if held is None or node.output.is_done:
+            return
+        started, clock = datetime.now(UTC), time.monotonic()
+        counts = _work(node, None, held.check)
+        facts = run_facts(node.config.name, started, time.monotonic() - clock)
+        node.output.finish(node.request, counts, facts, held.check)
+
+
+def make_share(node: Node, share: Share) -> None:
+    """Make a share of an output's pieces, beside others that make theirs; `execute` goes on.
+
+    The share leaves its name when it is made, so that only missing ones are made again.
+    """
+    if not node.output.is_done and share not in shares_made(node.output, share.count):
+        _work(node, share, lambda: None)  # shares of one output are made at the same time
+        write_atomically(_share_path(node.output, share), "")
+
+
+def shares_made(output: Output, count: int) -> set[Share]:
+    """Which of `count` shares of an unfinished output are made."""
+    every = (Share(number, count) for number in range(count))
+    return {share for share in every if _share_path(output, share).exists()}
+
+
+def _share_path(output: Output, share: Share) -> Path:
+    return output.path / PIECES / f".share-{share.number}-of-{share.count}"
+
+
+def _unfinished(node: Node) -> str | None:
+    """The role of an input that is not finished."""
+    for role, item in node.inputs.items():
+        is_enough = item.may_go_on or item.reference.startswith("folder/")
+        if not is_enough and not (item.path / MANIFEST).exists():
+            return role
+    return None
+
+
+def _work(node: Node, share: Share | None, check_lease: Callable[[], None]) -> dict[str, Any]:
+    role = _unfinished(node)
+    if role is not None:
+        instead = ", or name a step that is kept: <run>@<step>" if role == "pretrain" else ""
+        raise SesameError(
+            f"{node.stage}: its input {role} ({node.inputs[role].path}) is not finished; "
+            f"run what makes it to its end{instead}"
+        )
+    node.output.begin(node.request)
+    inputs = {role: item.path for role, item in node.inputs.items()}
+    out, fingerprint = node.output.path, node.output.fingerprint
+    files_read = node.request["files_read"]
+    work = Work(node.config, inputs, out, fingerprint, share, files_read, check_lease)
+    module = stage_module(node.stage)
+    counts: dict[str, Any] = module.run(work)
+    if files_read:
+        store = node.output.path.parents[1]
+        Checksums(store).refuse_changes(module.files(node.config), files_read)
+    return counts
+
+
+def execute_all(nodes: list[Node], at_once: int | None = None) -> None:
+    """Make every output in turn and say how long each took.
+
+    Fine-tunings are made `at_once` at a time in processes of their own, each with its share of the
+    cores. Without a number, as many as cores and memory allow.
+    """
+    for node in nodes:
+        node.output.move_run_facts_out()
+    left = [node for node in nodes if not node.output.is_done]
+    while left:
+        beside = [node for node in left if node.stage == BESIDE and _unfinished(node) is None]
+        count = min(len(beside), at_once or _sensible_count(beside))
+        if count > 1:
+            _execute_beside(beside, count)
+        else:
+            _say_made(left[0], _timed(left[0]))
+        left = [node for node in left if not node.output.is_done]
+
+
+def _sensible_count(nodes: list[Node]) -> int:
+    """How many fine-tunings to make at a time where nobody said: one per core on a CPU.
+
+    Small models on one thread each use a machine better than one of them on all cores, whose
+    threads wait for each other wherever another process takes a core. A GPU takes one at a time.
+    """
+    if len(nodes) < 2:
+        return 1
+    from pipeline.tasks.finetuning import choose_device
+
+    accelerators = {node.config.finetune.accelerator for node in nodes}
+    if any(choose_device(accelerator).type != "cpu" for accelerator in accelerators):
+        return 1
+    largest = max(map(_expected_memory, nodes))
+    available: int = psutil.virtual_memory().available
+    return max(1, min(usable_cores(), available // largest))
+
+
+def _expected_memory(node: Node) -> int:
+    """Bytes that a fine-tuning may need: its weights, their gradients and two moments, and more."""
+    weights = sum(
+        path.stat().st_size
+        for item in node.inputs.values()
+        for path in item.path.rglob("*")
+        if path.suffix in WEIGHTS
+    )
+    return PROCESS_BYTES + 4 * weights
+
+
+def _execute_beside(nodes: list[Node], at_once: int) -> None:
+    """Make outputs in processes of their own; all are tried before the first failure is raised."""
+    pool = ProcessPoolExecutor(
+        at_once,
+        multiprocessing.get_context("spawn"),
+        initializer=_begin_process,
+        initargs=(max(1, usable_cores() // at_once),),
+    )
+    failures: dict[str, SesameError] = {}
+    with pool, progress(BESIDE, len(nodes)) as bar:
+        futures = {pool.submit(_timed, node): node for node in nodes}
+        try:
+            for future in as_completed(futures):
+                try:
+                    _say_made(futures[future], future.result())
+                except SesameError as error:
+                    failures[futures[future].output.reference] = error
+                except BrokenProcessPool as error:
+                    raise SesameError(_killed(nodes, at_once)) from error
+                bar.advance()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():  # each may have hours to go
+                process.terminate()
+            raise
+    if failures:
+        raise SomeFailed(failures)
+
+
+def _killed(nodes: list[Node], at_once: int) -> str:
+    """What to say when a process of the pool was killed; those that it ends leave their leases."""
+    begun = [
+        f"{node.stage} {node.output.fingerprint[:8]}"
+        for node in nodes
+        if not node.output.is_done and (node.output.path / LEASE).exists()
+    ]
+    return (
+        f"{BESIDE}: a process was killed while it made {' or '.join(begun) or 'its first output'}, "
+        "probably for want of memory; finished outputs are kept: run again with "
+        f"--at-once below {at_once}"
+    )
+
+
+def _begin_process(threads: int) -> None:
+    """Runs before anything imports torch, which reads the number of threads only then."""
+    end_with_parent()
+    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+    os.environ["TTY_COMPATIBLE"] = "0"  # several live bars would write over each other
+
+
+def _timed(node: Node) -> float:
+    clock = time.monotonic()
+    execute(node)
+    return time.monotonic() - clock
+
+
+def _say_made(node: Node, seconds: float) -> None:
+    console.print(f"[green]✓[/] {titled(node)} in {seconds:.1f} s")
+
+
+def refuse_to_pretrain(nodes: list[Node], command: str, overrides: list[str]) -> None:
+    """Only `run` and `pretrain` pretrain; other commands stop with the command to run."""
+    for node in nodes:
+        if node.stage == "pretrain" and not node.output.is_done:
+            words = " ".join(_quoted(word) for word in overrides)
+            raise UsageError(
+                f"{command}: its encoder is not pretrained yet ({node.output.path}); "
+                f"run: sesame pretrain {words}".rstrip()
+            )
+
+
+def _quoted(word: str) -> str:
+    return f"'{word}'" if any(mark in word for mark in ' []{}$*?&;<>|()"') else word

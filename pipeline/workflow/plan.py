@@ -1,0 +1,116 @@
+"""What a command is about to do: a line a stage, with what is reused and what differs."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from pipeline.store.outputs import Output, Store
+from pipeline.workflow.graph import Node, stage_module
+
+DIFFERENCES_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Line:
+    """One node's state, and why it is what it is."""
+
+    node: Node
+    state: str  # done, goes on, new
+    note: str
+
+
+def plan(nodes: list[Node], store: Store) -> list[Line]:
+    """The state of every node."""
+    return [_line(node, store) for node in nodes]
+
+
+def _line(node: Node, store: Store) -> Line:
+    if node.output.is_done:
+        return Line(node, "done", "")
+    if node.output.is_begun:
+        return Line(node, "goes on", how_far(node.stage, node.output.path))
+    return Line(node, "new", _nearest(node, store))
+
+
+def how_far(stage: str, out: Path) -> str:
+    """How much of an unfinished output is there."""
+    tell: Callable[[Path], str] | None = getattr(stage_module(stage), "how_far", None)
+    if tell is not None:
+        return tell(out)
+    pieces = out / ".pieces"
+    made = sum(1 for path in pieces.rglob("*") if path.is_dir()) if pieces.is_dir() else 0
+    return f"{made} pieces made" if made else "started"
+
+
+def _nearest(node: Node, store: Store) -> str:
+    """The most similar output there is, and what differs."""
+    best: tuple[int, Output, list[str]] | None = None
+    for output in store.outputs(node.stage):
+        differences = list(compare(output.request(), node.request))
+        if best is None or len(differences) < best[0]:
+            best = (len(differences), output, differences)
+    if best is None:
+        return ""
+    count, output, differences = best
+    shown = "; ".join(differences[:DIFFERENCES_SHOWN])
+    more = f"; {count - DIFFERENCES_SHOWN} more" if count > DIFFERENCES_SHOWN else ""
+    return f"unlike {output.fingerprint[:8]}: {shown}{more}"
+
+
+def compare(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
+    """What differs between two requests, in the words of the user's config and files."""
+    before, after = _flat(old["config"]), _flat(new["config"])
+    for key in sorted(before.keys() | after.keys()):
+        if before.get(key) != after.get(key):
+            yield f"{key} {_short(before.get(key))} → {_short(after.get(key))}"
+    yield from _compare_items(old["files_read"], new["files_read"], "")
+    yield from _compare_items(old["upstream"], new["upstream"], "upstream ")
+    if old["format"] != new["format"]:
+        yield f"format version {old['format']} → {new['format']}"
+
+
+def _compare_items(old: dict[str, Any], new: dict[str, Any], kind: str) -> Iterator[str]:
+    for name in sorted(old.keys() | new.keys()):
+        if name not in new:
+            yield f"{kind}{name} is gone"
+        elif name not in old:
+            yield f"{kind}{name} added"
+        elif old[name] != new[name]:
+            yield f"{kind}{name} changed"
+
+
+def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= 40 else f"{text[:37]}…"
+
+
+def as_table(lines: list[Line]) -> Table:
+    """The plan for a terminal."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("stage", "output", "state", ""):
+        table.add_column(heading)
+    colours = {"done": "green", "goes on": "yellow", "new": "cyan"}
+    for line in lines:
+        state = f"[{colours[line.state]}]{line.state}[/]"
+        table.add_row(titled(line.node), line.node.output.fingerprint[:8], state, escape(line.note))
+    return table
+
+
+def titled(node: Node) -> str:
+    """A node's stage and label in rich's markup."""
+    return f"{node.stage} [dim]{escape(node.label)}[/]" if node.label else node.stage

@@ -1,0 +1,102 @@
+"""Sentences end where a reader would say so, and nothing is lost between them."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_prep.errors import UsageError
+from data_prep.text.abbreviations import load_abbreviations
+from data_prep.text.sentences import Splitter, unwrap
+
+EVERY_LANGUAGE = Splitter("rules", load_abbreviations(["de", "en", "ru", "sv"], None))
+
+
+@pytest.mark.parametrize(
+    "marked",
+    [
+        "It rained.|Then it stopped!|Why?|Nobody knew.",
+        "Dr. Smith met Mr. J. K. Jones at St. Mary's.|They talked.",
+        "It costs $3.50 or 1.5 million.|Version 2.0 is out.",
+        'She said "Stop!" and left.|"Why?" he asked.|"Because."',
+        "“Oh.”|“Ah!”|‘So.’|And so on.",
+        "(He did not know.)|She did.",
+        "Well... maybe.|Wait...|What?!|No!!",
+        "It ended . . .|The next began.",
+        "See Fig. 3 and pp. 4-5, i.e. the charts, e.g. this one.|No.|I refuse.",
+        "No. 5 is alive.|It left at 5 p.m. on Friday.",
+        "He came from the U.S.|The army of the U.S. Army stayed.",
+        "Acme Inc. Chairman Bob met Foo Ltd.|The rest is history.",
+        "1. First point.|2. Second point.",
+        "In 1999.|Then 2000.",
+        "你好。|你是谁？|“我是。”|他说！|好",
+        "Он ушёл.|«Да.»|Потом пришёл!",
+        "Han kom.|Åke gick.|– Ja.|”Nej.”",
+        "यह एक है।|दूसरा वाक्य।",
+        "他说：「好。」|然后走了……没有回来。|真的吗？！|（是的。）|好。",
+        "Hon köpte t.ex. Åke en bok, bl.a. En bok om 3,5 kr.|Det var bra.",
+        "Kl. 8 kom Hr. Ek m.fl. till nr. 5.|Sedan gick de.|Se s. 12.|Ja.",
+        "Er kam z. B. am 3. Oktober im 19. Jahrhundert.|Dann ging er.|Das war ca. Ende Mai.",
+        "Vgl. Abb. 3 und Nr. 5 bzw. Dr. Meier usw.|Der Rest folgt.|Im Jahr 1999.|Danach nicht.",
+        "А. С. Пушкин род. в г. Москве в 1799 г.|Он жил на ул. Арбат, д. 5 и т. д.|Потом уехал.",
+        "См. рис. 3, т. е. Приложение.|«Да!» — сказал он.|Цена 3.5 руб.|Это всё.",
+        "The poet J. A. Smith met I. A. Jones.|It was plan A.|I came.",
+        "Mr. Ek said (see p. 5) that it was red.|Then he left for No. 10.|Dr. No came.",
+        "no capital. after this. it goes on",
+        "one sentence only",
+    ],
+)
+def test_sentences_end_where_marked(marked: str) -> None:
+    expected = marked.split("|")
+    joiner = "" if "。" in marked else " "
+    assert EVERY_LANGUAGE.sentences(joiner.join(expected)) == expected
+
+
+def test_the_users_own_abbreviations(tmp_path: Path) -> None:
+    path = tmp_path / "own.txt"
+    path.write_text("# comment\n\npt.\nBid\nGr #NUMERIC_ONLY#\n")
+    text = "Given b.i.d. to the pt. Smith, bid. Then gr. 5 of it. Gr. Then."
+    own = Splitter("rules", load_abbreviations([], str(path)))
+    assert own.sentences(text) == [
+        "Given b.i.d. to the pt. Smith, bid. Then gr. 5 of it.", "Gr.", "Then."
+    ]  # fmt: skip
+    assert len(Splitter("rules", load_abbreviations([], None)).sentences(text)) == 6
+    with pytest.raises(UsageError, match=r"corpus\.abbreviations_file"):
+        load_abbreviations([], str(tmp_path / "none"))
+
+
+@given(st.text(alphabet="aB .!?…\"')(1。！U.S", max_size=60))
+def test_nothing_is_lost_and_nothing_is_empty(text: str) -> None:
+    line = " ".join(text.split())
+    sentences = EVERY_LANGUAGE.sentences(line)
+    assert "".join(sentences).replace(" ", "") == line.replace(" ", "")
+    assert all(sentences) or line == ""
+
+
+def test_paragraphs_and_modes() -> None:
+    text = "One. Two.\nThree\n\nFour. Five."
+    assert Splitter("rules").paragraphs(text) == [["One.", "Two.", "Three"], ["Four.", "Five."]]
+    assert Splitter("lines").paragraphs(text) == [["One. Two.", "Three"], ["Four. Five."]]
+    assert Splitter("none").paragraphs(text) == [["One. Two. Three"], ["Four. Five."]]
+
+
+def test_wrapped_lines_are_joined_and_others_kept() -> None:
+    wrapped = (
+        "HISTORY\n"
+        "The town was founded by settlers who came over the\n"
+        "mountains in the spring of that year. They built a\n"
+        "church.\n\n"
+        "Milk\nEggs"
+    )
+    assert Splitter("rules").paragraphs(wrapped) == [
+        [
+            "HISTORY",
+            "The town was founded by settlers who came over the mountains in the spring of "
+            "that year.",
+            "They built a church.",
+        ],
+        ["Milk", "Eggs"],
+    ]
+    long_lines = f"{'word ' * 40}\nNext paragraph"
+    assert unwrap(long_lines) == long_lines

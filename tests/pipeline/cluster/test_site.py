@@ -1,0 +1,88 @@
+from pathlib import Path
+
+import pytest
+
+from data_prep.errors import UsageError
+from pipeline.cluster.scripts import TEMPLATES, environment, fill
+from pipeline.cluster.site import Site, StageSite, read_site
+
+
+def write(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "site.yaml").write_text(text)
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("SESAME_SITE", raising=False)
+
+
+def test_a_stage_has_its_own_settings_and_else_the_sites(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(
+        tmp_path,
+        "partition: gpu\ntime: 24:00:00\ngpus: 4\nextra: [--exclusive]\ncontinue: chain\n"
+        "activate: source ${HOME}/venv/bin/activate\n"
+        "stages:\n  shard: {partition: cpu, gpus: 0, extra: [--mem=8G]}\n",
+        monkeypatch,
+    )
+    site = read_site()
+    assert site.continuation == "chain"
+    assert site.activate == "source ${HOME}/venv/bin/activate"  # the shell's to expand
+    assert site.of("pretrain").options() == [
+        "--partition=gpu", "--time=24:00:00", "--gres=gpu:4", "--exclusive",
+    ]  # fmt: skip
+    assert site.of("shard").options() == [
+        "--partition=cpu", "--time=24:00:00", "--exclusive", "--mem=8G",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("partion: gpu", "did you mean partition?"),
+        ("stages: {pretrian: {gpus: 1}}", "did you mean pretrain?"),
+        ("stages: {pretrain: {gpu: 1}}", "stages.pretrain.gpu; did you mean gpus?"),
+        ("gpus: many", "gpus"),
+        ("array: 0", "array=0: must be at least 1"),
+        ("continue: maybe", "continue=maybe: must be one of requeue, chain, stop"),
+        ("signal: [", "line 1"),
+        ("just words", "must have lines like"),
+        ("stages: {pretrain: 4}", "stages.pretrain"),
+    ],
+)
+def test_a_mistake_in_the_site_file_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, says: str
+) -> None:
+    write(tmp_path, text, monkeypatch)
+    with pytest.raises(UsageError) as error:
+        read_site()
+    assert "site.yaml" in str(error.value)
+    assert says in str(error.value)
+
+
+def test_a_site_file_that_was_named_must_exist(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SESAME_SITE", str(tmp_path / "none.yaml"))
+    with pytest.raises(UsageError, match="there is no such file"):
+        read_site()
+
+
+@pytest.mark.parametrize(
+    ("time", "minutes"),
+    [("90", 90), ("10:30", 11), ("01:30:00", 90), ("2-0", 2880), ("1-12:30", 2190), (None, None)],
+)
+def test_limits_are_read_as_slurm_reads_them(time: str | None, minutes: int | None) -> None:
+    assert StageSite(time=time).minutes() == minutes
+
+
+@pytest.mark.parametrize("template", [path.stem for path in TEMPLATES.glob("*.sbatch")])
+def test_a_filled_template_has_each_option_once(template: str) -> None:
+    site = Site(modules=["cuda/12"], activate="source env")
+    options = ["--job-name=mine", "--no-requeue", "--signal=B:USR1@60"]
+    text = fill(template, options, environment(site, Path("/c o"), Path("/s")), ["job", "a b"])
+    names = [line.split("=")[0] for line in text.splitlines() if line.startswith("#SBATCH")]
+    assert len(names) == len(set(names))
+    assert "#SBATCH --requeue" not in text
+    assert "module load cuda/12\nsource env\n" in text
+    assert "PYTHONPATH='/c o'" in text
+    assert "set -- job 'a b'" in text
+    assert text.rstrip().splitlines()[-1].startswith("exec python -m pipeline.commands.main ")

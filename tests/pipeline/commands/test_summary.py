@@ -1,0 +1,141 @@
+"""Scores over seeds: means, deviations, settings that differ, and what random weights reach."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean, stdev
+
+import pytest
+from rich.console import Console
+
+from pipeline.tasks.summary import LABELS, Gain, Score, closing_table, gains, summarise
+from pipeline.workflow.graph import Node
+from tests.pipeline.reported import SampleRun
+
+
+def files(run: SampleRun) -> list[Path]:
+    return [path / "scores.json" for path in run.inputs.values()]
+
+
+def test_seeds_are_taken_together(tmp_path: Path) -> None:
+    run = SampleRun(tmp_path)
+    for seed in (1, 2, 3):
+        run.write_finetuning("polarity", "pretrain", seed)
+    [score] = summarise(files(run))
+    values = (0.716, 0.72, 0.724)
+    assert score.values == pytest.approx(values)
+    assert score.mean == pytest.approx(fmean(values))
+    assert score.deviation == pytest.approx(stdev(values))
+    assert (score.train_examples, score.test_examples) == (400, 2_000)
+    assert score.variant == ""
+
+
+def test_settings_that_differ_keep_scores_apart(tmp_path: Path) -> None:
+    run = SampleRun(tmp_path)
+    for lr in (2e-5, 5e-5):
+        for seed in (1, 2):
+            run.write_finetuning("polarity", "pretrain", seed, lr=lr)
+    scores = summarise(files(run))
+    assert [score.variant for score in scores] == ["finetune.lr=2e-05", "finetune.lr=5e-05"]
+    assert all(len(score.values) == 2 for score in scores)
+
+
+def test_labels_tell_scores_apart_and_a_seed_counts_once(tmp_path: Path) -> None:
+    run = SampleRun(tmp_path)
+    made = [run.write_finetuning("polarity", "pretrain", 1, labels=n) for n in (40, 400)]
+    run.config = replace(run.config, task=replace(run.config.task, train_examples=400))
+    made.append(run.write_finetuning("polarity", "pretrain", 1))  # as many, by another limit
+    scores = summarise([output.path / "scores.json" for output in made], untold=LABELS)
+    assert [(score.train_examples, len(score.values)) for score in scores] == [(40, 1), (400, 1)]
+    assert {score.variant for score in scores} == {""}
+
+
+def test_an_encoder_that_a_run_calls_by_two_names_is_one(tmp_path: Path) -> None:
+    run = SampleRun(tmp_path)
+    made = [
+        run.write_finetuning("polarity", encoder, seed)
+        for seed, encoder in enumerate(("pretrain", "sample", "other"), 1)
+    ]
+    for output, upstream in zip(made, ("export/a", "export/a", "export/b"), strict=True):
+        manifest = output.manifest() | {"upstream": {"encoder": upstream}}
+        (output.path / "manifest.json").write_text(json.dumps(manifest))
+    scores = summarise([output.path / "scores.json" for output in made])
+    assert [(score.encoder, len(score.values)) for score in scores] == [
+        ("pretrain", 2),
+        ("other", 1),
+    ]
+
+
+def test_what_is_scored_and_other_metrics_are_kept(tmp_path: Path) -> None:
+    run = SampleRun(tmp_path)
+    for seed in (1, 2):
+        run.write_finetuning("polarity", "pretrain", seed)
+    run.write_finetuning("mentions", "pretrain", 2, test="test.conll")
+    scores = summarise(files(run))
+    assert [score.split for score in scores] == ["part of train", "test"]
+    assert dict(scores[0].others) == {"matthews": pytest.approx(0.618)}
+
+
+def test_equal_encoders_of_two_runs_stay_apart(tmp_path: Path) -> None:
+    run = SampleRun(tmp_path)
+    run.write_finetuning("polarity", "pretrain", 1)
+    both = files(run) * 2
+    assert len(summarise(both)) == 1
+    assert [score.run for score in summarise(both, ["a", "b"])] == ["a", "b"]
+
+
+def test_encoders_of_a_task_stand_together(tmp_path: Path) -> None:
+    run = SampleRun(tmp_path)
+    for encoder in ("pretrain", "random"):
+        for task in ("polarity", "mentions"):
+            run.write_finetuning(task, encoder, 1)
+    told = [(score.task, score.encoder) for score in summarise(files(run))]
+    assert told == [
+        ("polarity", "pretrain"), ("polarity", "random"),
+        ("mentions", "pretrain"), ("mentions", "random"),
+    ]  # fmt: skip
+
+
+def score(*values: float, encoder: str = "pretrain", variant: str = "") -> Score:
+    return Score("t", "accuracy", encoder, values, variant)
+
+
+def test_a_gain_is_clear_only_beyond_both_deviations() -> None:
+    apart = Gain(score(0.70, 0.72), score(0.60, 0.62, encoder="random"))
+    near = Gain(score(0.60, 0.70), score(0.58, 0.66, encoder="random"))
+    lone = Gain(score(0.9), score(0.1, encoder="random"))
+    assert [gain.is_clear for gain in (apart, near, lone)] == [True, False, None]
+    assert apart.difference == pytest.approx(0.1)
+
+
+def test_gains_compare_only_like_with_like() -> None:
+    trained, other = score(0.7, 0.8), score(0.7, 0.8, variant="finetune.lr=1")
+    random = score(0.5, 0.5, encoder="random")
+    assert gains([trained, other, random]) == {trained: Gain(trained, random)}
+
+
+def test_the_closing_table_says_what_pretraining_brought(tmp_path: Path) -> None:
+    run = SampleRun(tmp_path)
+    outputs = [
+        run.write_finetuning("polarity", encoder, seed)
+        for encoder in ("pretrain", "random")
+        for seed in (1, 2, 3)
+    ]
+    nodes = [Node("finetune", "", run.config, {}, {}, output) for output in outputs]
+    console = Console(width=120)
+    with console.capture() as captured:
+        console.print(closing_table(nodes))
+    text = captured.get()
+    assert "+11.0 (clear)" in text
+    assert "72.0" in text and "61.0" in text
+
+
+def test_lists_in_settings_are_counted_not_shown(tmp_path: Path) -> None:
+    run = SampleRun(tmp_path)
+    for pages in (["Canary One"], ["Canary Two", "Canary Three"]):
+        run.config = replace(run.config, task=replace(run.config.task, test_documents=pages))
+        run.write_finetuning("mentions", "pretrain", len(pages))
+    assert [score.variant for score in summarise(files(run))] == [
+        "task.test_documents=(1 given)",
+        "task.test_documents=(2 given)",
+    ]

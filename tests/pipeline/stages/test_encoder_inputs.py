@@ -1,0 +1,136 @@
+"""What `encoder=` may be: each form asks for the right outputs and gets its own fingerprint."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data_prep.config import CorpusConfig
+from data_prep.errors import UsageError
+from data_prep.vectors.table import VectorTable
+from pipeline.config.compose import compose_config
+from pipeline.config.schema import FLOORS, Config
+from pipeline.encoders import Concatenation, StaticEncoder
+from pipeline.stages.encoder_inputs import (
+    encoder_keys,
+    encoder_label,
+    encoder_requests,
+    open_encoder,
+)
+from pipeline.store.outputs import Store
+from pipeline.tasks.config import TaskConfig
+from pipeline.training.config import TrainerConfig
+from pipeline.workflow.graph import Graph, Node
+
+
+@pytest.mark.parametrize(
+    ("encoder", "stages", "label"),
+    [
+        (None, {"encoder": "export"}, "pretrained"),
+        ("random", {"tokenizer": "tokenizer"}, "random"),
+        ("vectors", {"encoder": "vectors"}, "vectors"),
+        ("tfidf", {}, "tfidf"),
+        ("a/glove.txt", {"encoder": "export"}, "glove.txt"),
+        (
+            ["g.txt", "random"],
+            {"encoder_1": "export", "tokenizer_2": "tokenizer"},
+            "g.txt + random",
+        ),
+    ],
+)
+def test_each_form_asks_for_its_outputs(
+    encoder: object, stages: dict[str, str], label: str
+) -> None:
+    config = Config(encoder=encoder)
+    requests = encoder_requests(config)
+    assert {role: request.stage for role, request in requests.items()} == stages
+    assert encoder_label(config) == label
+    assert ("model" in encoder_keys(config)) == ("random" in label)
+
+
+def test_a_file_of_vectors_becomes_a_table_in_the_store(tmp_path: Path) -> None:
+    (tmp_path / "glove.txt").write_text("a 1 2\nb 3 4\n")
+    config = Config(encoder=str(tmp_path / "glove.txt"))
+    graph = Graph(Store(tmp_path / "store"))
+    (request,) = encoder_requests(config).values()
+    node = graph.request(request)
+    assert isinstance(node, Node)
+    assert (node.stage, node.inputs, list(node.request["files_read"])) == (
+        "vectors", {}, ["glove.txt"],
+    )  # fmt: skip
+    wider = replace(config, vectors=replace(config.vectors, width=7))  # of no use to given vectors
+    (again,) = encoder_requests(wider).values()
+    assert graph.request(again) is node
+    (tmp_path / "glove.txt").write_text("a 1 2\nb 3 5\n")
+    other = Graph(Store(tmp_path / "store")).request(request)
+    assert isinstance(other, Node)
+    assert other.output.fingerprint != node.output.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("kind", "encoder", "is_told"),
+    [
+        ("classify", "mine", False),
+        ("regress", "random", False),
+        ("classify", ["mine", "glove.txt"], True),
+        ("span", "mine", True),
+        ("tag", "mine", True),
+    ],
+)
+def test_tasks_over_words_are_told_from_those_made_of_other_pieces(
+    kind: str, encoder: Any, is_told: bool
+) -> None:
+    config = Config(encoder=encoder, task=TaskConfig(kind=kind))
+    assert ("pieces" in encoder_keys(config)) == is_told
+
+
+def test_several_encoders_are_opened_as_one(tmp_path: Path) -> None:
+    VectorTable(["a"], np.ones((1, 3), np.float32)).write(tmp_path)
+    one = open_encoder(Config(encoder="x"), {"encoder": tmp_path}, 0)
+    assert isinstance(one, StaticEncoder)
+    inputs = {"encoder_1": tmp_path, "encoder_2": tmp_path}
+    both = open_encoder(Config(encoder=["x", "y"]), inputs, 0)
+    assert isinstance(both, Concatenation)
+    assert both.hidden == 6
+
+
+def test_lists_of_encoders_come_from_the_command_line() -> None:
+    assert compose_config(["encoder=[glove.txt,mine@best]"]).encoders == ["glove.txt", "mine@best"]
+    assert compose_config(["encoder=mine"]).encoders == ["mine"]
+    with pytest.raises(UsageError, match=r"finetune\.crf=true: task\.kind=classify"):
+        compose_config(["finetune.crf=true"])
+    with pytest.raises(UsageError, match=r"finetune\.pairs=apart: an answer is found by"):
+        compose_config(["task=squad", "finetune.pairs=apart"])
+
+
+KINDS = [
+    None, "random", "vectors", "tfidf", "majority", "glove.txt", "other.txt",
+    ["glove.txt", "other.txt"], ["other.txt", "glove.txt"], ["glove.txt", "random"],
+    ["random", "glove.txt"], ["random", "random"], ["vectors", "glove.txt"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("stage", ["finetune", "layers"])
+def test_every_encoder_has_an_output_of_its_own(
+    stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in {
+        "glove.txt": "a 1 2\n",
+        "other.txt": "a 3 4\n",
+        "corpus.txt": "A.\n",
+    }.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "train.tsv").write_text("sentence\tlabel\na\t0\n")
+    task = TaskConfig(name="toy", data_dir=".", train="train.tsv")
+    corpus = CorpusConfig(paths=["corpus.txt"])
+    graph = Graph(Store(tmp_path / "store"))
+    kinds = [kind for kind in KINDS if stage == "finetune" or str(kind) not in FLOORS]
+    outputs: dict[str, list[object]] = {}
+    for kind in kinds:
+        config = Config(encoder=kind, task=task, corpus=corpus, trainer=TrainerConfig(max_steps=1))
+        node = graph.add(stage, config)
+        outputs.setdefault(node.output.reference, []).append(kind)
+    assert [kinds for kinds in outputs.values() if len(kinds) > 1] == []

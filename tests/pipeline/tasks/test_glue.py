@@ -1,0 +1,265 @@
+"""GLUE: every official layout is read as it is, averaged and answered as its leaderboard does."""
+
+import json
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from data_prep.errors import SesameError, UsageError
+from pipeline.config.compose import compose_config
+from pipeline.stages import finetune as stage
+from pipeline.tasks.answers import Prediction
+from pipeline.tasks.config import TaskConfig
+from pipeline.tasks.examples import Example
+from pipeline.tasks.splits import missing_files, read_splits
+from pipeline.tasks.submission import write_answers
+from pipeline.tasks.suite import member_score, members_with_data, score_suite
+from pipeline.workflow.stage import Work
+
+MNLI = "index|promptID|pairID|genre|sentence1|sentence2"
+QQP = "id|qid1|qid2|question1|question2|is_duplicate"
+MSR = "Quality|#1 ID|#2 ID|#1 String|#2 String"
+PAIRS = ["index|sentence1|sentence2", "0|A.|B.", "1|C.|D."]
+# The official files in small with their quirks: stray quotes, marks, torn rows; | is a tab.
+FILES = {
+    "CoLA": {
+        "train.tsv": ["gj04|1||One more.", 'gj04|0|*|One "more or.'],
+        "test.tsv": ["index|sentence", "0|Bill left.", "1|Ann."],
+    },
+    "SST-2": {
+        "train.tsv": ["sentence|label", 'so " fine |1', "bleak|0"],
+        "test.tsv": ["index|sentence", "0|good", "1|bad"],
+    },
+    "MRPC": {
+        "train.tsv": [f"\ufeff{MSR}", '1|7|8|He said "yes.|He did.', "0|9|10|One.|Two."],
+        "test.tsv": [f"\ufeffindex|{MSR[8:]}", "0|1|2|A.|B.", "1|3|4|C.|D."],
+    },
+    "STS-B": {
+        "train.tsv": ["index|genre|sentence1|sentence2|score", "0|x|A.|B.|5.000", "1|x|C|D|0.2"],
+        "test.tsv": ["index|genre|sentence1|sentence2", "0|x|A.|B.", "1|x|C|D"],
+    },
+    "QQP": {
+        "train.tsv": [
+            QQP, "1|2|3|Why?|How?|0", "2|4|5|Who is", "it?|Who?|1", "3|6|7||Eh?|0", "4|8|9|A?|A?|1",
+        ],
+        "test.tsv": ["id|question1|question2", "0||B?", "1|C?|D?"],
+    },
+    "MNLI": {
+        "train.tsv": [
+            f"{MNLI}|label1|gold_label", "0|a|b|c|A.|B.|neutral|neutral",
+            "1|a|b|c|A.|C.|entailment|entailment",
+        ],
+        "dev_matched.tsv": [f"{MNLI}|label1|label2|gold_label", "0|a|b|c|A.|B.|neutral|-|neutral"],
+        "dev_mismatched.tsv": [f"{MNLI}|label1|gold_label", "0|a|b|c|A.|B.|neutral|contradiction"],
+        "test_matched.tsv": [MNLI, "0|a|b|c|A.|B.", "1|a|b|c|A.|C."],
+        "test_mismatched.tsv": [MNLI, "0|a|b|c|A.|B.", "1|a|b|c|A.|C."],
+    },
+    "diagnostic": {
+        "diagnostic.tsv": PAIRS,
+        "diagnostic-full.tsv": [
+            "Logic|Knowledge|Domain|Premise|Hypothesis|Label", "||News|A.|B.|entailment",
+        ],
+    },
+    "QNLI": {
+        "train.tsv": [
+            "index|question|sentence|label", "0|Who?|Bo.|entailment", "1|Who?|So.|not_entailment",
+        ],
+        "test.tsv": ["index|question|sentence", "0|Who?|Bo.", "1|Who?|So."],
+    },
+    "RTE": {
+        "train.tsv": [
+            "index|sentence1|sentence2|label", "0|A.|B.|not_entailment", "1|C.|D.|entailment",
+        ],
+        "test.tsv": PAIRS,
+    },
+    "WNLI": {
+        "train.tsv": ["index|sentence1|sentence2|label", "0|A.|B.|1", "1|C.|D.|0"],
+        "test.tsv": PAIRS,
+    },
+}  # fmt: skip
+EXPECTED = {  # the first training example, and how many there are
+    "cola": (("One more.",), "1", 2),
+    "sst2": (('so " fine',), "1", 2),
+    "mrpc": (('He said "yes.', "He did."), "1", 2),
+    "stsb": (("A.", "B."), 5.0, 2),
+    "qqp": (("Why?", "How?"), "0", 2),
+    "mnli": (("A.", "B."), "neutral", 2),
+    "qnli": (("Who?", "Bo."), "entailment", 2),
+    "rte": (("A.", "B."), "not_entailment", 2),
+    "wnli": (("A.", "B."), "1", 2),
+}
+
+
+def tabbed(lines: list[str]) -> str:
+    return "\n".join([*lines, ""]).replace("|", "\t")
+
+
+@pytest.fixture(scope="module")
+def glue(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of folders, as GLUE's own script leaves it."""
+    root = tmp_path_factory.mktemp("glue")
+    for folder, files in FILES.items():
+        (root / folder).mkdir()
+        for name, lines in files.items():
+            (root / folder / name).write_text(tabbed(lines))
+        if folder not in ("MNLI", "diagnostic"):
+            (root / folder / "dev.tsv").write_text(tabbed(files["train.tsv"]))
+    return root
+
+
+@pytest.fixture(scope="module")
+def suite(glue: Path) -> TaskConfig:
+    return compose_config(["experiment=demo", "task=glue", f"task.data_dir={glue}"]).task
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_official_layouts_are_read_as_they_are(suite: TaskConfig, name: str) -> None:
+    task = members_with_data(suite)[name]
+    splits = read_splits(task, seed=0)
+    texts, gold, count = EXPECTED[name]
+    assert (splits.train[0].texts, splits.train[0].gold, len(splits.train)) == (texts, gold, count)
+    assert splits.test == splits.dev
+    assert missing_files(task) == []
+    for examples in splits.unlabelled.values():
+        assert [example.gold for example in examples] == [None, None]
+    # Torn in two, QQP's second row is two faulty ones; its third lacks a question. So in dev.
+    assert splits.repairs == ({"dropped": 6} if name == "qqp" else {})
+
+
+def test_each_task_alone_is_what_the_suite_has(suite: TaskConfig) -> None:
+    for name in ("stsb", "mnli"):
+        alone = compose_config(["experiment=demo", f"task={name}"]).task
+        assert replace(alone, data_dir=suite.members[name].data_dir) == suite.members[name]
+
+
+def test_matched_and_mismatched_are_apart(suite: TaskConfig) -> None:
+    splits = read_splits(members_with_data(suite)["mnli"], seed=0)
+    assert {name: [e.gold for e in examples] for name, examples in splits.also.items()} == {
+        "mismatched": ["contradiction"],
+        "diagnostic": ["entailment"],
+    }
+    assert list(splits.unlabelled) == ["MNLI-m", "MNLI-mm", "AX"]
+
+
+def test_microsofts_own_files_serve_too(glue: Path, tmp_path: Path) -> None:
+    rows = [f"{n % 2}|1|2|Sentence {n}.|Other {n}.\r" for n in range(40)]
+    for name in ("msr_paraphrase_train.txt", "msr_paraphrase_test.txt"):
+        (tmp_path / name).write_text(tabbed([f"\ufeff{MSR}\r", *rows]))
+    task = compose_config(
+        [
+            "experiment=demo", "task=mrpc", f"task.data_dir={tmp_path}", "task.dev=null",
+            "task.train=msr_paraphrase_train.txt", "task.test=msr_paraphrase_test.txt",
+        ]
+    ).task  # fmt: skip
+    splits = read_splits(task, seed=0)
+    assert len(splits.test) == 40
+    assert len(splits.train) + len(splits.dev) == 40
+    assert missing_files(task) == ["test.tsv"]
+    assert splits.unlabelled == {}
+
+
+def test_a_file_without_labels_is_not_scored(suite: TaskConfig, glue: Path) -> None:
+    task = compose_config(
+        ["experiment=demo", "task=sst2", f"task.data_dir={glue / 'SST-2'}", "task.test=test.tsv"]
+    ).task
+    with pytest.raises(SesameError, match=r"test\.tsv:2: no column label; .*task\.unlabelled"):
+        read_splits(task, seed=0)
+
+
+def test_limits_of_the_suite_hold_for_each_task(glue: Path) -> None:
+    task = compose_config(
+        ["experiment=demo", "task=glue", f"task.data_dir={glue}", "task.train_examples=1"]
+    ).task
+    assert all(member.train_examples == 1 for member in members_with_data(task).values())
+
+
+def test_tasks_without_data_are_left_out(suite: TaskConfig, glue: Path, tmp_path: Path) -> None:
+    (tmp_path / "RTE").symlink_to(glue / "RTE")
+    config = compose_config(["experiment=demo", "task=glue", f"task.data_dir={tmp_path}"])
+    assert list(members_with_data(config.task)) == ["rte"]
+    requests = stage.inputs(config)
+    assert list(requests) == ["rte"]
+    assert requests["rte"].config.task.data_dir == str(tmp_path / "RTE")
+    assert stage.files(config) == []
+    with pytest.raises(UsageError, match=r"task\.data_dir=.*none of CoLA/train\.tsv, SST-2"):
+        members_with_data(compose_config(["task=glue", f"task.data_dir={tmp_path / 'RTE'}"]).task)
+    with pytest.raises(UsageError, match=r"task\.data_dir is not set: .* CoLA, SST-2"):
+        members_with_data(compose_config(["task=glue"]).task)
+
+
+def test_contradicting_suites_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"task\.metric=f1: task\.members"):
+        compose_config(["task=glue", "task.metric=f1"])
+    with pytest.raises(UsageError, match=r"task\.metric=average"):
+        compose_config(["task=sst2", "task.metric=average"])
+    with pytest.raises(UsageError, match=r"task\.members\.cola\.metrik: there is no such key"):
+        compose_config(["task=glue", "task.members.cola.metrik=f1"])
+    with pytest.raises(UsageError, match=r"task\.members\.cola\.faulty=keep: must be one of"):
+        compose_config(["task=glue", "task.members.cola.faulty=keep"])
+    with pytest.raises(UsageError, match=r"task\.averaged: no score pearson; use accuracy, acc"):
+        compose_config(["task=mnli", "task.averaged=[pearson]"])
+
+
+SCORES = {
+    "cola": {"matthews": 0.6, "accuracy": 0.1},
+    "mrpc": {"accuracy": 0.8, "f1": 0.9},
+    "stsb": {"pearson": 0.7, "spearman": 0.5},
+    "mnli": {"accuracy": 0.8, "accuracy_mismatched": 0.6, "matthews_diagnostic": 0.2},
+}
+
+
+def outputs(folder: Path) -> dict[str, Path]:
+    """Finished members, with answers to one file each."""
+    made = {}
+    for name, scores in SCORES.items():
+        counts = ("train_examples", "dev_examples", "test_examples", "steps", "cut_inputs")
+        made[name] = folder / name
+        made[name].mkdir()
+        content = {"scores": scores, **dict.fromkeys(counts, 3)}
+        (made[name] / "scores.json").write_text(json.dumps(content))
+        guesses = [Prediction("1", 0.9), Prediction("0", 0.8)]
+        examples = [Example(("x",), None, "", line) for line in (2, 3)]
+        write_answers(made[name] / "answers", name.upper(), "classify", examples, guesses)
+    return made
+
+
+def test_the_average_is_the_leaderboards(suite: TaskConfig, tmp_path: Path) -> None:
+    """A task's own scores first, then tasks; the diagnostic set does not count."""
+    scores = score_suite(suite, outputs(tmp_path), tmp_path)
+    assert scores["score"] == pytest.approx((0.6 + 0.85 + 0.6 + 0.7) / 4)
+    assert scores["scores"]["mrpc"] == pytest.approx(0.85)
+    assert member_score(suite.members["mnli"], {"accuracy": 0.8}) == 0.8  # no mismatched file
+    assert scores["left_out"] == ["sst2", "qqp", "qnli", "rte", "wnli"]
+    assert scores["train_examples"] == 12
+    assert scores["answers_missing"] == sorted(
+        ["CoLA", "SST-2", "STS-B", "QQP", "MNLI-m", "MNLI-mm", "AX", "QNLI", "RTE", "WNLI"]
+    )
+
+
+def test_the_stage_zips_answers_to_the_same_bytes(suite: TaskConfig, tmp_path: Path) -> None:
+    made = outputs(tmp_path)
+    config = compose_config(["experiment=demo", "task=glue", "encoder=random", "finetune.seed=4"])
+    zips = []
+    for name in ("one", "other"):
+        out = tmp_path / name
+        out.mkdir()
+        counts = stage.run(Work(config, made, out, "0" * 16))
+        assert json.loads((out / "scores.json").read_text()) == counts
+        assert (counts["encoder"], counts["seed"], counts["metric"]) == ("random", 4, "average")
+        zips.append((out / "submission.zip").read_bytes())
+    assert zips[0] == zips[1]
+    with zipfile.ZipFile(tmp_path / "one" / "submission.zip") as archive:
+        assert archive.namelist() == ["COLA.tsv", "MNLI.tsv", "MRPC.tsv", "STSB.tsv"]
+        assert archive.read("COLA.tsv") == b"index\tprediction\n0\t1\n1\t0\n"
+
+
+def test_answers_have_the_form_of_their_kind(tmp_path: Path) -> None:
+    numbers = [Prediction(2.34567, None), Prediction(5.0, None)]
+    tagged = [Prediction(("B-X", "O"), 0.5), Prediction(("O",), 0.5)]
+    words = [Example(("a", "b"), None, "", 1), Example(("c",), None, "", 4)]
+    write_answers(tmp_path, "STS-B", "regress", words, numbers)
+    write_answers(tmp_path, "names", "tag", words, tagged)
+    assert (tmp_path / "STS-B.tsv").read_text() == "index\tprediction\n0\t2.346\n1\t5.000\n"
+    assert (tmp_path / "names.conll").read_text() == "a\tB-X\nb\tO\n\nc\tO\n"

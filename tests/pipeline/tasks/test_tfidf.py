@@ -1,0 +1,53 @@
+"""The TF-IDF floor learns what words alone tell, for sentences and pairs, and nothing is hidden."""
+
+import numpy as np
+import pytest
+
+from data_prep.errors import UsageError
+from pipeline.config.schema import Config
+from pipeline.tasks.config import TaskConfig
+from pipeline.tasks.examples import Example
+from pipeline.tasks.splits import Splits
+from pipeline.tasks.tfidf import STRENGTHS, fit_tfidf
+
+WORDS = ["good", "fine", "bad", "dull", "film", "plot", "cast"]
+
+
+def sentence(rng: np.random.Generator) -> str:
+    return " ".join(rng.choice(WORDS, size=rng.integers(2, 8)))
+
+
+def test_labels_follow_from_words() -> None:
+    rng = np.random.default_rng(0)
+
+    def example() -> Example:
+        text = sentence(rng)
+        kind = sum(word in WORDS[:2] for word in text.split())
+        return Example((text,), "yes" if kind else "no", text, 0)
+
+    parts = [[example() for _ in range(size)] for size in (200, 50, 80)]
+    outcome = fit_tfidf(Splits(*parts, ["no", "yes"]), TaskConfig(name="toy"))
+    assert outcome.scores["accuracy"] > 0.9
+    assert len(outcome.dev_scores) == len(STRENGTHS)
+    assert all(0.5 <= guess.confidence <= 1 for guess in outcome.predictions)
+
+
+def test_pairs_are_compared_word_by_word() -> None:
+    rng = np.random.default_rng(0)
+
+    def example() -> Example:
+        a, b = sentence(rng), sentence(rng)
+        shared = len(set(a.split()) & set(b.split()))
+        return Example((a, b), float(shared), a, 0)
+
+    parts = [[example() for _ in range(size)] for size in (400, 50, 80)]
+    task = TaskConfig(name="toy", kind="regress", metric="pearson", text_b="other")
+    assert fit_tfidf(Splits(*parts, []), task).scores["pearson"] > 0.8
+
+
+@pytest.mark.parametrize(
+    ("encoder", "kind"), [("tfidf", "tag"), (["tfidf", "glove.txt"], "classify"), ([], "classify")]
+)
+def test_what_tfidf_cannot_do_is_refused(encoder: object, kind: str) -> None:
+    with pytest.raises(UsageError, match="encoder="):
+        Config(encoder=encoder, task=TaskConfig(kind=kind)).check()

@@ -1,0 +1,76 @@
+"""Held-out evaluation whose loss is not finite, without training."""
+
+import json
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from data_prep.errors import SesameError
+from pipeline.data.cursor import Cursor, Identity
+from pipeline.store.journal import Journal
+from pipeline.training import callbacks
+from pipeline.training.callbacks import Evaluation
+from pipeline.training.checkpoint import TrainingState
+from pipeline.training.config import OptimConfig, TrainerConfig
+from pipeline.training.module import Pretraining
+from pipeline.training.objective import MaskedPieces
+from pipeline.training.schedule import Phase
+from pipeline.training.strategy import SingleEngine
+from pipeline.training.sums import Sums
+
+IDENTITY = Identity("examples", "shards", 0, 32, 16, 0)
+LAST = 8
+
+
+def module_at(step: int) -> Pretraining:
+    state = TrainingState(Cursor(0, 16 * step, (), IDENTITY), step)
+    module = Pretraining(
+        torch.nn.Linear(1, 1), MaskedPieces(), OptimConfig(),
+        TrainerConfig(max_steps=LAST, seed=0), state, [Phase(0, 0, LAST)], [IDENTITY],
+        lambda: False,
+    )  # fmt: skip
+    module.trainer = SimpleNamespace(strategy=SingleEngine(torch.device("cpu")))  # type: ignore[assignment]
+    return module
+
+
+@pytest.fixture
+def evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Evaluation, list[str]]:
+    """An evaluation that finds no number, and what it says."""
+    found = Sums(mlm_sum=math.nan, mlm_correct=1.0, predictions=4.0, tokens=9.0)
+    monkeypatch.setattr(callbacks, "evaluate", lambda module, batches: found.means())
+    said: list[str] = []
+    metrics = Journal(tmp_path / "metrics.jsonl", lambda: None)
+    nowhere: Any = lambda line: None  # noqa: E731
+    return Evaluation(lambda phase: [], 4, True, metrics, nowhere, said.append), said
+
+
+def test_on_the_way_it_is_recorded_as_null_and_said(
+    evaluation: tuple[Evaluation, list[str]], tmp_path: Path
+) -> None:
+    callback, said = evaluation
+    callback.after_step(module_at(4))
+    assert said == ["the held-out loss is not finite after step 4; it is recorded as null"]
+    (line,) = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    told = json.loads(line, parse_constant=pytest.fail)  # NaN is no JSON
+    assert told == {
+        "step": 4, "heldout_loss": None, "heldout_mlm_loss": None, "heldout_mlm_accuracy": 0.25,
+        "heldout_pair_loss": None, "heldout_pair_accuracy": None, "heldout_perplexity": None,
+        "evaluation_failed": "the held-out loss is not finite",
+    }  # fmt: skip
+
+
+def test_after_the_last_step_training_stops(evaluation: tuple[Evaluation, list[str]]) -> None:
+    with pytest.raises(SesameError, match=r"after the last step \(8\).*trainer\.precision=fp32"):
+        evaluation[0].after_step(module_at(LAST))
+
+
+def test_training_does_not_start_from_such_a_model(
+    evaluation: tuple[Evaluation, list[str]],
+) -> None:
+    module = module_at(0)
+    with pytest.raises(SesameError, match=r"choose another init\.source"):
+        evaluation[0].on_train_start(module.trainer, module)

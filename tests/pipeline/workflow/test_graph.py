@@ -1,0 +1,95 @@
+"""The graph of an experiment: named instances, what encoders they mean, and swept values."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from data_prep.errors import UsageError
+from pipeline.config.compose import compose_config
+from pipeline.config.schema import InstanceConfig
+from pipeline.store.outputs import Store
+from pipeline.workflow.graph import Graph, Node, _points, experiment_graph
+
+HEAD = "# @package _global_\ndefaults: [bert_mini, _self_]\nstages: [pretrain, export{more}]\n"
+TWO = """instances:
+  slow: {{stage: pretrain, set: [optim.lr=1e-4]}}
+  fast: {{stage: pretrain, set: [optim.lr=1e-3]}}
+  tuned: {{stage: finetune, set: [task=mentions, {set}], sweep: {sweep}}}
+"""
+
+
+Plan = Callable[..., Graph]
+
+
+@pytest.fixture
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
+    recipes = tmp_path / "conf" / "experiment"
+    recipes.mkdir(parents=True)
+    (tmp_path / "corpus.txt").write_text("Some words. And more.\n")
+    monkeypatch.chdir(tmp_path)
+
+    def plan(recipe: str, more: str = "") -> Graph:
+        (recipes / "own.yaml").write_text(HEAD.format(more=more) + recipe)
+        words = ["experiment=own", "corpus.paths=corpus.txt"]
+        config = compose_config(words)
+        return experiment_graph(
+            Store(tmp_path / "store"), config, lambda point: compose_config([*words, *point])
+        )
+
+    return plan
+
+
+def of(graph: Graph, stage: str) -> dict[str, Node]:
+    return {node.label: node for node in graph.nodes.values() if node.stage == stage}
+
+
+def test_named_pretrainings_are_all_there_are_and_each_is_exported(plan: Plan) -> None:
+    graph = plan(TWO.format(set="finetune.seed=1", sweep="{encoder: [slow, fast]}"), ", finetune")
+    assert of(graph, "pretrain").keys() == of(graph, "export").keys() == {"slow", "fast"}
+    for name, node in of(graph, "export").items():
+        assert node.inputs["pretrain"].path == of(graph, "pretrain")[name].output.path
+    assert len(of(graph, "finetune")) == 2
+
+
+def test_an_encoder_that_could_be_either_pretraining_is_refused(plan: Plan) -> None:
+    with pytest.raises(UsageError, match=r"encoder: .*slow, fast.*encoder=slow"):
+        plan(TWO.format(set="finetune.seed=1", sweep="{}"), ", finetune")
+    swept = "instances:\n  own: {stage: pretrain, sweep: {optim.lr: [0.0001, 0.001]}}\n"
+    graph = plan(swept)
+    assert of(graph, "pretrain").keys() == {"own, optim.lr=0.0001", "own, optim.lr=0.001"}
+    assert len(of(graph, "export")) == 2
+    with pytest.raises(UsageError, match="encoder=own: is a sweep of 2 pretrainings"):
+        plan(
+            f"{swept}  tuned: {{stage: finetune, set: [task=mentions, encoder=own]}}\n",
+            ", finetune",
+        )
+
+
+def test_an_only_pretraining_is_meant_whatever_its_name(plan: Plan) -> None:
+    graph = plan(
+        "instances:\n  own: {stage: pretrain, set: [optim.lr=1e-4]}\n"
+        "  last: {stage: export}\n  six: {stage: export, set: [export.checkpoint='6']}\n"
+    )
+    assert len(of(graph, "pretrain")) == 1
+    chosen = [n.request["config"]["export"]["checkpoint"] for n in graph.nodes.values()
+              if n.stage == "export"]  # fmt: skip
+    assert chosen == ["last", "6"]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(None, None), (10, 10), ("tfidf", "tfidf"), (True, True), ([None, "a"], [None, "a"])],
+)
+def test_swept_values_reach_the_configuration_as_they_are(value: object, expected: object) -> None:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    ((word,),) = _points(InstanceConfig("finetune", sweep={"encoder": [value]}))
+    (parsed,) = OverridesParser.create().parse_overrides([word])
+    assert parsed.value() == expected
+
+
+def test_null_in_a_sweep_is_no_string() -> None:
+    points = list(_points(InstanceConfig("finetune", sweep={"task.train_examples": [None, 10]})))
+    configs = [compose_config(["experiment=smoke", *point]) for point in points]
+    assert [config.task.train_examples for config in configs] == [None, 10]
