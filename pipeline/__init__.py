@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pipeline.encoders import Encoder
+    from pipeline.inference.fill import Filler
 
-__all__ = ["load_encoder"]
+__all__ = ["load_encoder", "load_filler"]
 
 
 def load_encoder(encoder: str | Path, store: str | Path | None = None) -> "Encoder":
@@ -25,9 +26,21 @@ def load_encoder(encoder: str | Path, store: str | Path | None = None) -> "Encod
     else ./store) and exported there if it is not yet; a path is a Hugging Face BERT's folder, an
     AllenNLP ELMo's, or word vectors. What cannot be found or read is a `SesameError`.
     """
-    from pipeline.commands.encoder import prepare_reference
     from pipeline.stages.encoder_inputs import open_encoder
+    from pipeline.stages.prepare_encoder import prepare_reference
     from pipeline.tasks.finetuning import choose_device
 
     config, inputs = prepare_reference(encoder, store)
     return open_encoder(config, inputs, config.finetune.seed).to(choose_device("auto")).eval()
+
+
+def load_filler(encoder: str | Path, store: str | Path | None = None) -> "Filler":
+    """The model that fills the blanks of a text, by the same references as `load_encoder`.
+
+    A folder without a masked-LM head is a `UsageError`.
+    """
+    from pipeline.inference.fill import read_filler
+    from pipeline.stages.prepare_encoder import prepare_reference
+
+    _, inputs = prepare_reference(encoder, store)
+    return read_filler(inputs["encoder"])

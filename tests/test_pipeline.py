@@ -217,7 +217,7 @@ def test_the_exported_model_fills_blanks_with_the_same_probabilities(smoke: Sesa
     import torch
     from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-    from pipeline.inference.fill import load_filler
+    from pipeline import load_filler
 
     text = "The [MASK] was good, and [MASK] it."
     (folder,) = outputs(smoke.store, "export")

@@ -1,6 +1,6 @@
 """Example rows in files: what `examples` writes and training reads, one seek a chunk.
 
-A chunk is a few hundred rows as columns (`data_prep.examples.columns`). Every column is one `.npy` member
+A chunk is a few hundred rows as columns (see `columns`). Every column is one `.npy` member
 (`<chunk>.<column>.npy`) of a tar that plain webdataset reads too. Beside each tar lies
 `<tar>.index.json` with every chunk's size, place and checksum.
 

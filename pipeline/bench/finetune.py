@@ -29,13 +29,13 @@ from data_prep.text.words import split_words
 from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
 from pipeline.bench.figures import Figure, compared
 from pipeline.bench.turns import Side, Spent, race
-from pipeline.commands.encoder import prepare_encoder
 from pipeline.config.schema import Config
 from pipeline.encoders import BertEncoder, Encoder, random_encoder
 from pipeline.models.architectures import BERT
 from pipeline.models.config import BertConfig
 from pipeline.models.huggingface import to_huggingface
 from pipeline.stages.encoder_inputs import open_encoder
+from pipeline.stages.prepare_encoder import prepare_encoder
 from pipeline.tasks.answers import ClassAnswers
 from pipeline.tasks.batches import TaskData
 from pipeline.tasks.config import FinetuneConfig, TaskConfig

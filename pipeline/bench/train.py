@@ -135,6 +135,7 @@ def _outside_of_steps(tokenizer: Path, examples: Path, scratch: Path) -> list[Fi
     """What a real run of bert_mini spends outside of forward, backward and update."""
     from data_prep.examples.masking import MaskRule
     from data_prep.tokenizers import Tokenizer
+    from pipeline.cluster.slurm import first_node_address
     from pipeline.training.config import OptimConfig, PhaseConfig, TrainerConfig
     from pipeline.training.job import Job
     from pipeline.training.launch import launch
@@ -151,7 +152,7 @@ def _outside_of_steps(tokenizer: Path, examples: Path, scratch: Path) -> list[Fi
     )  # fmt: skip
     run_dir = scratch / "run"
     run_dir.mkdir()
-    launch(run_dir, job)
+    launch(run_dir, job, first_node_address)
     lines = [json.loads(line) for line in (run_dir / "timing.jsonl").read_text().splitlines()]
     lines = lines[1:]  # the first has the first step in it, which allocates
     seconds = sum(line["seconds"] for line in lines)

@@ -18,8 +18,6 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-import data_prep
-import pipeline
 from data_prep.errors import SesameError, UsageError
 from data_prep.files import write_atomically
 from pipeline.cluster.scripts import TEMPLATES
@@ -84,12 +82,10 @@ class Submission:
 
     def freeze_code(self) -> None:
         """Copy the packages and what they read."""
-        for package in (pipeline, data_prep):
-            assert package.__file__ is not None
-            source = Path(package.__file__).parent
-            shutil.copytree(
-                source, self.code / source.name, ignore=shutil.ignore_patterns("__pycache__")
-            )
+        sources = Path(__file__).parents[2]
+        for name in ("pipeline", "data_prep"):
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(sources / name, self.code / name, ignore=ignored)
         for folder, name in ((CONF, "conf"), (TEMPLATES, "slurm")):
             if not (self.code / "pipeline" / name).is_dir():
                 shutil.copytree(folder, self.code / name)

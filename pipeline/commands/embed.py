@@ -5,11 +5,11 @@ from pathlib import Path
 
 from data_prep.errors import UsageError
 from data_prep.progress import console
-from pipeline.commands.encoder import prepare_encoder
 from pipeline.commands.main import Arguments, take_own
 from pipeline.config.compose import compose_config
 from pipeline.config.schema import RANDOM
 from pipeline.stages.encoder_inputs import open_encoder
+from pipeline.stages.prepare_encoder import prepare_encoder
 
 OUTPUTS = (".safetensors", ".npy")
 OWN = {"input": "", "output": "vectors.safetensors", "layers": "all", "weights": "", "gamma": ""}

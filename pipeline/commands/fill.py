@@ -5,11 +5,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from data_prep.errors import UsageError
-from pipeline.commands.encoder import each_encoder, prepare_encoder
 from pipeline.commands.main import Arguments, take_own
 from pipeline.config.compose import compose_config
 from pipeline.config.schema import RANDOM
 from pipeline.stages.encoder_inputs import encoder_label
+from pipeline.stages.prepare_encoder import each_encoder, prepare_encoder
 
 OWN = {"text": "", "top": "5"}
 QUOTES = "\"'"

@@ -8,12 +8,12 @@ from rich.table import Table
 
 from data_prep.errors import SesameError, UsageError
 from data_prep.progress import console
-from pipeline.commands.encoder import each_encoder, prepare_encoder
 from pipeline.commands.main import Arguments, take_own
 from pipeline.config.compose import compose_config, compose_raw
 from pipeline.config.schema import Config
 from pipeline.inference.senses.occurrences import Occurrence, corpus_occurrences, read_occurrences
 from pipeline.stages.encoder_inputs import encoder_label, open_encoder
+from pipeline.stages.prepare_encoder import each_encoder, prepare_encoder
 from pipeline.store.outputs import Store
 
 OWN = {"word": "", "sentences": "", "count": "200", "output": "senses"}

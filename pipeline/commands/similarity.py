@@ -7,10 +7,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from data_prep.errors import UsageError
-from pipeline.commands.encoder import prepare_encoder
 from pipeline.commands.main import Arguments
 from pipeline.config.compose import compose_config, package_path
 from pipeline.stages.encoder_inputs import encoder_label, open_encoder
+from pipeline.stages.prepare_encoder import prepare_encoder
 
 LISTS = ("simlex999.txt", "wordsim353.tsv")  # in the package gensim
 

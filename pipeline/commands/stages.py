@@ -31,7 +31,7 @@ from pipeline.config.compose import compose_config, emptied, prepared, sweep_poi
 from pipeline.config.schema import Config
 from pipeline.store.outputs import Store
 from pipeline.store.runs import Entry, Runs
-from pipeline.tasks.summary import closing_table, scores_table
+from pipeline.tasks.summary import scores_table
 from pipeline.workflow.execute import SomeFailed, execute_all, make_share, refuse_to_pretrain
 from pipeline.workflow.graph import (
     STAGES,
@@ -231,8 +231,9 @@ def _run(arguments: Arguments, config: Config) -> list[Node]:
     is_sweep = "-m" in arguments.options
     _record(graph, nodes, [config.name], replace=not is_sweep)
     execute_all(chosen, _at_once(arguments))
-    if (table := closing_table(nodes)) is not None:
-        console.print(table)
+    scored = [n.output.path for n in nodes if n.stage == "finetune" and n.output.is_done]
+    if scored:
+        console.print(scores_table(scored))
     for node in chosen:
         if node.stage == "report":
             console.print(NEXT.format(name=config.name), markup=False, soft_wrap=True)

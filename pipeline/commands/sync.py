@@ -7,6 +7,7 @@ from pipeline.commands.main import Arguments
 from pipeline.config.compose import compose_config
 from pipeline.store.outputs import Store
 from pipeline.store.references import Stored, resolve
+from pipeline.tasks.summary import summarise
 from pipeline.tracking.sync import sync
 from pipeline.tracking.training import Training
 from pipeline.training.job import Job
@@ -25,4 +26,12 @@ def sync_run(arguments: Arguments) -> None:
     if not (folder / "metrics.jsonl").exists():
         raise UsageError(f"run={reference}: no step of its pretraining is measured yet ({folder})")
     job = Job.read(folder)  # has the name and settings the training ran with
-    print(sync(Training.in_folder(job.name, folder), job.tracking))
+    print(sync(Training.in_folder(job.name, folder), job.tracking, _means))
+
+
+def _means(score_files: list[Path]) -> dict[str, float]:
+    """Means over seeds by task, metric and, in a sweep, settings."""
+    return {
+        "/".join(part for part in (score.task, score.metric, score.variant) if part): score.mean
+        for score in summarise(score_files)
+    }

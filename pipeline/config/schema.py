@@ -15,7 +15,13 @@ from data_prep.vectors.config import VectorsConfig
 from pipeline.models.config import ModelConfig
 from pipeline.tasks.config import FinetuneConfig, LayersConfig, TaskConfig
 from pipeline.tracking.config import TrackingConfig
-from pipeline.training.config import InitConfig, OptimConfig, PretrainConfig, TrainerConfig
+from pipeline.training.config import (
+    InitConfig,
+    OptimConfig,
+    PhaseConfig,
+    PretrainConfig,
+    TrainerConfig,
+)
 
 RANDOM = "random"  # the encoder that was never trained
 VECTORS = "vectors"  # word vectors trained on this experiment's corpus
@@ -126,6 +132,11 @@ class Config:
         """What `encoder` names, one by one."""
         names: list[str | None] = self.encoder if isinstance(self.encoder, list) else [self.encoder]
         return names
+
+    @property
+    def phases(self) -> list[PhaseConfig]:
+        """The phases of pretraining: those configured, or the one of `examples.max_seq_length`."""
+        return list(self.pretrain.phases) or [PhaseConfig(self.examples.max_seq_length)]
 
     def check(self) -> None:
         """Refuse what two sections together make impossible."""

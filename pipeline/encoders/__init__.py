@@ -7,21 +7,22 @@ from pipeline.encoders.apart import SentencesApart
 from pipeline.encoders.bert import BertEncoder
 from pipeline.encoders.concatenation import Concatenation
 from pipeline.encoders.elmo import ElmoEncoder
-from pipeline.encoders.interface import (
+from pipeline.encoders.inputs import (
     EncodedInputs,
-    Encoder,
     InputBatch,
     Words,
     WordUnits,
+    evaluation_order,
     kept_lengths,
     offsets_of,
     runs,
 )
+from pipeline.encoders.interface import Encoder
 from pipeline.encoders.load import load_encoder, random_encoder
 from pipeline.encoders.static import StaticEncoder
 
 __all__ = [
     "BertEncoder", "Concatenation", "ElmoEncoder", "EncodedInputs", "Encoder", "InputBatch",
-    "SentencesApart", "StaticEncoder", "WordUnits", "Words", "kept_lengths", "load_encoder",
-    "offsets_of", "random_encoder", "runs",
+    "SentencesApart", "StaticEncoder", "WordUnits", "Words", "evaluation_order",
+    "kept_lengths", "load_encoder", "offsets_of", "random_encoder", "runs",
 ]  # fmt: skip

@@ -12,7 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pipeline.encoders.interface import EncodedInputs, Encoder, InputBatch, Words
+from pipeline.encoders.inputs import (
+    EncodedInputs,
+    InputBatch,
+    Words,
+)
+from pipeline.encoders.interface import Encoder
 
 
 class SentencesApart(Encoder):

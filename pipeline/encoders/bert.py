@@ -14,9 +14,8 @@ from data_prep.errors import SesameError
 from data_prep.text.words import TextWords
 from data_prep.tokenizers import Tokenizer
 from data_prep.tokenizers.alignment import Alignment, concatenate
-from pipeline.encoders.interface import (
+from pipeline.encoders.inputs import (
     EncodedInputs,
-    Encoder,
     InputBatch,
     Ints,
     Words,
@@ -28,6 +27,7 @@ from pipeline.encoders.interface import (
     runs,
     starts_of,
 )
+from pipeline.encoders.interface import Encoder
 from pipeline.models.bert import Bert
 
 

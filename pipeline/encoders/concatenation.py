@@ -12,9 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pipeline.encoders.interface import (
+from pipeline.encoders.inputs import (
     EncodedInputs,
-    Encoder,
     InputBatch,
     Ints,
     Words,
@@ -24,6 +23,7 @@ from pipeline.encoders.interface import (
     part_sizes,
     runs,
 )
+from pipeline.encoders.interface import Encoder
 from pipeline.encoders.words import sentences_as_words
 
 

@@ -18,9 +18,8 @@ from torch import Tensor
 from data_prep.tokenizers import Tokenizer
 from data_prep.tokenizers.characters import BEGIN_SENTENCE, END_SENTENCE, character_ids
 from data_prep.tokenizers.words import split_words
-from pipeline.encoders.interface import (
+from pipeline.encoders.inputs import (
     EncodedInputs,
-    Encoder,
     InputBatch,
     Ints,
     Words,
@@ -29,6 +28,7 @@ from pipeline.encoders.interface import (
     part_sizes,
     runs,
 )
+from pipeline.encoders.interface import Encoder
 from pipeline.models.allennlp import load_allennlp
 from pipeline.models.config import ElmoConfig
 from pipeline.models.elmo import Elmo

@@ -15,24 +15,41 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from data_prep.errors import SesameError, UsageError
 from data_prep.files import atomic_write
 from data_prep.progress import progress
 from data_prep.text.words import TextWords
-from pipeline.encoders import EncodedInputs, Encoder, Words, offsets_of
-from pipeline.tasks.batches import evaluation_order
+from pipeline.encoders.inputs import EncodedInputs, InputBatch, Words, evaluation_order, offsets_of
 
 Ints = NDArray[np.int64]
 Vectors = NDArray[np.float32]
 CHOICES = ("all", "top", "mix")
 LONGEST = 1 << 20  # words; an encoder with fewer positions says so itself
+
+
+class GivesStates(Protocol):
+    """What `embed` asks of an encoder; `interface.Encoder` has the contract of each member."""
+
+    hidden: int
+    states: int
+    longest: int | None
+
+    def encode_words(
+        self, inputs: Sequence[tuple[Words, ...]], max_length: int
+    ) -> EncodedInputs: ...
+
+    def __call__(self, batch: InputBatch) -> list[Tensor]: ...
+
+    def parameters(self) -> Iterator[nn.Parameter]: ...
+
+    def eval(self) -> object: ...
 
 
 @dataclass(frozen=True)
@@ -47,7 +64,7 @@ class Layers:
         if self.choice not in CHOICES:
             raise UsageError(f"layers={self.choice}: must be one of {', '.join(CHOICES)}")
 
-    def shape(self, encoder: Encoder) -> tuple[int, ...]:
+    def shape(self, encoder: GivesStates) -> tuple[int, ...]:
         """Of one word's vectors."""
         if self.weights and len(self.weights) != encoder.states:
             raise UsageError(
@@ -68,13 +85,13 @@ class Layers:
 
 
 def embed(
-    encoder: Encoder, sentences: Sequence[str | Sequence[str]], layers: Layers | str = "all"
+    encoder: GivesStates, sentences: Sequence[str | Sequence[str]], layers: Layers | str = "all"
 ) -> list[Vectors]:
     """The vectors of each sentence's words, one array per sentence.
 
     A sentence is its words, as they stand between spaces, or a string, whose words
-    `data_prep.text.words.split_words` finds: punctuation stands apart. Words of a string have the pieces
-    that the whole string has. A sentence without words has an array of no rows; no sentences give
+    `split_words` finds: punctuation stands apart. Words of a string have the tokens that the whole
+    string has. A sentence without words has an array of no rows; no sentences give
     an empty list.
     """
     layers = Layers(layers) if isinstance(layers, str) else layers
@@ -89,7 +106,7 @@ def embed(
     return np.split(vectors, offsets[1:-1])
 
 
-def embed_file(encoder: Encoder, sentences: Path, out: Path, layers: Layers) -> int:
+def embed_file(encoder: GivesStates, sentences: Path, out: Path, layers: Layers) -> int:
     """Write the vectors of a file's sentences, one a line, words between spaces; returns N.
 
     A .safetensors file holds `vectors` [N, L, D] or [N, D] and `offsets`: sentence s has
@@ -138,7 +155,7 @@ def read_sentences(path: Path) -> list[list[str]]:
     return sentences
 
 
-def _encode(encoder: Encoder, sentences: Sequence[Sequence[str]]) -> tuple[EncodedInputs, Ints]:
+def _encode(encoder: GivesStates, sentences: Sequence[Sequence[str]]) -> tuple[EncodedInputs, Ints]:
     """The sentences that have words, encoded, and where each sentence's words start."""
     counts = np.array([len(words) for words in sentences], np.int64)
     given: list[tuple[Words, ...]] = [
@@ -159,7 +176,7 @@ def _encode(encoder: Encoder, sentences: Sequence[Sequence[str]]) -> tuple[Encod
 
 @torch.inference_mode()
 def _vectors(
-    encoder: Encoder, inputs: EncodedInputs, offsets: Ints, layers: Layers
+    encoder: GivesStates, inputs: EncodedInputs, offsets: Ints, layers: Layers
 ) -> Iterator[tuple[Ints, Vectors]]:
     """Numbers of words and their vectors, batch after batch of sentences of like lengths."""
     encoder.eval()

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from data_prep.vectors.table import VectorTable
-from pipeline.encoders.interface import InputBatch
+from pipeline.encoders.inputs import (
+    InputBatch,
+)
 from pipeline.encoders.words import WordEncoder
 
 UNKNOWN = 0  # token of all words without a vector

@@ -17,15 +17,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pipeline.encoders.interface import (
+from pipeline.encoders.inputs import (
     EncodedInputs,
-    Encoder,
     InputBatch,
     Ints,
     Words,
     WordUnits,
     runs,
 )
+from pipeline.encoders.interface import Encoder
 
 BATCH_UNITS = 8192
 MOST_BYTES = 4 << 30  # of the states of one set of inputs

@@ -7,15 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data_prep.text.words import TextWords
-from pipeline.encoders.interface import (
+from pipeline.encoders.inputs import (
     EncodedInputs,
-    Encoder,
     Words,
     kept_lengths,
     offsets_of,
     part_sizes,
     runs,
 )
+from pipeline.encoders.interface import Encoder
 
 
 class WordEncoder(Encoder):

@@ -18,7 +18,6 @@ from pipeline.data.cursor import BatchSchedule
 from pipeline.estimate.memory import Memory, Pass, activations, of_the_model
 from pipeline.models.config import BertConfig
 from pipeline.models.flops import flops_per_token, parameters
-from pipeline.stages.pretrain import phases as configured_phases
 from pipeline.store.outputs import Store
 from pipeline.store.references import Folder, resolve
 from pipeline.training.gpus import Gpu
@@ -100,7 +99,7 @@ def estimate(config: Config) -> Estimate:
     model, trainer = config.model, config.trainer
     if not isinstance(model, BertConfig):
         raise UsageError(f"model.kind={model.kind}: only BERT's arithmetic is known here")
-    stages = configured_phases(config)
+    stages = config.phases
     made = _made_examples(config)
     text = _text_bytes(config)
     vocab_size = _vocab_size(config)
@@ -230,7 +229,7 @@ def _place(stage: str, reference: str, store: Store) -> Path:
 
 def _made_examples(config: Config) -> list[Path | None]:
     """The finished examples of each phase, where there are any."""
-    stages = configured_phases(config)
+    stages = config.phases
     store = Store(Path(config.paths.store))
     if not config.corpus.paths or not any(out.is_done for out in store.outputs("examples")):
         return [None] * len(stages)

@@ -74,14 +74,6 @@ class Filler:
         return np.array(ids, np.int32)
 
 
-def load_filler(encoder: str | Path, store: str | Path | None = None) -> Filler:
-    """The model that `encoder=` would name on the command line; see `pipeline.load_encoder`."""
-    from pipeline.commands.encoder import prepare_reference
-
-    _, inputs = prepare_reference(encoder, store)
-    return read_filler(inputs["encoder"])
-
-
 def read_filler(folder: Path) -> Filler:
     """The model of a folder; one without a masked-LM head is refused."""
     if (folder / VECTORS).exists():

@@ -61,7 +61,7 @@ def run(work: Work) -> dict[str, Any]:
 def choose_checkpoint(pretrain: Path, which: str) -> Path:
     """The checkpoint named last, best (lowest held-out loss) or by its step."""
     from pipeline.export.card import evaluations
-    from pipeline.training.checkpoint import CHECKPOINTS, checkpoints
+    from pipeline.store.checkpoints import CHECKPOINTS, checkpoints
 
     found = checkpoints(pretrain / CHECKPOINTS)
     if which == "last":

@@ -21,11 +21,12 @@ from data_prep.config import WORD_KINDS
 from data_prep.errors import SesameError, UsageError
 from data_prep.fields import result_keys
 from data_prep.files import write_atomically
+from pipeline.cluster.slurm import first_node_address
 from pipeline.config.schema import Config
 from pipeline.data.cursor import BatchSchedule
 from pipeline.models.config import BertConfig
 from pipeline.store.outputs import REQUEST, Store
-from pipeline.training.config import InitConfig, PhaseConfig
+from pipeline.training.config import InitConfig
 from pipeline.training.schedule import check_budget
 from pipeline.training.source import check_source
 from pipeline.workflow.stage import Request, Work
@@ -38,13 +39,6 @@ FORMAT = 1
 SECTIONS = ("model", "optim", "trainer", "pretrain")
 
 
-def phases(config: Config) -> list[PhaseConfig]:
-    """The configured phases, or the one that `examples.max_seq_length` makes."""
-    return list(config.pretrain.phases) or [
-        PhaseConfig(max_seq_length=config.examples.max_seq_length)
-    ]
-
-
 def example_sets(config: Config) -> list[Request]:
     """The examples of every phase's length."""
     return [
@@ -52,7 +46,7 @@ def example_sets(config: Config) -> list[Request]:
             "examples",
             replace(config, examples=replace(config.examples, max_seq_length=phase.max_seq_length)),
         )
-        for phase in phases(config)
+        for phase in config.phases
     ]
 
 
@@ -60,7 +54,7 @@ def inputs(config: Config) -> dict[str, Request]:
     """The vocabulary, the examples of every phase, and the model or vectors to start from."""
     trainer = config.trainer
     check_kind(config)
-    check_budget(trainer, len(phases(config)))
+    check_budget(trainer, len(config.phases))
     BatchSchedule(trainer.global_batch_size, trainer.ramp_steps).check(trainer.world_size)
     examples = {f"examples.{number}": each for number, each in enumerate(example_sets(config))}
     requests = {"tokenizer": Request("tokenizer", config), **examples}
@@ -137,13 +131,8 @@ def keys(config: Config) -> dict[str, Any]:
 def run(work: Work) -> dict[str, Any]:
     """Train, or go on training, until the budget is spent."""
     from data_prep.progress import console
-    from pipeline.training.checkpoint import (
-        CHECKPOINTS,
-        checkpoints,
-        damage,
-        newest_good,
-        read_state,
-    )
+    from pipeline.store.checkpoints import CHECKPOINTS, checkpoints
+    from pipeline.training.checkpoint import damage, newest_good, read_state
     from pipeline.training.exits import REPORTS, Diverged
     from pipeline.training.launch import launch
 
@@ -159,7 +148,7 @@ def run(work: Work) -> dict[str, Any]:
     described = {"model": asdict(job.model), "vocab_size": job.vocab_size}
     write_atomically(work.out / "config.json", json.dumps(described, indent=1) + "\n")
     try:
-        launch(work.out, job)
+        launch(work.out, job, first_node_address)
     except Diverged as error:
         work.check_lease()
         _train_without(error, work, say)
@@ -179,7 +168,8 @@ def _train_without(error: "Diverged", work: Work, say: Callable[[str], None]) ->
 
     If training diverges once more, it stops with a diagnosis.
     """
-    from pipeline.training.checkpoint import CHECKPOINTS, before_divergence
+    from pipeline.store.checkpoints import CHECKPOINTS
+    from pipeline.training.checkpoint import before_divergence
     from pipeline.training.exits import Diverged
     from pipeline.training.launch import launch
 
@@ -187,7 +177,7 @@ def _train_without(error: "Diverged", work: Work, say: Callable[[str], None]) ->
     step = int(good.name) if good else 0
     say(f"{error}; going back once, to step {step:,}, to train without these rows")
     try:
-        launch(work.out, make_job(work, good, error.dropped))
+        launch(work.out, make_job(work, good, error.dropped), first_node_address)
     except Diverged as again:
         first, optim = error.dropped, work.config.optim
         raise SesameError(
@@ -200,7 +190,8 @@ def _train_without(error: "Diverged", work: Work, say: Callable[[str], None]) ->
 
 def how_far(out: Path) -> str:
     """How much of an unfinished pretraining is safe, for the plan."""
-    from pipeline.training.checkpoint import CHECKPOINTS, checkpoints, damaged_checkpoints
+    from pipeline.store.checkpoints import CHECKPOINTS, checkpoints
+    from pipeline.training.checkpoint import damaged_checkpoints
 
     saved = checkpoints(out / CHECKPOINTS)
     if not saved:
@@ -217,7 +208,7 @@ def make_job(work: Work, checkpoint: Path | None, skip: "Dropped | None" = None)
     from pipeline.training.job import Job
 
     config = work.config
-    stages = phases(config)
+    stages = config.phases
     return Job(
         name=config.name,
         model=config.model,

@@ -18,7 +18,6 @@ from pipeline.tasks.examples import Example
 
 Ints = NDArray[np.int64]
 WINDOW = 8  # batches whose examples are sorted by length together
-EVALUATION_PIECES = 2048  # of a batch without gradients: states of so many stay in the caches
 
 
 @dataclass(frozen=True)
@@ -59,10 +58,3 @@ def training_order(lengths: Ints, batch_size: int, rng: np.random.Generator) -> 
         window = window[np.argsort(-lengths[window], kind="stable")]
         batches += [window[i : i + batch_size] for i in range(0, len(window), batch_size)]
     return [batches[i] for i in rng.permutation(len(batches))]
-
-
-def evaluation_order(lengths: Ints) -> list[Ints]:
-    """All rows from the longest on, in batches of about as many pieces."""
-    order = np.argsort(-lengths, kind="stable")
-    number = (np.cumsum(lengths[order]) - 1) // EVALUATION_PIECES
-    return np.split(order, np.flatnonzero(np.diff(number)) + 1)

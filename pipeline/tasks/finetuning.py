@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from data_prep.errors import SesameError, UsageError
 from data_prep.progress import progress
-from pipeline.encoders import Encoder, InputBatch, SentencesApart
+from pipeline.encoders import Encoder, InputBatch, SentencesApart, evaluation_order
 from pipeline.tasks.answers import Answers, Floats, Prediction
-from pipeline.tasks.batches import TaskData, evaluation_order, training_order
+from pipeline.tasks.batches import TaskData, training_order
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
 from pipeline.tasks.examples import Example
 from pipeline.tasks.heads import Head

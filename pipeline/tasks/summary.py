@@ -17,7 +17,6 @@ from rich.table import Table
 
 from pipeline.store.outputs import MANIFEST
 from pipeline.tasks.config import AVERAGE
-from pipeline.workflow.graph import Node
 
 RANDOM = "random"  # the label of an encoder that was never trained
 SEED = "finetune.seed"
@@ -189,12 +188,6 @@ def _settings(config: dict[str, Any]) -> dict[str, Any]:
         for key, value in config[section].items()
         if f"{section}.{key}" != SEED
     }
-
-
-def closing_table(nodes: list[Node]) -> Table | None:
-    """What a run ends with on the terminal, once something is scored."""
-    done = [n.output.path for n in nodes if n.stage == "finetune" and n.output.is_done]
-    return scores_table(done) if done else None
 
 
 def scores_table(outputs: Sequence[Path]) -> Table:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pipeline.store.checkpoints import CHECKPOINTS, CHECKSUMS, checkpoints
 from pipeline.store.outputs import Output, Store
-from pipeline.training.checkpoint import CHECKPOINTS, CHECKSUMS, checkpoints
 
 KINDS = {"pretrain": "checkpoint", "finetune": "scores", "layers": "scores"}
 RESULTS = ("export", "finetune", "layers")  # stages after pretraining; a suite reads fine-tunings

@@ -13,11 +13,10 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 from data_prep.errors import SesameError, UsageError
-from pipeline.store.outputs import Output
-from pipeline.tasks.summary import summarise
 from pipeline.tracking.config import TrackingConfig
 from pipeline.tracking.lineage import artifacts, results_of
 from pipeline.tracking.training import Training
@@ -26,13 +25,18 @@ from pipeline.tracking.wandb_settings import import_wandb
 ANSWER_SECONDS = 15.0
 AGAIN = "nothing is lost; run the same command again"
 
+Summarise = Callable[[list[Path]], dict[str, float]]
 
-def sync(training: Training, config: TrackingConfig) -> str:
-    """Upload; returns where the run can be seen."""
+
+def sync(training: Training, config: TrackingConfig, summarise: Summarise) -> str:
+    """Upload a training with what was made from it; returns where the run can be seen.
+
+    `summarise` gives the figures of a list of `scores.json` files by name.
+    """
     # Who asks for an upload is online, whatever holds for trainings.
     os.environ.pop("WANDB_MODE", None)
     address = find_server()
-    made = rebuild(training, config)
+    made = rebuild(training, config, summarise)
     return upload(made, address)
 
 
@@ -56,7 +60,7 @@ def find_server() -> str:
     return address
 
 
-def rebuild(training: Training, config: TrackingConfig) -> Path:
+def rebuild(training: Training, config: TrackingConfig, summarise: Summarise) -> Path:
     """Write the whole run as wandb keeps one offline; returns its folder."""
     from pipeline.tracking.dashboards import open_wandb
 
@@ -64,7 +68,8 @@ def rebuild(training: Training, config: TrackingConfig) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     results = results_of(training.store, training.output)
-    scores = _scores(results)
+    files = [output.path / "scores.json" for output in results if output.stage == "finetune"]
+    scores = summarise(files)
     run = open_wandb(config, training, "offline", folder)
     for step, numbers in training.rows():
         run.log_metrics(numbers, step)
@@ -75,15 +80,6 @@ def rebuild(training: Training, config: TrackingConfig) -> Path:
     run.finish()
     (made,) = folder.glob("wandb/offline-run-*")
     return made
-
-
-def _scores(results: list[Output]) -> dict[str, float]:
-    """Means over seeds by task, metric and, in a sweep, settings."""
-    files = [output.path / "scores.json" for output in results if output.stage == "finetune"]
-    return {
-        "/".join(part for part in (score.task, score.metric, score.variant) if part): score.mean
-        for score in summarise(files)
-    }
 
 
 def upload(made: Path, address: str) -> str:

@@ -18,6 +18,7 @@ from pipeline.data.order import Order
 from pipeline.data.streams import HeldOutStreams, Share, StreamLoader, Words
 from pipeline.models.config import BertConfig, ElmoConfig, ModelConfig
 from pipeline.models.flops import elmo_flops_per_word, flops_per_token
+from pipeline.store.checkpoints import CHECKPOINTS
 from pipeline.store.journal import Journal
 from pipeline.tracking.tracker import Tracker
 from pipeline.tracking.training import Training
@@ -28,7 +29,7 @@ from pipeline.training.callbacks import (
     ProgressBar,
     Watchdog,
 )
-from pipeline.training.checkpoint import CHECKPOINTS, TrainingState, read_state
+from pipeline.training.checkpoint import TrainingState, read_state
 from pipeline.training.job import Job
 from pipeline.training.module import Pretraining
 from pipeline.training.network import make_network, start_from

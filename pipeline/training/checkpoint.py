@@ -22,13 +22,12 @@ from pathlib import Path
 from data_prep.errors import SesameError
 from data_prep.files import sha256
 from pipeline.data.cursor import Cursor, Identity, Span, merge_spans
+from pipeline.store.checkpoints import CHECKSUMS, checkpoints
 from pipeline.training.sums import Sums
 
 FORMAT = 1
-CHECKPOINTS = "checkpoints"  # the folder in the run's directory
 WEIGHTS = "weights.safetensors"
 STATE = "state.json"
-CHECKSUMS = "checksums.json"
 DAMAGED = ".damaged"  # ends the name of a checkpoint that was set aside
 
 
@@ -72,13 +71,6 @@ class TrainingState:
 
     def as_json(self) -> str:
         return json.dumps({"format": FORMAT} | asdict(self) | {"cursor": self.cursor.as_json()})
-
-
-def checkpoints(folder: Path) -> list[Path]:
-    """All checkpoints by step, without those that were set aside."""
-    if not folder.is_dir():
-        return []
-    return sorted(path for path in folder.iterdir() if path.name.isdigit())
 
 
 def damaged_checkpoints(folder: Path) -> list[Path]:

@@ -11,16 +11,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import pipeline
 from data_prep.errors import SesameError, UsageError
 from data_prep.work_units import end_with_parent, usable_cores
-from pipeline.cluster.slurm import first_node_address
-from pipeline.training.checkpoint import CHECKPOINTS, checkpoints
+from pipeline.store.checkpoints import CHECKPOINTS, checkpoints
 from pipeline.training.config import TrainerConfig
 from pipeline.training.exits import (
     DIVERGED,
@@ -48,8 +46,11 @@ y.float().sum().backward()
 """
 
 
-def launch(run_dir: Path, job: Job) -> None:
-    """Train until the budget is spent; raises where that did not happen."""
+def launch(run_dir: Path, job: Job, first_node: Callable[[], str]) -> None:
+    """Train until the budget is spent; raises where that did not happen.
+
+    `first_node` gives the address of a SLURM job's first node; it is asked only inside of one.
+    """
     trainer = job.trainer
     by_srun = is_for_srun(trainer)
     reports = run_dir / REPORTS
@@ -57,7 +58,10 @@ def launch(run_dir: Path, job: Job) -> None:
     for report in reports.iterdir():
         report.unlink()
     job.write(run_dir)
-    rank, code = _srun_ranks(run_dir, trainer) if by_srun else _run_ranks(run_dir, trainer)
+    if by_srun:
+        rank, code = _srun_ranks(run_dir, trainer, first_node())
+    else:
+        rank, code = _run_ranks(run_dir, trainer)
     if code == DIVERGED:
         raise Diverged.read(run_dir)
     if code not in FINE:
@@ -85,9 +89,9 @@ def is_for_srun(trainer: TrainerConfig) -> bool:
     return False
 
 
-def _srun_ranks(run_dir: Path, trainer: TrainerConfig) -> tuple[int, int]:
+def _srun_ranks(run_dir: Path, trainer: TrainerConfig, master: str) -> tuple[int, int]:
     """Start all ranks on the job's nodes and wait; the rank and code that tell how it ended."""
-    environment = rank_environment(trainer) | {"MASTER_ADDR": first_node_address()}
+    environment = rank_environment(trainer) | {"MASTER_ADDR": master}
     for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GLOO_SOCKET_IFNAME"):
         environment.pop(name)  # each rank knows its own
     command = [
@@ -195,7 +199,7 @@ def _forwarding(
 def rank_environment(trainer: TrainerConfig) -> dict[str, str]:
     """The variables all ranks have in common."""
     threads = trainer.threads or max(1, usable_cores() // trainer.devices)
-    sources = str(Path(pipeline.__file__).parents[1])
+    sources = str(Path(__file__).parents[2])
     path = os.environ.get("PYTHONPATH")
     added = {
         "WORLD_SIZE": str(trainer.devices),

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from data_prep.errors import SesameError
 from data_prep.files import sha256, sync_directory, write_atomically
-from pipeline.training.checkpoint import CHECKSUMS, STATE, WEIGHTS, TrainingState, checkpoints
+from pipeline.store.checkpoints import CHECKSUMS, checkpoints
+from pipeline.training.checkpoint import STATE, WEIGHTS, TrainingState
 from pipeline.training.strategy import Engine, ParameterState
 
 CARRIED_STREAMS = 2  # the dimension of carried state that goes over streams

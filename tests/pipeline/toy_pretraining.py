@@ -26,7 +26,8 @@ from data_prep.examples.chunks import Chunk, ChunkWriter
 from pipeline.config.schema import Config, TrackingConfig
 from pipeline.models.config import BertConfig
 from pipeline.stages import pretrain
-from pipeline.training.checkpoint import CHECKPOINTS, before_divergence, newest_good
+from pipeline.store.checkpoints import CHECKPOINTS
+from pipeline.training.checkpoint import before_divergence, newest_good
 from pipeline.training.config import OptimConfig, PhaseConfig, PretrainConfig, TrainerConfig
 from pipeline.training.exits import Diverged
 from pipeline.training.job import Job

@@ -8,7 +8,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pipeline.training.checkpoint import checkpoints, damage
+from pipeline.store.checkpoints import checkpoints
+from pipeline.training.checkpoint import damage
 from pipeline.training.exits import INTERRUPTED
 from tests.pipeline.toy_pretraining import Toy, last_step, start_run
 

@@ -3,21 +3,23 @@
     from pathlib import Path
 
     from pipeline import load_encoder
-    from pipeline.inference.senses import compare, read_occurrences
+    from pipeline.inference.senses import compare, notebook_chart, read_occurrences
 
     found = read_occurrences(Path("bank.tsv"), "bank")  # a sentence, a tab, its label: a line each
     senses = compare("bank", found, {"demo": load_encoder("demo")})
     senses.views[0].judgement  # accuracy of nearest neighbours, and whether chance does as well
     senses.views[0].layers[-1].points  # [occurrences, 2], by t-SNE
-    senses.chart()  # for a notebook
+    notebook_chart(senses)
 The page of it: sesame senses word=bank 'encoder=[demo,elmo_demo]' sentences=bank.tsv
 """
 
-from pipeline.inference.senses.compare import Layer, Senses, View, compare
+from pipeline.inference.senses.compare import compare
+from pipeline.inference.senses.drawing import notebook_chart
 from pipeline.inference.senses.occurrences import Occurrence, corpus_occurrences, read_occurrences
 from pipeline.inference.senses.separation import Judgement
+from pipeline.inference.senses.views import Layer, Senses, View
 
 __all__ = [
     "Judgement", "Layer", "Occurrence", "Senses", "View", "compare", "corpus_occurrences",
-    "read_occurrences",
+    "notebook_chart", "read_occurrences",
 ]  # fmt: skip

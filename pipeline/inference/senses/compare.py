@@ -4,8 +4,7 @@ N occurrences, L layers, D width of a vector
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +13,7 @@ from data_prep.errors import UsageError
 from pipeline.inference.senses.occurrences import Occurrence
 from pipeline.inference.senses.projection import project
 from pipeline.inference.senses.separation import (
-    Floats,
     Ints,
-    Judgement,
     accuracy,
     cluster,
     distances,
@@ -26,50 +23,13 @@ from pipeline.inference.senses.separation import (
     silhouette,
     units,
 )
+from pipeline.inference.senses.views import Layer, Senses, View
 
 if TYPE_CHECKING:
     from pipeline.encoders import Encoder
 
 FEW = 10  # occurrences; fewer are drawn and not judged
 BLOCK = 32  # sentences whose vectors are held at once
-
-
-@dataclass(frozen=True)
-class Layer:
-    """A layer's vectors on a plane, and how its groups lie apart."""
-
-    number: int  # 0 is before any context
-    points: Floats  # [N, 2]
-    distinct: int  # how many vectors differ
-    accuracy: float | None  # of nearest neighbours; None without labels
-    silhouette: float | None  # of labels, or else of clusters
-
-
-@dataclass(frozen=True)
-class View:
-    """One encoder's view of all occurrences."""
-
-    encoder: str
-    layers: list[Layer]
-    groups: Ints  # [N]: numbers of labels, or of clusters, the largest first
-    best: int  # the layer that separates best
-    judgement: Judgement | None  # None without labels, or where there are too few occurrences
-
-
-@dataclass(frozen=True)
-class Senses:
-    """A word's occurrences and every encoder's view of them."""
-
-    word: str
-    occurrences: list[Occurrence]
-    labels: list[str]  # sorted; none where occurrences have none
-    views: list[View]
-
-    def chart(self, show_text: bool = True) -> Any:
-        """An Altair chart for a notebook: a row of layers for each encoder, sentences on hover."""
-        from pipeline.inference.senses.drawing import notebook_chart
-
-        return notebook_chart(self, show_text)
 
 
 def compare(

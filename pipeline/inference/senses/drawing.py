@@ -1,21 +1,19 @@
 """A layer's occurrences as points: on the page as SVG, in a notebook as an Altair chart."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pipeline.inference.senses.views import Layer, Senses, View
 from pipeline.pages import charts
 
-if TYPE_CHECKING:
-    from pipeline.inference.senses.compare import Layer, Senses, View
 
-
-def layer_name(view: "View", layer: "Layer") -> str:
+def layer_name(view: View, layer: Layer) -> str:
     """What readers call a layer."""
     if len(view.layers) == 1:
         return "word vectors"
     return f"layer {layer.number}" if layer.number else "layer 0, before context"
 
 
-def group_names(senses: "Senses", view: "View", show_text: bool) -> list[str]:
+def group_names(senses: Senses, view: View, show_text: bool) -> list[str]:
     """Labels are text of the user's; without leave to show any, they are numbers."""
     if senses.labels and show_text:
         return senses.labels
@@ -23,7 +21,7 @@ def group_names(senses: "Senses", view: "View", show_text: bool) -> list[str]:
     return [f"{kind} {number + 1}" for number in range(int(view.groups.max()) + 1)]
 
 
-def layer_dots(senses: "Senses", view: "View", layer: "Layer", show_text: bool) -> list[charts.Dot]:
+def layer_dots(senses: Senses, view: View, layer: Layer, show_text: bool) -> list[charts.Dot]:
     """The points of a layer; a note says where the occurrence is, and what, where that is shown."""
     names = group_names(senses, view, show_text)
     return [
@@ -37,15 +35,15 @@ def layer_dots(senses: "Senses", view: "View", layer: "Layer", show_text: bool) 
     ]
 
 
-def layer_svg(senses: "Senses", view: "View", layer: "Layer", show_text: bool, name: str) -> str:
+def layer_svg(senses: Senses, view: View, layer: Layer, show_text: bool, name: str) -> str:
     """One layer drawn."""
     title = f"{view.encoder}, {layer_name(view, layer)}"
     dots = layer_dots(senses, view, layer, show_text)
     return charts.scatter(name, title, dots, group_names(senses, view, show_text))
 
 
-def notebook_chart(senses: "Senses", show_text: bool) -> Any:
-    """All layers of all encoders in one chart."""
+def notebook_chart(senses: Senses, show_text: bool = True) -> Any:
+    """An Altair chart for a notebook: a row of layers per encoder, sentences on hover."""
     import altair as alt
 
     rows, data = [], {}

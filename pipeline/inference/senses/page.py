@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.files import write_atomically
-from pipeline.inference.senses.compare import FEW, Layer, Senses, View
+from pipeline.inference.senses.compare import FEW
 from pipeline.inference.senses.drawing import group_names, layer_name, layer_svg
 from pipeline.inference.senses.separation import PERMUTATIONS
+from pipeline.inference.senses.views import Layer, Senses, View
 from pipeline.pages import charts
 from pipeline.pages.blocks import (
     Block,

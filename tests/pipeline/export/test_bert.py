@@ -29,8 +29,9 @@ from pipeline.models.architectures import ARCHITECTURES, MODERNBERT, Architectur
 from pipeline.models.bert import BertForPretraining
 from pipeline.models.config import BertConfig
 from pipeline.stages import export
+from pipeline.store.checkpoints import CHECKPOINTS
 from pipeline.store.outputs import MANIFEST
-from pipeline.training.checkpoint import CHECKPOINTS, TrainingState
+from pipeline.training.checkpoint import TrainingState
 from pipeline.workflow.stage import Work
 
 LETTERS = [chr(code) for code in range(ord("a"), ord("z") + 1)]

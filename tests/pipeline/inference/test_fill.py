@@ -12,8 +12,9 @@ from data_prep.errors import UsageError
 from data_prep.tokenizers import Tokenizer
 from data_prep.tokenizers.build import build_tokenizer
 from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
+from pipeline import load_filler
 from pipeline.commands.main import run
-from pipeline.inference.fill import Filler, Guess, load_filler
+from pipeline.inference.fill import Filler, Guess
 from pipeline.models.allennlp import write_allennlp
 from pipeline.models.bert import BertForPretraining
 from pipeline.models.config import BertConfig as ModelShape

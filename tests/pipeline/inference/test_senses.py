@@ -14,7 +14,13 @@ from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_fo
 from data_prep.vectors.table import VectorTable
 from pipeline.commands.main import run
 from pipeline.encoders import Encoder, InputBatch, StaticEncoder, random_encoder
-from pipeline.inference.senses import Senses, compare, corpus_occurrences, read_occurrences
+from pipeline.inference.senses import (
+    Senses,
+    compare,
+    corpus_occurrences,
+    notebook_chart,
+    read_occurrences,
+)
 from pipeline.inference.senses.compare import occurrence_vectors, view
 from pipeline.inference.senses.page import describe, make_page, verdict, write_senses
 from pipeline.inference.senses.projection import project
@@ -267,7 +273,7 @@ def test_the_page_has_every_layer_and_names_as_text(senses: Senses, tmp_path: Pa
 
 
 def test_a_notebook_gets_a_chart(senses: Senses) -> None:
-    chart = senses.chart().to_dict()
+    chart = notebook_chart(senses).to_dict()
     assert [len(row["hconcat"]) for row in chart["vconcat"]] == [2, 1]
     assert {len(rows) for rows in chart["datasets"].values()} == {16}
 

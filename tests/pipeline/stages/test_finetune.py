@@ -15,12 +15,19 @@ from data_prep.errors import SesameError, UsageError
 from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
 from data_prep.vectors.table import VectorTable
 from pipeline.config.schema import Config
-from pipeline.encoders import BertEncoder, Concatenation, Encoder, StaticEncoder, random_encoder
+from pipeline.encoders import (
+    BertEncoder,
+    Concatenation,
+    Encoder,
+    StaticEncoder,
+    evaluation_order,
+    random_encoder,
+)
 from pipeline.encoders.stored import stored_states
 from pipeline.models.config import BertConfig
 from pipeline.stages import finetune as stage
 from pipeline.tasks import heads, lazy_rows
-from pipeline.tasks.batches import evaluation_order, training_order
+from pipeline.tasks.batches import training_order
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
 from pipeline.tasks.examples import Example, Gold
 from pipeline.tasks.finetuning import Model, Outcome, choose_device, finetune

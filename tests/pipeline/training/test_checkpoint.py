@@ -14,14 +14,9 @@ from data_prep.errors import SesameError
 from pipeline.config.schema import Config
 from pipeline.data.cursor import Cursor, Identity
 from pipeline.stages import pretrain
+from pipeline.store.checkpoints import checkpoints
 from pipeline.store.journal import Journal
-from pipeline.training.checkpoint import (
-    TrainingState,
-    checkpoints,
-    damage,
-    newest_good,
-    read_state,
-)
+from pipeline.training.checkpoint import TrainingState, damage, newest_good, read_state
 from pipeline.training.saving import Saver, read_parameters
 from pipeline.training.strategy import ParameterState, SingleEngine
 from pipeline.training.sums import Sums

@@ -20,7 +20,8 @@ from pipeline.export.card import Facts
 from pipeline.models.config import BertConfig
 from pipeline.models.flops import parameters
 from pipeline.stages.pretrain import make_job
-from pipeline.training.checkpoint import checkpoints, damage, read_state
+from pipeline.store.checkpoints import checkpoints
+from pipeline.training.checkpoint import damage, read_state
 from tests.pipeline.toy_pretraining import (
     VOCABULARY,
     Leg,
