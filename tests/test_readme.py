@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.commands.main import parse
+from pipeline.commands.arguments import parse
 from pipeline.config.compose import compose_config
 from tests.conftest import Sesame
 

@@ -13,7 +13,7 @@ import pipeline.bench
 from data_prep.errors import UsageError
 from data_prep.files import write_atomically
 from pipeline.bench.figures import UNSTEADY, Figure
-from pipeline.commands.main import Arguments
+from pipeline.commands.arguments import Arguments
 from pipeline.config.compose import compose_config
 
 BUSY = 0.1  # share of the machine that others may use before wall time misleads

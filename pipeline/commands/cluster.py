@@ -30,7 +30,7 @@ from pipeline.cluster.submit import (
     submit_all,
     write_scripts,
 )
-from pipeline.commands.main import Arguments
+from pipeline.commands.arguments import Arguments
 from pipeline.commands.stages import between, experiment
 from pipeline.config.compose import compose_config, sweep_points
 from pipeline.store.outputs import Store

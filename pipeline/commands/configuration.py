@@ -7,7 +7,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from data_prep.errors import UsageError
-from pipeline.commands.main import Arguments
+from pipeline.commands.arguments import Arguments
 from pipeline.config.compose import CONF, compose_raw, register
 
 

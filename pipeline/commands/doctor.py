@@ -13,7 +13,7 @@ from rich import print as show
 from rich.markup import escape
 from rich.table import Table
 
-from pipeline.commands.main import Arguments
+from pipeline.commands.arguments import Arguments
 from pipeline.config.compose import compose_config
 
 PROBE_SECONDS = 120

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from data_prep.errors import UsageError
 from data_prep.progress import console
-from pipeline.commands.main import Arguments, take_own
+from pipeline.commands.arguments import Arguments, take_own
 from pipeline.config.compose import compose_config
 from pipeline.config.schema import RANDOM
 from pipeline.stages.encoder_inputs import open_encoder

@@ -4,7 +4,7 @@ from rich import print as show
 from rich.table import Table
 
 from data_prep.errors import UsageError
-from pipeline.commands.main import Arguments
+from pipeline.commands.arguments import Arguments
 from pipeline.config.compose import compose_config
 from pipeline.config.schema import Config
 from pipeline.estimate.pretraining import USABLE, Estimate, Offer, estimate, offers

@@ -5,7 +5,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from data_prep.errors import UsageError
-from pipeline.commands.main import Arguments, take_own
+from pipeline.commands.arguments import Arguments, take_own
 from pipeline.config.compose import compose_config
 from pipeline.config.schema import RANDOM
 from pipeline.stages.encoder_inputs import encoder_label

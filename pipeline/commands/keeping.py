@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from data_prep.errors import SesameError, UsageError
-from pipeline.commands.main import Arguments
+from pipeline.commands.arguments import Arguments
 from pipeline.config.compose import compose_config
 from pipeline.pages.wording import duration
 from pipeline.report.collect import read_output

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from data_prep.errors import SesameError, UsageError
-from pipeline.commands.main import Arguments, take_own
+from pipeline.commands.arguments import Arguments, take_own
 from pipeline.config.compose import compose_config
 from pipeline.store.outputs import Store
 from pipeline.workflow.graph import Graph, as_input

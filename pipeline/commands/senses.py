@@ -8,7 +8,7 @@ from rich.table import Table
 
 from data_prep.errors import SesameError, UsageError
 from data_prep.progress import console
-from pipeline.commands.main import Arguments, take_own
+from pipeline.commands.arguments import Arguments, take_own
 from pipeline.config.compose import compose_config, compose_raw
 from pipeline.config.schema import Config
 from pipeline.inference.senses.occurrences import Occurrence, corpus_occurrences, read_occurrences

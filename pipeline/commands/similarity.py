@@ -7,7 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from data_prep.errors import UsageError
-from pipeline.commands.main import Arguments
+from pipeline.commands.arguments import Arguments
 from pipeline.config.compose import compose_config, package_path
 from pipeline.stages.encoder_inputs import encoder_label, open_encoder
 from pipeline.stages.prepare_encoder import prepare_encoder

@@ -11,8 +11,8 @@ from data_prep.errors import SesameError, UsageError
 from data_prep.progress import console
 from data_prep.work_units import Share
 from pipeline.cluster.site import read_site
+from pipeline.commands.arguments import Arguments, show_error
 from pipeline.commands.configuration import run_hydra
-from pipeline.commands.main import Arguments, show_error
 from pipeline.commands.sweeps import (
     LAUNCHER,
     SWEEPER,

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from data_prep.errors import UsageError
-from pipeline.commands.main import Arguments
+from pipeline.commands.arguments import Arguments
 from pipeline.config.compose import compose_config
 from pipeline.store.outputs import Store
 from pipeline.store.references import Stored, resolve

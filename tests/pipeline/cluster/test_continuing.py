@@ -10,7 +10,8 @@ from pipeline.cluster import slurm
 from pipeline.cluster.continuing import WARNINGS, continue_job
 from pipeline.cluster.frozen import Submission
 from pipeline.commands import stages
-from pipeline.commands.main import Arguments, run
+from pipeline.commands.arguments import Arguments
+from pipeline.commands.main import run
 from pipeline.training.exits import INTERRUPTED, Interrupted
 
 

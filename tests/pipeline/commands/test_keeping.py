@@ -9,8 +9,8 @@ import pytest
 
 from data_prep.errors import SesameError
 from pipeline.commands import stages
+from pipeline.commands.arguments import Arguments
 from pipeline.commands.keeping import clean, list_runs
-from pipeline.commands.main import Arguments
 from pipeline.store.lease import lease
 from pipeline.store.outputs import LEASE, Output, Store, run_facts_path
 from pipeline.store.runs import Entry, Runs

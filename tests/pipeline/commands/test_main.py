@@ -3,19 +3,38 @@
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from data_prep.errors import UsageError
 from pipeline.cluster import slurm
+from pipeline.commands import catalogue
 from pipeline.commands import main as cli
-from pipeline.commands.main import COMMANDS, parse, run
+from pipeline.commands.arguments import parse
+from pipeline.commands.catalogue import COMMANDS
+from pipeline.commands.main import run
 
 HUB = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HUB_DISABLE_TELEMETRY")
 PRINTING = {"run", "plan", "path", "submit", "estimate", *(
-    name for name, command in COMMANDS.items() if command.function == cli._STAGE
+    name for name, command in COMMANDS.items() if command.function == catalogue._STAGE
 )}  # fmt: skip
+
+
+def test_help_shows_every_command_once_within_eighty_columns(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    shown = [line.split()[0] for line in lines if line.startswith("  ")]
+    assert sorted(shown) == sorted(COMMANDS)
+
+
+def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out.strip() == version("sesame-encoders")
 
 
 @pytest.mark.parametrize("given", ["", "0"])

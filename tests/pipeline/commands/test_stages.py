@@ -7,7 +7,7 @@ import pytest
 
 from data_prep.errors import SesameError, UsageError
 from pipeline.commands import stages
-from pipeline.commands.main import Arguments
+from pipeline.commands.arguments import Arguments
 from pipeline.commands.stages import _prepare_points, _report, stage
 from pipeline.config.compose import compose_config
 from pipeline.config.schema import Config
