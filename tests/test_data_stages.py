@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.config.compose import compose_config
+from pipeline.stages import STAGES
 from pipeline.store.outputs import Store
 from pipeline.workflow.graph import Graph
 from tests.conftest import Sesame
@@ -101,7 +102,7 @@ def test_dynamic_mask_rates_share_their_examples_and_not_their_pretrainings(
 
     def place(stage: str, *overrides: str) -> str:
         config = compose_config([*SMALL, *paths, *overrides])
-        return Graph(Store(user.store)).add(stage, config).output.fingerprint
+        return Graph(Store(user.store), STAGES).add(stage, config).output.fingerprint
 
     usual = {stage: place(stage) for stage in ("examples", "pretrain")}
     for change in ("examples.mask_rate=0.3", "examples.mask_unit=span", "examples.max_masks=9"):

@@ -18,6 +18,7 @@ from pipeline.bench import corpus
 from pipeline.bench.figures import Figure, compared
 from pipeline.bench.turns import alternate, spent
 from pipeline.config.schema import Config
+from pipeline.stages import STAGES
 from pipeline.store.outputs import Store
 from pipeline.workflow.execute import execute_all
 from pipeline.workflow.graph import Graph
@@ -30,7 +31,7 @@ FAR = 10_000_000  # a step number that resuming must not feel
 def measure(config: Config) -> list[Figure]:
     """Every figure about data."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    graph = Graph(Store(Path(config.paths.store)))
+    graph = Graph(Store(Path(config.paths.store)), STAGES)
     examples = graph.add("examples", config)
     execute_all([node for node in graph.nodes.values() if node is not examples])
     shards, tokenizer = examples.inputs["shard"].path, examples.inputs["tokenizer"].path

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from pipeline.bench.figures import Figure
 from pipeline.config.schema import Config
+from pipeline.stages import STAGES
 from pipeline.store.outputs import Store
 from pipeline.workflow.execute import execute_all
 from pipeline.workflow.graph import Graph
@@ -78,7 +79,7 @@ def measure(config: Config) -> list[Figure]:
     """Perplexities of the held-out text."""
     from data_prep.tokenizers.vocabulary import VOCABULARY, read_vocabulary
 
-    graph = Graph(Store(Path(config.paths.store)))
+    graph = Graph(Store(Path(config.paths.store)), STAGES)
     examples = graph.add("examples", config)
     execute_all(list(graph.nodes.values()))
     vocab_size = len(read_vocabulary(examples.inputs["tokenizer"].path / VOCABULARY))

@@ -30,6 +30,7 @@ from pipeline.models.architectures import BERT
 from pipeline.models.bert import BertForPretraining
 from pipeline.models.config import BertConfig
 from pipeline.models.flops import flops_per_token, model_flops_per_token
+from pipeline.stages import STAGES
 from pipeline.tracking.config import TrackingConfig
 
 VOCAB, LENGTH, MASKED, SHORT = 30_522, 128, 0.15, 0.1
@@ -111,7 +112,7 @@ def _packed_examples(config: Config, scratch: Path) -> tuple[Path, Path]:
     from pipeline.workflow.graph import Graph
 
     own = replace(config.examples, max_seq_length=LENGTH, packing=True, masking="dynamic")
-    graph = Graph(Store(Path(config.paths.store)))
+    graph = Graph(Store(Path(config.paths.store)), STAGES)
     examples = graph.add("examples", replace(config, examples=own))
     execute_all([node for node in graph.nodes.values() if node is not examples])
     out = scratch / "examples"

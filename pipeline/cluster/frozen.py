@@ -26,7 +26,8 @@ from pipeline.config.schema import Config
 from pipeline.models.config import ModelConfig
 from pipeline.store.content import Checksums
 from pipeline.store.outputs import Store
-from pipeline.workflow.graph import Input, Node, stage_module
+from pipeline.workflow.graph import Stages
+from pipeline.workflow.stage import Input, Node
 
 FOLDER = "submissions"
 SUCCESSORS = "successors"
@@ -173,7 +174,7 @@ def freeze_node(node: Node, path: Path) -> None:
     write_atomically(path, json.dumps(content, indent=1))
 
 
-def thaw_node(path: Path) -> Node:
+def thaw_node(path: Path, stages: Stages) -> Node:
     """The stage instance that was written down."""
     try:
         content: dict[str, Any] = json.loads(path.read_text())
@@ -185,15 +186,13 @@ def thaw_node(path: Path) -> Node:
     assert isinstance(raw, DictConfig)
     inputs = {role: Input(name, Path(place)) for role, (name, place) in content["inputs"].items()}
     output = Store(Path(content["store"])).output(content["stage"], content["fingerprint"])
-    return Node(content["stage"], content["label"], typed(raw), inputs, content["request"], output)
+    maker = stages[content["stage"]]
+    return Node(maker, content["label"], typed(raw), inputs, content["request"], output)
 
 
 def refuse_changed_files(node: Node) -> None:
     """Stop where the user's files are no longer those that were submitted."""
-    files = getattr(stage_module(node.stage), "files", None)
-    if files is None:
-        return
-    now = Checksums(node.output.path.parents[1]).describe(files(node.config))
+    now = Checksums(node.output.path.parents[1]).describe(node.maker.files(node.config))
     before = node.request["files_read"]
     if now != before:
         names = sorted(n for n in now.keys() | before.keys() if now.get(n) != before.get(n))

@@ -25,7 +25,7 @@ from omegaconf.errors import OmegaConfBaseException
 from data_prep.errors import UsageError
 from data_prep.fields import check, execution
 from pipeline.config.compose import literal
-from pipeline.workflow.graph import STAGES
+from pipeline.workflow.stage import STAGE_ORDER
 
 NOTHING = ("", "~", "null")
 
@@ -132,7 +132,7 @@ def _typed(path: Path, content: dict[str, Any]) -> Site:
     names = {"continue" if f.name == "continuation" else f.name for f in fields(Site)}
     _check_keys(path, "", content, names)
     stages = content.get("stages") or {}
-    _check_keys(path, "stages.", stages, set(STAGES))
+    _check_keys(path, "stages.", stages, set(STAGE_ORDER))
     for stage, settings in stages.items():
         _check_keys(path, f"stages.{stage}.", settings, {f.name for f in fields(StageSite)})
     given = literal(_without_nothing(content))

@@ -12,7 +12,7 @@ from pipeline.cluster import slurm
 from pipeline.cluster.frozen import Job, Submission
 from pipeline.store.outputs import Output, Store
 from pipeline.workflow.execute import shares_made
-from pipeline.workflow.plan import how_far
+from pipeline.workflow.graph import Stages
 
 COLOURS = {
     "done": "green", "running": "cyan", "waiting": "dim", "failed": "red", "cancelled": "yellow",
@@ -39,13 +39,17 @@ class Line:
         return self.state not in ("running", "waiting")
 
 
-def look(submission: Submission, store: Store) -> list[Line]:
+def look(submission: Submission, store: Store, stages: Stages) -> list[Line]:
     """The state of every job of a submission."""
     queue = slurm.queue()
-    return [_line(job, queue.get(job.id, []), submission, store) for job in submission.jobs()]
+    return [
+        _line(job, queue.get(job.id, []), submission, store, stages) for job in submission.jobs()
+    ]
 
 
-def _line(job: Job, tasks: list[slurm.Task], submission: Submission, store: Store) -> Line:
+def _line(
+    job: Job, tasks: list[slurm.Task], submission: Submission, store: Store, stages: Stages
+) -> Line:
     output = store.from_reference(job.reference)
     state = "done" if output.is_done or _has_made_all(job, output) else _state(tasks)
     logs = sorted(submission.logs.glob(job.log_pattern), key=lambda path: path.stat().st_mtime)
@@ -62,7 +66,7 @@ def _line(job: Job, tasks: list[slurm.Task], submission: Submission, store: Stor
         reason,
         ",".join(dict.fromkeys(task.nodes for task in seen if task.nodes)),
         max((task.elapsed for task in seen), key=lambda text: (len(text), text), default=""),
-        "" if state in ("done", "waiting") else _progress(job, tasks, output),
+        "" if state in ("done", "waiting") else _progress(job, tasks, output, stages),
         log,
     )
 
@@ -86,14 +90,14 @@ def _state(tasks: list[slurm.Task]) -> str:
     return "waiting" if any(task.is_live for task in tasks) else "failed"
 
 
-def _progress(job: Job, tasks: list[slurm.Task], output: Output) -> str:
+def _progress(job: Job, tasks: list[slurm.Task], output: Output, stages: Stages) -> str:
     if job.shares:
         counted = Counter(task.state.lower() for task in tasks)
         return ", ".join(f"{count} {state}" for state, count in sorted(counted.items()))
     if not output.is_begun:
         return ""
     speed = _speed(output.path / "timing.jsonl")
-    return how_far(job.stage, output.path) + (f", {speed}" if speed else "")
+    return stages[job.stage].how_far(output.path) + (f", {speed}" if speed else "")
 
 
 def _speed(timing: Path) -> str:

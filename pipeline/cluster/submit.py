@@ -18,7 +18,7 @@ from pipeline.cluster.scripts import environment, fill
 from pipeline.cluster.site import Site, site_path
 from pipeline.store.outputs import Store
 from pipeline.workflow.execute import shares_made
-from pipeline.workflow.graph import Node, stage_module
+from pipeline.workflow.stage import Node
 
 LOCAL_DISKS = ("btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "ramfs", "tmpfs", "xfs", "zfs")
 
@@ -55,7 +55,7 @@ def plan_jobs(nodes: list[Node], site: Site, being_made: dict[str, str]) -> list
         makers[node.output.reference] = name
         waits = (list(dict.fromkeys(after)), list(dict.fromkeys(after_jobs)))
         options = site.of(node.stage).options()
-        if site.array > 1 and getattr(stage_module(node.stage), "ARRAY", False):
+        if site.array > 1 and node.maker.takes_shares:
             missing = missing_shares(node, site.array)
             if missing:
                 every = len(missing) == site.array

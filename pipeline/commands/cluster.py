@@ -33,12 +33,13 @@ from pipeline.cluster.submit import (
 from pipeline.commands.arguments import Arguments
 from pipeline.commands.stages import between, experiment
 from pipeline.config.compose import compose_config, sweep_points
+from pipeline.stages import STAGES
 from pipeline.store.outputs import Store
 from pipeline.store.runs import Entry, Runs
 from pipeline.training.exits import Interrupted
 from pipeline.workflow.execute import execute, make_share
-from pipeline.workflow.graph import Node
-from pipeline.workflow.plan import as_table, how_far, plan
+from pipeline.workflow.plan import as_table, plan
+from pipeline.workflow.stage import Node
 
 LOOK_SECONDS = 2.0
 
@@ -113,7 +114,7 @@ def job(arguments: Arguments) -> None:
     if len(arguments.words) != 1:
         raise UsageError("job: name the file of one stage instance, nodes/<job>.json")
     share = arguments.options.get("--share")
-    node = thaw_node(Path(arguments.words[0]))
+    node = thaw_node(Path(arguments.words[0]), STAGES)
     refuse_changed_files(node)
     print(f"{_title(node)} {node.output.path}", flush=True)
     try:
@@ -122,7 +123,7 @@ def job(arguments: Arguments) -> None:
         else:
             execute(node)
     except Interrupted as error:
-        done = how_far(node.stage, node.output.path)
+        done = node.maker.how_far(node.output.path)
         raise Interrupted(f"interrupted: {_title(node)}, {done}") from error
 
 
@@ -131,7 +132,7 @@ def status(arguments: Arguments) -> None:
     slurm.require()
     store = _store(arguments)
     submission = find_submission(store, _one_word(arguments))
-    lines = look(submission, store)
+    lines = look(submission, store, STAGES)
     if "--once" in arguments.options or not console.is_terminal:
         from rich import print as show
 
@@ -140,7 +141,7 @@ def status(arguments: Arguments) -> None:
     with Live(status_table(submission, lines), console=console, auto_refresh=False) as live:
         while not all(line.is_over for line in lines):
             time.sleep(LOOK_SECONDS)
-            lines = look(submission, store)
+            lines = look(submission, store, STAGES)
             live.update(status_table(submission, lines), refresh=True)
 
 

@@ -8,6 +8,7 @@ from pipeline.commands.arguments import Arguments
 from pipeline.config.compose import compose_config
 from pipeline.config.schema import Config
 from pipeline.estimate.pretraining import USABLE, Estimate, Offer, estimate, offers
+from pipeline.stages import STAGES
 from pipeline.training.gpus import GPUS, Gpu
 
 UTILISATION = 0.4  # of the peak; what well-kept BERT trainings reach
@@ -21,7 +22,7 @@ def estimate_pretraining(arguments: Arguments) -> None:
     price = _number(arguments, "--price", None)
     gpus = _gpus(arguments.options.get("--gpu"))
     config = compose_config(arguments.overrides)
-    found = estimate(config)
+    found = estimate(config, STAGES)
     _say(*_memory_table(found, config))
     _say("Work", _work_table(found))
     _say("Disk, at its fullest", _disk_table(found))

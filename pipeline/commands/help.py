@@ -17,13 +17,9 @@ def show_help() -> None:
     print("sesame --version prints the version.")
 
 
-# Sections that a stage obeys without their keys being part of its fingerprint.
-TOLD_BESIDE = {"pretrain": ("init", "tracking")}
-
-
 def show_command_help(name: str) -> None:
     from pipeline.config.compose import CONF, describe_keys, group_options
-    from pipeline.workflow.graph import STAGES, stage_module
+    from pipeline.stages import STAGES
 
     command = COMMANDS[name]
     print(f"usage: sesame {name} [options] {command.takes}\n\n{command.help}\n")
@@ -31,8 +27,8 @@ def show_command_help(name: str) -> None:
         print(f"  {option.rstrip('='):<12} {meaning}")
     if name not in STAGES and name not in ("run", "plan"):
         return
-    sections = stage_module(name).SECTIONS if name in STAGES else ("name", "seed", "paths")
-    sections += TOLD_BESIDE.get(name, ())
+    stage = STAGES.get(name)
+    sections = stage.sections + stage.obeyed if stage else ("name", "seed", "paths")
     table = Table(box=None, pad_edge=False)
     for heading in ("key", "default", "meaning"):
         table.add_column(heading, overflow="fold")

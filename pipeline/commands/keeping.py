@@ -14,12 +14,12 @@ from pipeline.commands.arguments import Arguments
 from pipeline.config.compose import compose_config
 from pipeline.pages.wording import duration
 from pipeline.report.collect import read_output
+from pipeline.stages import STAGES
 from pipeline.store.lease import describe, read_holder
 from pipeline.store.outputs import CLEAN_CACHE, LEASE, REMOVED, Output, Store, remove_folder
 from pipeline.store.runs import Entry, Runs
 from pipeline.tasks.summary import summarise
-from pipeline.workflow.graph import STAGES
-from pipeline.workflow.plan import how_far
+from pipeline.workflow.stage import STAGE_ORDER
 
 
 def _store(arguments: Arguments) -> Store:
@@ -51,10 +51,10 @@ def _state(store: Store, entries: list[Entry]) -> str:
     unfinished = [output for output in outputs if not output.is_done]
     for output in unfinished:
         if read_holder(output.path / LEASE):
-            return f"{output.stage} runs, {how_far(output.stage, output.path)}"
+            return f"{output.stage} runs, {STAGES[output.stage].how_far(output.path)}"
     for output in unfinished:
         if output.is_begun:
-            return f"{output.stage} stopped, {how_far(output.stage, output.path)}"
+            return f"{output.stage} stopped, {STAGES[output.stage].how_far(output.path)}"
     return f"{unfinished[0].stage} not begun" if unfinished else "done"
 
 
@@ -79,7 +79,7 @@ def disk_usage(arguments: Arguments) -> None:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("output", "bytes", "files", "runs"):
         table.add_column(heading, justify="right" if heading in ("bytes", "files") else "left")
-    for stage in STAGES:
+    for stage in STAGE_ORDER:
         outputs = list(store.outputs(stage))
         sizes = {output.reference: _weigh(output.path) for output in outputs}
         total, files = (sum(size[part] for size in sizes.values()) for part in (0, 1))
@@ -143,7 +143,7 @@ def clean(arguments: Arguments) -> None:
 
 
 def _every_output(store: Store) -> Iterator[Output]:
-    return (output for stage in STAGES for output in store.outputs(stage))
+    return (output for stage in STAGE_ORDER for output in store.outputs(stage))
 
 
 def _with_ancestors(store: Store, outputs: Iterable[Output]) -> set[str]:
@@ -161,7 +161,7 @@ def _holder(output: Output) -> str:
 def _cost(output: Output) -> str:
     """What it would take to make an output again."""
     if not output.is_done:
-        return f"unfinished, {how_far(output.stage, output.path)}"
+        return f"unfinished, {STAGES[output.stage].how_far(output.path)}"
     try:
         seconds = read_output(output.stage, output.path).seconds
     except SesameError:  # a damaged output is removed like any other

@@ -5,8 +5,10 @@ from pathlib import Path
 from data_prep.errors import SesameError, UsageError
 from pipeline.commands.arguments import Arguments, take_own
 from pipeline.config.compose import compose_config
+from pipeline.stages import STAGES
 from pipeline.store.outputs import Store
-from pipeline.workflow.graph import Graph, as_input
+from pipeline.workflow.graph import Graph
+from pipeline.workflow.stage import Request, as_input
 
 SHOWN = 5
 
@@ -19,7 +21,7 @@ def inspect_examples(arguments: Arguments) -> None:
     if not own["count"].isdigit():
         raise UsageError(f"count={own['count']}: must be a number")
     config = compose_config(overrides)
-    graph = Graph(Store(Path(config.paths.store)))
+    graph = Graph(Store(Path(config.paths.store)), STAGES)
     examples = graph.add("examples", config)
     if not examples.output.is_done:
         words = " ".join(overrides)
@@ -29,7 +31,7 @@ def inspect_examples(arguments: Arguments) -> None:
 
     inspect(
         examples.output.path,
-        as_input(graph.tokenizer(config)).path,
+        as_input(graph.request(Request("tokenizer", config))).path,
         int(own["count"]),
         Path(own["shard"]) if own["shard"] else None,
         mask_rule(config.examples, "train"),

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from omegaconf import DictConfig
-from rich.table import Table
 
 from data_prep.errors import SesameError, UsageError
 from data_prep.progress import console
@@ -29,20 +28,15 @@ from pipeline.commands.sweeps import (
 from pipeline.commands.vocabularies import vocabulary_table
 from pipeline.config.compose import compose_config, emptied, prepared, sweep_points, typed
 from pipeline.config.schema import Config
+from pipeline.stages import STAGES
+from pipeline.stages.report import add_report, reported
 from pipeline.store.outputs import Store
 from pipeline.store.runs import Entry, Runs
 from pipeline.tasks.summary import scores_table
 from pipeline.workflow.execute import SomeFailed, execute_all, make_share, refuse_to_pretrain
-from pipeline.workflow.graph import (
-    STAGES,
-    Graph,
-    Input,
-    Node,
-    as_input,
-    experiment_graph,
-    stage_module,
-)
+from pipeline.workflow.graph import Graph, experiment_graph
 from pipeline.workflow.plan import as_table, plan
+from pipeline.workflow.stage import Input, Node, Request, as_input
 
 NEXT = (  # what a run leaves a stranger with
     "finished: sesame list shows this run as {name}; the page about it is below, for a browser\n"
@@ -212,13 +206,10 @@ def _stage(arguments: Arguments, config: Config) -> list[Node]:
     about = config.runs if arguments.command == "report" else []
     _record(graph, before, about or [config.name], replace=False)
     execute_all(before, _at_once(arguments))
-    closing: Callable[[Path], Table] | None = getattr(
-        stage_module(arguments.command), "closing", None
-    )
     if asked is not None:
         make_share(target, asked)
-    elif closing is not None:
-        console.print(closing(target.output.path))
+    elif (table := target.maker.closing(target.output.path)) is not None:
+        console.print(table)
     print(target.output.path)
     return [target]
 
@@ -254,8 +245,9 @@ def experiment(overrides: list[str]) -> Graph:
     config = compose_config(overrides)
     if not config.stages:
         raise UsageError("stages: this experiment names none; choose another experiment=")
+    store = Store(Path(config.paths.store))
     return experiment_graph(
-        Store(Path(config.paths.store)), config, lambda point: compose_config([*overrides, *point])
+        store, STAGES, config, lambda point: compose_config([*overrides, *point])
     )
 
 
@@ -264,21 +256,21 @@ def between(nodes: list[Node], first: str | None, last: str | None) -> list[Node
     for option, name in (("--from", first), ("--until", last)):
         if name is not None and name not in STAGES:
             raise UsageError(f"{option} {name}: must be one of {', '.join(STAGES)}")
-    low = STAGES.index(first) if first else 0
-    high = STAGES.index(last) if last else len(STAGES) - 1
+    order = list(STAGES)
+    low = order.index(first) if first else 0
+    high = order.index(last) if last else len(order) - 1
     for node in nodes:
-        if STAGES.index(node.stage) < low and not node.output.is_done:
+        if order.index(node.stage) < low and not node.output.is_done:
             raise UsageError(f"--from {first}: {node.stage} before it is not done; start there")
-    return [node for node in nodes if low <= STAGES.index(node.stage) <= high]
+    return [node for node in nodes if low <= order.index(node.stage) <= high]
 
 
 def _target(name: str, config: Config, overrides: list[str]) -> tuple[Graph, Node]:
     """The graph of one stage instance, and its last node."""
     if name == "report":
         return _report(config, overrides)
-    graph = Graph(Store(Path(config.paths.store)))
-    made = {"export": graph.export, "tokenizer": graph.tokenizer}.get(name)
-    target = made(config) if made else graph.add(name, config)
+    graph = Graph(Store(Path(config.paths.store)), STAGES)
+    target = graph.request(Request(name, config))
     if isinstance(target, Input):
         raise UsageError(f"{name}: {target.path} is used as it is; there is nothing to make")
     return graph, target
@@ -288,18 +280,18 @@ def _report(config: Config, overrides: list[str]) -> tuple[Graph, Node]:
     """The page about named runs, or about this experiment."""
     if not config.runs:
         graph = experiment(overrides)
-        return graph, graph.add_report(config, graph.reported())
+        return graph, add_report(graph, config, reported(graph))
     store = Store(Path(config.paths.store))
-    graph, runs = Graph(store), Runs(store)
-    reported: dict[str, Input] = {}
+    graph, runs = Graph(store, STAGES), Runs(store)
+    found: dict[str, Input] = {}
     for name in dict.fromkeys(runs.named(text, f"runs={text}") for text in map(str, config.runs)):
         for entry in runs.current(name):
             output = store.output(entry.stage, entry.fingerprint)
             if entry.stage != "report" and output.is_done:
                 role = "/".join(part for part in (name, entry.stage, entry.label) if part)
-                if role in reported:  # such as fine-tunings of two tasks, one after the other
+                if role in found:  # such as fine-tunings of two tasks, one after the other
                     role = f"{role}/{entry.fingerprint[:8]}"
-                reported[role] = as_input(Input(output.reference, output.path))
-        if not any(role.startswith(f"{name}/") for role in reported):
+                found[role] = as_input(Input(output.reference, output.path))
+        if not any(role.startswith(f"{name}/") for role in found):
             raise UsageError(f"runs={name}: nothing of it is finished yet; see: sesame list")
-    return graph, graph.add_report(config, reported)
+    return graph, add_report(graph, config, found)

@@ -23,7 +23,7 @@ from pipeline.cluster.site import Site
 from pipeline.commands.comparable import why_not_comparable
 from pipeline.config.schema import Config
 from pipeline.store.outputs import Output, Store
-from pipeline.workflow.graph import Node
+from pipeline.workflow.stage import Node
 
 POINT, SUMMARY = "point.json", "summary.json"
 LAUNCHER, SWEEPER = "hydra/launcher", "hydra/sweeper"

@@ -22,7 +22,7 @@ from pipeline.store.outputs import Store
 from pipeline.store.references import Folder, resolve
 from pipeline.training.gpus import Gpu
 from pipeline.training.schedule import plan_phases
-from pipeline.workflow.graph import Graph
+from pipeline.workflow.graph import Graph, Stages
 
 BYTES_PER_PIECE = 4.4  # English, 30,000 pieces; only where no examples tell
 UNPACKED = {"": 1.0, ".gz": 2.8, ".zst": 3.0, ".bz2": 3.8, ".xz": 3.8}  # of prose
@@ -94,26 +94,26 @@ class Offer:
     remedy: str  # empty where it fits
 
 
-def estimate(config: Config) -> Estimate:
+def estimate(config: Config, stages: Stages) -> Estimate:
     """The arithmetic of one configuration."""
     model, trainer = config.model, config.trainer
     if not isinstance(model, BertConfig):
         raise UsageError(f"model.kind={model.kind}: only BERT's arithmetic is known here")
-    stages = config.phases
-    made = _made_examples(config)
+    phases = config.phases
+    made = _made_examples(config, stages)
     text = _text_bytes(config)
     vocab_size = _vocab_size(config)
     rows = [
         _rows_made(path) if path else _rows_guessed(config, phase.max_seq_length, text)
-        for path, phase in zip(made, stages, strict=True)
+        for path, phase in zip(made, phases, strict=True)
     ]
     plans = plan_phases(
-        trainer, [phase.share for phase in stages], [r.tokens_per_row for r in rows]
+        trainer, [phase.share for phase in phases], [r.tokens_per_row for r in rows]
     )
     weights = parameters(model, vocab_size)
     estimates = []
     for plan in plans:
-        phase, known = stages[plan.number], rows[plan.number]
+        phase, known = phases[plan.number], rows[plan.number]
         micro = (
             phase.micro_batch_size
             or trainer.micro_batch_size
@@ -227,19 +227,18 @@ def _place(stage: str, reference: str, store: Store) -> Path:
     return found.path if isinstance(found, Folder) else found.output.path
 
 
-def _made_examples(config: Config) -> list[Path | None]:
+def _made_examples(config: Config, stages: Stages) -> list[Path | None]:
     """The finished examples of each phase, where there are any."""
-    stages = config.phases
     store = Store(Path(config.paths.store))
     if not config.corpus.paths or not any(out.is_done for out in store.outputs("examples")):
-        return [None] * len(stages)
-    graph = Graph(store)
+        return [None] * len(config.phases)
+    graph = Graph(store, stages)
     nodes = [
         graph.add(
             "examples",
             replace(config, examples=replace(config.examples, max_seq_length=phase.max_seq_length)),
         )
-        for phase in stages
+        for phase in config.phases
     ]
     return [node.output.path if node.output.is_done else None for node in nodes]
 

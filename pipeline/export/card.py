@@ -17,7 +17,7 @@ from pipeline.models.architectures import Architecture
 from pipeline.models.config import BertConfig
 from pipeline.store.outputs import Store
 from pipeline.training.checkpoint import read_state
-from pipeline.workflow.graph import STAGES
+from pipeline.workflow.stage import STAGE_ORDER
 
 UNKNOWN = ExportConfig.license
 ABOUT = """\
@@ -130,7 +130,7 @@ def _manifests(pretrain: Path) -> list[dict[str, Any]]:
         manifest = output.manifest() if output.is_done else {**output.request(), "counts": {}}
         found[output.reference] = manifest
         waiting += [item for role, item in manifest["upstream"].items() if role != "init"]
-    return sorted(found.values(), key=lambda manifest: STAGES.index(manifest["stage"]))
+    return sorted(found.values(), key=lambda manifest: STAGE_ORDER.index(manifest["stage"]))
 
 
 def _data(manifest: dict[str, Any]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from data_prep.errors import SesameError
 from pipeline.pages.wording import named
 from pipeline.store.outputs import MANIFEST, run_facts_path
-from pipeline.workflow.graph import STAGES
+from pipeline.workflow.stage import STAGE_ORDER
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def collect(inputs: dict[str, Path]) -> Collected:
     runs = list(dict.fromkeys(one.run for one in made if one.run))
     if len(runs) == 1:
         made = [replace(one, run="") for one in made]
-    return Collected(sorted(made, key=lambda one: STAGES.index(one.stage)), runs)
+    return Collected(sorted(made, key=lambda one: STAGE_ORDER.index(one.stage)), runs)
 
 
 def read_output(role: str, path: Path) -> Made:

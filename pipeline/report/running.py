@@ -8,7 +8,7 @@ from pipeline.pages.blocks import Block, Column, Commands, Fact, Facts, Section,
 from pipeline.pages.wording import count, distinct, duration, model_name, named
 from pipeline.report.collect import Collected, Made
 from pipeline.report.settings import settings_of
-from pipeline.workflow.graph import STAGES
+from pipeline.workflow.stage import STAGE_ORDER
 
 
 def subtitle(collected: Collected) -> str:
@@ -39,7 +39,9 @@ def run_section(collected: Collected, share_text: bool) -> Section:
     ]
     blocks: list[Block] = [Facts(facts), _times(made), _versions(made)]
     blocks += [
-        _settings(stage, collected.of(stage), share_text) for stage in STAGES if collected.of(stage)
+        _settings(stage, collected.of(stage), share_text)
+        for stage in STAGE_ORDER
+        if collected.of(stage)
     ]
     return Section("run", "What was run", blocks)
 

@@ -1,4 +1,23 @@
-"""The stages, one thin file each.
+"""The stages, one thin file each, in the order of work.
 
 May use every room but `bench` and `commands`.
 """
+
+from pipeline.stages.examples import Examples
+from pipeline.stages.export import Export
+from pipeline.stages.finetune import Finetune
+from pipeline.stages.layers import Layers
+from pipeline.stages.pretrain import Pretrain
+from pipeline.stages.report import Report
+from pipeline.stages.shard import Shard
+from pipeline.stages.tokenizer import Tokenizer
+from pipeline.stages.vectors import Vectors
+from pipeline.workflow.stage import Stage
+
+STAGES: dict[str, Stage] = {
+    stage.name: stage
+    for stage in (
+        Shard(), Tokenizer(), Vectors(), Examples(), Pretrain(), Export(), Finetune(), Layers(),
+        Report(),
+    )
+}  # fmt: skip

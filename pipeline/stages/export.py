@@ -6,6 +6,7 @@ tokenizer's files and README.md. Try: sesame export encoder=demo@best
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +14,122 @@ from data_prep.errors import SesameError, UsageError
 from pipeline.config.schema import Config
 from pipeline.models.architectures import fitting
 from pipeline.models.config import BertConfig, ElmoConfig
+from pipeline.stages.tokenizer import upstream
+from pipeline.store.outputs import fingerprint
+from pipeline.store.references import Folder, resolve
 from pipeline.training.source import read_model
-from pipeline.workflow.stage import Request, Work
-
-FORMAT = 2
-SECTIONS = ("export",)
+from pipeline.workflow.stage import Input, Instance, Node, Planner, Request, Stage, Work
 
 
-def inputs(config: Config) -> dict[str, Request]:
-    """The pretraining and its vocabulary; a model that nobody could load is refused untrained."""
-    if isinstance(config.model, BertConfig):
-        fitting(config.model, config.examples.pairs)
-    return {"pretrain": Request("pretrain", config), "tokenizer": Request("tokenizer", config)}
+class Export(Stage):
+    """A checkpoint of a pretraining to a folder that others load."""
+
+    name = "export"
+    format = 2
+    sections = ("export",)
+
+    def inputs(self, config: Config) -> dict[str, Request]:
+        """The pretraining and its vocabulary; refuses a model that nobody could load."""
+        if isinstance(config.model, BertConfig):
+            fitting(config.model, config.examples.pairs)
+        return {"pretrain": Request("pretrain", config), "tokenizer": Request("tokenizer", config)}
+
+    def run(self, work: Work) -> dict[str, Any]:
+        """Write the folder and prove that a reader of it computes what we do."""
+        from pipeline.export.bert import export_checkpoint
+        from pipeline.export.card import gather_facts
+        from pipeline.export.elmo import export_elmo
+        from pipeline.training.checkpoint import damage
+
+        pretrain = work.inputs["pretrain"]
+        checkpoint = choose_checkpoint(pretrain, work.config.export.checkpoint)
+        if (fault := damage(checkpoint)) is not None:
+            raise SesameError(
+                f"{checkpoint}: {fault}; choose another step by export.checkpoint=<step>"
+            )
+        model = read_model(pretrain / "config.json")
+        vocab_size = json.loads((pretrain / "config.json").read_text())["vocab_size"]
+        facts = gather_facts(pretrain, checkpoint, work.config.export)
+        others = (vocab_size, work.inputs["tokenizer"], work.out, facts)
+        if isinstance(model, ElmoConfig):
+            return export_elmo(checkpoint, model, *others)
+        assert isinstance(model, BertConfig)
+        return export_checkpoint(checkpoint, model, *others)
+
+    def resolve(self, graph: Planner, request: Request) -> Node | Input:
+        """The loadable folder that `encoder` refers to."""
+        config, text = request.config, request.config.encoder
+        if text is None or text in graph.pretrainings:
+            reference, own = _meant_pretraining(graph, text) or ("", config)
+            return self._add_own(graph, reference, own, config)
+        found = resolve("encoder", text, "pretrain", graph.store)
+        if isinstance(found, Folder):
+            return _vectors(graph, found, config) or _folder(graph, found)
+        node = graph.place(
+            self.name,
+            replace(config, export=replace(config.export, checkpoint=found.checkpoint)),
+            text,
+            {
+                "pretrain": Input(found.output.reference, found.output.path, found.is_step),
+                "tokenizer": upstream(graph.store, found, "tokenizer"),
+            },
+        )
+        if (found.output.is_done or found.is_step) and not node.output.is_done:
+            check_finished(found.output.path, found.checkpoint)
+        return node
+
+    def add_instance(self, graph: Planner, instance: Instance) -> None:
+        """Export what `encoder` names; without a name, every pretraining of the experiment."""
+        config = instance.config
+        if config.encoder is not None or not graph.pretrainings:
+            self.resolve(graph, Request(self.name, config))
+            return
+        for points in graph.pretrainings.values():
+            for reference, own in points.items():
+                self._add_own(graph, reference, own, config)
+
+    def _add_own(self, graph: Planner, reference: str, own: Config, config: Config) -> Node:
+        """The export of a pretraining in this graph, in the way that `config` asks for."""
+        label = graph.nodes[reference].label if reference else ""
+        return graph.add(self.name, replace(own, encoder=None, export=config.export), label)
+
+
+def _meant_pretraining(graph: Planner, name: str | None) -> tuple[str, Config] | None:
+    """Reference and config of the pretraining in the graph that `encoder=<name>` means.
+
+    Without a name the only one is meant; None where the graph has none.
+    """
+    named = graph.pretrainings if name is None else {name: graph.pretrainings[name]}
+    meant = {reference: own for points in named.values() for reference, own in points.items()}
+    if len(meant) > 1 and len(named) > 1:
+        raise UsageError(
+            f"encoder: this experiment has several pretrainings ({', '.join(named)}); name "
+            f"one, such as encoder={next(iter(named))}"
+        )
+    if len(meant) > 1:
+        [only] = named
+        raise UsageError(
+            f"encoder={only}: is a sweep of {len(meant)} pretrainings; give each an instance "
+            "of its own name"
+        )
+    return next(iter(meant.items()), None)
+
+
+def _vectors(graph: Planner, folder: Folder, config: Config) -> Node | None:
+    """The table of the word vectors in a file, or in a folder of a matrix and its words."""
+    if folder.path.is_dir() and not any(folder.path.glob("*.parquet")):
+        return None
+    own = replace(config.vectors, source=str(folder.path.resolve()))
+    return graph.add("vectors", replace(config, vectors=own))
+
+
+def _folder(graph: Planner, folder: Folder) -> Input:
+    """A folder of the user's, known by what its files contain."""
+    files = sorted(path for path in folder.path.rglob("*") if path.is_file())
+    described = graph.checksums.describe(
+        (str(path.relative_to(folder.path)), path) for path in files
+    )
+    return Input(f"folder/{fingerprint(described)}", folder.path.resolve())
 
 
 def check_finished(pretrain: Path, checkpoint: str) -> None:
@@ -35,27 +140,6 @@ def check_finished(pretrain: Path, checkpoint: str) -> None:
     model = read_model(pretrain / "config.json")
     if isinstance(model, BertConfig):
         fitting(model, pairs_of(read_recipe(pretrain)))
-
-
-def run(work: Work) -> dict[str, Any]:
-    """Write the folder and prove that a reader of it computes what we do."""
-    from pipeline.export.bert import export_checkpoint
-    from pipeline.export.card import gather_facts
-    from pipeline.export.elmo import export_elmo
-    from pipeline.training.checkpoint import damage
-
-    pretrain = work.inputs["pretrain"]
-    checkpoint = choose_checkpoint(pretrain, work.config.export.checkpoint)
-    if (fault := damage(checkpoint)) is not None:
-        raise SesameError(f"{checkpoint}: {fault}; choose another step by export.checkpoint=<step>")
-    model = read_model(pretrain / "config.json")
-    vocab_size = json.loads((pretrain / "config.json").read_text())["vocab_size"]
-    facts = gather_facts(pretrain, checkpoint, work.config.export)
-    others = (vocab_size, work.inputs["tokenizer"], work.out, facts)
-    if isinstance(model, ElmoConfig):
-        return export_elmo(checkpoint, model, *others)
-    assert isinstance(model, BertConfig)
-    return export_checkpoint(checkpoint, model, *others)
 
 
 def choose_checkpoint(pretrain: Path, which: str) -> Path:

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.table import Table
 
-from data_prep.fields import result_keys
 from data_prep.files import atomic_write, write_atomically
 from data_prep.progress import console
 from pipeline.config.schema import MAJORITY, TFIDF, Config
@@ -37,110 +36,126 @@ from pipeline.tasks.config import FinetuneConfig
 from pipeline.tasks.metrics import confusion, scores_by_type
 from pipeline.tasks.splits import missing_files, read_splits, task_files
 from pipeline.tasks.suite import ANSWERS, members_with_data, score_suite
-from pipeline.workflow.stage import Request, Work
+from pipeline.workflow.stage import Request, Stage, Work
 
 if TYPE_CHECKING:
     from pipeline.encoders import Encoder
 
-FORMAT = 6
-SECTIONS = ("task", "finetune")
 
+class Finetune(Stage):
+    """An encoder and a task to scores."""
 
-def inputs(config: Config) -> dict[str, Request]:
-    """The exported encoder, or only its vocabulary where weights are random; a suite's members."""
-    if config.task.members:
-        return {
-            name: Request("finetune", replace(config, task=member), f"task={name}")
-            for name, member in members_with_data(config.task).items()
-        }
-    return encoder_requests(config)
+    name = "finetune"
+    format = 6
+    sections = ("task", "finetune")
+    runs_beside = True
 
-
-def keys(config: Config) -> dict[str, Any]:
-    """What shapes the scores: task and fine-tuning, and the model where nothing else tells it."""
-    own = {section: result_keys(getattr(config, section)) for section in SECTIONS}
-    return own | encoder_keys(config)
-
-
-def files(config: Config) -> list[tuple[str, Path]]:
-    """The task's data files; those of a suite are its members'."""
-    return [] if config.task.members else task_files(config.task)
-
-
-def run(work: Work) -> dict[str, Any]:
-    """Fine-tune once."""
-    from safetensors.torch import save
-
-    from pipeline.tasks.finetuning import finetune
-    from pipeline.tasks.majority import answer_majority
-    from pipeline.tasks.submission import span_details, write_answers, write_null_odds, write_spans
-    from pipeline.tasks.tfidf import fit_tfidf
-
-    task, config = work.config.task, work.config.finetune
-    if task.members:
-        return _run_suite(work)
-    for name in missing_files(task):
-        console.print(f"task {task.name}: {name} is not there and left out", markup=False)
-    splits = read_splits(task, config.seed)
-    if TFIDF in work.config.encoders:
-        outcome = fit_tfidf(splits, task)
-    elif MAJORITY in work.config.encoders:
-        outcome = answer_majority(splits, task)
-    else:
-        encoder = open_encoder(work.config, work.inputs, config.seed)
-        with _computing(encoder, config, work.out / ".states") as own:
-            outcome = finetune(own, splits, task, config)
-
-    with atomic_write(work.out / "predictions.jsonl") as stream:
-        for example, guess in zip(splits.test, outcome.predictions, strict=True):
-            line = {
-                "inputs": example.texts,
-                "gold": example.gold,
-                "prediction": guess.answer,
-                "confidence": guess.confidence,
-                **span_details(guess),
+    def inputs(self, config: Config) -> dict[str, Request]:
+        """The exported encoder, or only the vocabulary of a random one; a suite's members."""
+        if config.task.members:
+            return {
+                name: Request("finetune", replace(config, task=member), f"task={name}")
+                for name, member in members_with_data(config.task).items()
             }
-            stream.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
-    if task.kind == "span":
-        write_spans(work.out / "predictions.json", splits.test, outcome.predictions)
-    if task.unanswerable:
-        write_null_odds(work.out / "null_odds.json", splits.test, outcome.predictions)
-    for name, examples in splits.unlabelled.items():
-        write_answers(work.out / ANSWERS, name, task.kind, examples, outcome.unlabelled[name])
-    scores = {
-        "task": task.name,
-        "kind": task.kind,
-        "metric": task.metric,
-        "score": outcome.scores[task.metric],
-        "scores": outcome.scores,
-        "encoder": encoder_label(work.config),
-        "seed": config.seed,
-        "train_examples": len(splits.train),
-        "dev_examples": len(splits.dev),
-        "test_examples": len(splits.test),
-        "steps": outcome.steps,
-        "best_epoch": outcome.best_epoch,
-        "dev_scores": outcome.dev_scores,
-        "repairs": splits.repairs,
-        "cut_inputs": outcome.cut,
-        "mix": outcome.mix,
-    }
-    if splits.groups:
-        scores["groups"] = splits.groups
-    if task.kind == "classify":
-        gold = [str(example.gold) for example in splits.test]
-        guesses = [str(guess.answer) for guess in outcome.predictions]
-        scores["confusion"] = confusion(gold, guesses, splits.labels).tolist()
-    if outcome.weights:
-        write_atomically(work.out / "model.safetensors", save(outcome.weights))
-    # Labels name the matrix's rows and columns, and types; they are text, and stay here.
-    named: dict[str, Any] = scores | {"labels": splits.labels}
-    if task.kind == "tag":
-        gold_tags: list[Any] = [example.gold for example in splits.test]
-        guessed: list[Any] = [guess.answer for guess in outcome.predictions]
-        named["by_type"] = scores_by_type(gold_tags, guessed)
-    write_atomically(work.out / "scores.json", json.dumps(named, indent=1))
-    return scores
+        return encoder_requests(config)
+
+    def keys(self, config: Config) -> dict[str, Any]:
+        """Task and fine-tuning, and what no input tells of the encoder."""
+        return super().keys(config) | encoder_keys(config)
+
+    def files(self, config: Config) -> list[tuple[str, Path]]:
+        """The task's data files; those of a suite are its members'."""
+        return [] if config.task.members else task_files(config.task)
+
+    def run(self, work: Work) -> dict[str, Any]:
+        """Fine-tune once."""
+        from safetensors.torch import save
+
+        from pipeline.tasks.finetuning import finetune
+        from pipeline.tasks.majority import answer_majority
+        from pipeline.tasks.submission import (
+            span_details,
+            write_answers,
+            write_null_odds,
+            write_spans,
+        )
+        from pipeline.tasks.tfidf import fit_tfidf
+
+        task, config = work.config.task, work.config.finetune
+        if task.members:
+            return _run_suite(work)
+        for name in missing_files(task):
+            console.print(f"task {task.name}: {name} is not there and left out", markup=False)
+        splits = read_splits(task, config.seed)
+        if TFIDF in work.config.encoders:
+            outcome = fit_tfidf(splits, task)
+        elif MAJORITY in work.config.encoders:
+            outcome = answer_majority(splits, task)
+        else:
+            encoder = open_encoder(work.config, work.inputs, config.seed)
+            with _computing(encoder, config, work.out / ".states") as own:
+                outcome = finetune(own, splits, task, config)
+
+        with atomic_write(work.out / "predictions.jsonl") as stream:
+            for example, guess in zip(splits.test, outcome.predictions, strict=True):
+                line = {
+                    "inputs": example.texts,
+                    "gold": example.gold,
+                    "prediction": guess.answer,
+                    "confidence": guess.confidence,
+                    **span_details(guess),
+                }
+                stream.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+        if task.kind == "span":
+            write_spans(work.out / "predictions.json", splits.test, outcome.predictions)
+        if task.unanswerable:
+            write_null_odds(work.out / "null_odds.json", splits.test, outcome.predictions)
+        for name, examples in splits.unlabelled.items():
+            write_answers(work.out / ANSWERS, name, task.kind, examples, outcome.unlabelled[name])
+        scores = {
+            "task": task.name,
+            "kind": task.kind,
+            "metric": task.metric,
+            "score": outcome.scores[task.metric],
+            "scores": outcome.scores,
+            "encoder": encoder_label(work.config),
+            "seed": config.seed,
+            "train_examples": len(splits.train),
+            "dev_examples": len(splits.dev),
+            "test_examples": len(splits.test),
+            "steps": outcome.steps,
+            "best_epoch": outcome.best_epoch,
+            "dev_scores": outcome.dev_scores,
+            "repairs": splits.repairs,
+            "cut_inputs": outcome.cut,
+            "mix": outcome.mix,
+        }
+        if splits.groups:
+            scores["groups"] = splits.groups
+        if task.kind == "classify":
+            gold = [str(example.gold) for example in splits.test]
+            guesses = [str(guess.answer) for guess in outcome.predictions]
+            scores["confusion"] = confusion(gold, guesses, splits.labels).tolist()
+        if outcome.weights:
+            write_atomically(work.out / "model.safetensors", save(outcome.weights))
+        # Labels name the matrix's rows and columns, and types; they are text, and stay here.
+        named: dict[str, Any] = scores | {"labels": splits.labels}
+        if task.kind == "tag":
+            gold_tags: list[Any] = [example.gold for example in splits.test]
+            guessed: list[Any] = [guess.answer for guess in outcome.predictions]
+            named["by_type"] = scores_by_type(gold_tags, guessed)
+        write_atomically(work.out / "scores.json", json.dumps(named, indent=1))
+        return scores
+
+    def closing(self, out: Path) -> Table:
+        """The scores for a terminal; the one that counts stands first."""
+        found = json.loads((out / "scores.json").read_text())
+        title = f"{found['task']}: {found['encoder']}"
+        table = Table(title=escape(title), title_justify="left", show_header=False)
+        first = found["metric"]
+        for name, value in sorted(found["scores"].items(), key=lambda item: item[0] != first):
+            table.add_row(name, f"{100 * value:.1f}")
+        return table
 
 
 def _computing(
@@ -167,14 +182,3 @@ def _run_suite(work: Work) -> dict[str, Any]:
             console.print(f"task {work.config.task.name}: {lacking} {names}", markup=False)
     write_atomically(work.out / "scores.json", json.dumps(scores, indent=1))
     return scores
-
-
-def closing(out: Path) -> Table:
-    """The scores for a terminal; the one that counts stands first."""
-    found = json.loads((out / "scores.json").read_text())
-    title = f"{found['task']}: {found['encoder']}"
-    table = Table(title=escape(title), title_justify="left", show_header=False)
-    first = found["metric"]
-    for name, value in sorted(found["scores"].items(), key=lambda item: item[0] != first):
-        table.add_row(name, f"{100 * value:.1f}")
-    return table

@@ -26,10 +26,8 @@ from pipeline.stages.encoder_inputs import (
 )
 from pipeline.tasks.config import FinetuneConfig
 from pipeline.tasks.splits import read_splits, task_files
-from pipeline.workflow.stage import Request, Work
+from pipeline.workflow.stage import Request, Stage, Work
 
-FORMAT = 3
-SECTIONS = ("task", "finetune", "layers")
 # Dev F1 on CoNLL-2003 with BERT base (Devlin et al. 2019, table 7); the paper has no mix.
 PUBLISHED = {
     "embeddings": 91.0,
@@ -41,28 +39,82 @@ PUBLISHED = {
 }
 
 
-def inputs(config: Config) -> dict[str, Request]:
-    """The encoder."""
-    if FLOORS.keys() & set(config.encoders) or config.task.members:
-        raise UsageError(
-            f"encoder={encoder_label(config)}, task={config.task.name}: layers takes one task, and "
-            "an encoder with layers"
+class Layers(Stage):
+    """Scores of every choice of an encoder's layers."""
+
+    name = "layers"
+    format = 3
+    sections = ("task", "finetune", "layers")
+
+    def inputs(self, config: Config) -> dict[str, Request]:
+        """The encoder."""
+        if FLOORS.keys() & set(config.encoders) or config.task.members:
+            raise UsageError(
+                f"encoder={encoder_label(config)}, task={config.task.name}: layers takes one task, "
+                "and an encoder with layers"
+            )
+        return encoder_requests(config)
+
+    def keys(self, config: Config) -> dict[str, Any]:
+        """The task, the head and how it is trained."""
+        return {
+            "task": result_keys(config.task),
+            "finetune": result_keys(head_config(config)),
+            "layers": result_keys(config.layers),
+        } | encoder_keys(config)
+
+    def files(self, config: Config) -> list[tuple[str, Path]]:
+        """The task's data files."""
+        return task_files(config.task)
+
+    def run(self, work: Work) -> dict[str, Any]:
+        """Train a head for every choice and seed."""
+        from pipeline.tasks.layer_table import fill_table
+
+        config = work.config
+        splits = read_splits(config.task, config.finetune.seed)
+        encoder = open_encoder(config, work.inputs, config.finetune.seed)
+        own, seeds = head_config(config), config.layers.seeds
+        scores = fill_table(encoder, splits, config.task, own, seeds, work.out)
+        found = {
+            "task": config.task.name,
+            "metric": config.task.metric,
+            "encoder": encoder_label(config),
+            "train_examples": len(splits.train),
+            "test_examples": len(splits.test),
+            "choices": {choice: list(by_seed.values()) for choice, by_seed in scores.items()},
+            "published": PUBLISHED,
+        }
+        write_atomically(work.out / "layers.json", json.dumps(found, indent=1))
+        return found
+
+    def how_far(self, out: Path) -> str:
+        """How many heads are trained."""
+        path = out / ".results.json"
+        done = sum(map(len, json.loads(path.read_text()).values())) if path.exists() else 0
+        return f"{done} heads trained"
+
+    def closing(self, out: Path) -> Table:
+        """The table for a terminal."""
+        found = json.loads((out / "layers.json").read_text())
+        table = Table(
+            title=escape(
+                f"{found['task']}, {found['metric']}: {found['encoder']}, frozen, under a BiLSTM"
+            ),
+            title_justify="left",
+            caption="published: CoNLL-2003 dev F1 of BERT base (Devlin et al. 2019, table 7)",
         )
-    return encoder_requests(config)
-
-
-def keys(config: Config) -> dict[str, Any]:
-    """The task, the head and how it is trained."""
-    return {
-        "task": result_keys(config.task),
-        "finetune": result_keys(head_config(config)),
-        "layers": result_keys(config.layers),
-    } | encoder_keys(config)
-
-
-def files(config: Config) -> list[tuple[str, Path]]:
-    """The task's data files."""
-    return task_files(config.task)
+        for heading in ("layers", "mean", "deviation", "median", "seeds", "published"):
+            table.add_column(heading, justify="left" if heading == "layers" else "right")
+        for choice, values in found["choices"].items():
+            published = found["published"].get(choice)
+            table.add_row(
+                choice, f"{100 * fmean(values):.1f}",
+                f"± {100 * stdev(values):.1f}" if len(values) > 1 else "",
+                f"{100 * median(values):.1f}", str(len(values)),
+                "" if published is None else f"{published:.1f}",
+            )  # fmt: skip
+        return table
 
 
 def head_config(config: Config) -> FinetuneConfig:
@@ -78,55 +130,3 @@ def head_config(config: Config) -> FinetuneConfig:
         epochs=config.layers.epochs,
         patience=config.layers.patience,
     )
-
-
-def run(work: Work) -> dict[str, Any]:
-    """Train a head for every choice and seed."""
-    from pipeline.tasks.layer_table import fill_table
-
-    config = work.config
-    splits = read_splits(config.task, config.finetune.seed)
-    encoder = open_encoder(config, work.inputs, config.finetune.seed)
-    own, seeds = head_config(config), config.layers.seeds
-    scores = fill_table(encoder, splits, config.task, own, seeds, work.out)
-    found = {
-        "task": config.task.name,
-        "metric": config.task.metric,
-        "encoder": encoder_label(config),
-        "train_examples": len(splits.train),
-        "test_examples": len(splits.test),
-        "choices": {choice: list(by_seed.values()) for choice, by_seed in scores.items()},
-        "published": PUBLISHED,
-    }
-    write_atomically(work.out / "layers.json", json.dumps(found, indent=1))
-    return found
-
-
-def how_far(out: Path) -> str:
-    """How many heads are trained."""
-    path = out / ".results.json"
-    done = sum(map(len, json.loads(path.read_text()).values())) if path.exists() else 0
-    return f"{done} heads trained"
-
-
-def closing(out: Path) -> Table:
-    """The table for a terminal."""
-    found = json.loads((out / "layers.json").read_text())
-    table = Table(
-        title=escape(
-            f"{found['task']}, {found['metric']}: {found['encoder']}, frozen, under a BiLSTM"
-        ),
-        title_justify="left",
-        caption="published: CoNLL-2003 dev F1 of BERT base (Devlin et al. 2019, table 7)",
-    )
-    for heading in ("layers", "mean", "deviation", "median", "seeds", "published"):
-        table.add_column(heading, justify="left" if heading == "layers" else "right")
-    for choice, values in found["choices"].items():
-        published = found["published"].get(choice)
-        table.add_row(
-            choice, f"{100 * fmean(values):.1f}",
-            f"± {100 * stdev(values):.1f}" if len(values) > 1 else "",
-            f"{100 * median(values):.1f}", str(len(values)),
-            "" if published is None else f"{published:.1f}",
-        )  # fmt: skip
-    return table

@@ -6,15 +6,17 @@ from pathlib import Path
 
 from data_prep.errors import UsageError
 from pipeline.config.schema import RANDOM, VECTORS, Config, PathsConfig
+from pipeline.stages import STAGES
 from pipeline.stages.encoder_inputs import encoder_requests
 from pipeline.store.outputs import Store
 from pipeline.workflow.execute import execute_all, refuse_to_pretrain
-from pipeline.workflow.graph import Graph, as_input
+from pipeline.workflow.graph import Graph
+from pipeline.workflow.stage import as_input
 
 
 def prepare_encoder(command: str, config: Config, overrides: list[str]) -> dict[str, Path]:
     """Make what `encoder=` refers to, pretraining apart; its folders by role."""
-    graph = Graph(Store(Path(config.paths.store)))
+    graph = Graph(Store(Path(config.paths.store)), STAGES)
     requests = encoder_requests(config)
     if not requests:
         raise UsageError(f"encoder={config.encoder}: has no vectors of words")

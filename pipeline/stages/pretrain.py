@@ -19,55 +19,109 @@ from typing import TYPE_CHECKING, Any
 
 from data_prep.config import WORD_KINDS
 from data_prep.errors import SesameError, UsageError
-from data_prep.fields import result_keys
 from data_prep.files import write_atomically
 from pipeline.cluster.slurm import first_node_address
 from pipeline.config.schema import Config
 from pipeline.data.cursor import BatchSchedule
 from pipeline.models.config import BertConfig
+from pipeline.stages.examples import example_sets
 from pipeline.store.outputs import REQUEST, Store
 from pipeline.training.config import InitConfig
 from pipeline.training.schedule import check_budget
 from pipeline.training.source import check_source
-from pipeline.workflow.stage import Request, Work
+from pipeline.workflow.stage import Instance, Planner, Request, Stage, Work
 
 if TYPE_CHECKING:
     from pipeline.training.exits import Diverged, Dropped
     from pipeline.training.job import Job
 
-FORMAT = 1
-SECTIONS = ("model", "optim", "trainer", "pretrain")
 
+class Pretrain(Stage):
+    """Training rows to a pretrained encoder."""
 
-def example_sets(config: Config) -> list[Request]:
-    """The examples of every phase's length."""
-    return [
-        Request(
-            "examples",
-            replace(config, examples=replace(config.examples, max_seq_length=phase.max_seq_length)),
-        )
-        for phase in config.phases
-    ]
+    name = "pretrain"
+    format = 1
+    sections = ("model", "optim", "trainer", "pretrain")
+    obeyed = ("init", "tracking")
 
+    def inputs(self, config: Config) -> dict[str, Request]:
+        """The vocabulary, the examples of every phase, and the model or vectors to start from."""
+        trainer = config.trainer
+        check_kind(config)
+        check_budget(trainer, len(config.phases))
+        BatchSchedule(trainer.global_batch_size, trainer.ramp_steps).check(trainer.world_size)
+        examples = {f"examples.{number}": each for number, each in enumerate(example_sets(config))}
+        requests = {"tokenizer": Request("tokenizer", config), **examples}
+        if config.init.source is not None:  # a run here is exported, so that both come in one form
+            check_source(config.init.source, config.model, Store(Path(config.paths.store)))
+            own = replace(config, encoder=config.init.source, init=InitConfig())
+            requests["init"] = Request("export", own)
+        if config.init.vectors:
+            assert isinstance(config.model, BertConfig), "see check_kind"
+            lowercase = config.tokenizer.lowercase
+            fitting = replace(config.vectors, width=config.model.hidden, lowercase=lowercase)
+            requests["vectors"] = Request("vectors", replace(config, vectors=fitting))
+        return requests
 
-def inputs(config: Config) -> dict[str, Request]:
-    """The vocabulary, the examples of every phase, and the model or vectors to start from."""
-    trainer = config.trainer
-    check_kind(config)
-    check_budget(trainer, len(config.phases))
-    BatchSchedule(trainer.global_batch_size, trainer.ramp_steps).check(trainer.world_size)
-    examples = {f"examples.{number}": each for number, each in enumerate(example_sets(config))}
-    requests = {"tokenizer": Request("tokenizer", config), **examples}
-    if config.init.source is not None:  # a run here is exported, so that both come in one form
-        check_source(config.init.source, config.model, Store(Path(config.paths.store)))
-        own = replace(config, encoder=config.init.source, init=InitConfig())
-        requests["init"] = Request("export", own)
-    if config.init.vectors:
-        assert isinstance(config.model, BertConfig), "see check_kind"
-        lowercase = config.tokenizer.lowercase
-        fitting = replace(config.vectors, width=config.model.hidden, lowercase=lowercase)
-        requests["vectors"] = Request("vectors", replace(config, vectors=fitting))
-    return requests
+    def keys(self, config: Config) -> dict[str, Any]:
+        """The model and how it is trained; the masks too, where the loader draws them."""
+        own = super().keys(config)
+        masks = config.examples.training_masks() if config.model.kind == "bert" else {}
+        return own | ({"examples": masks} if masks else {})
+
+    def add_instance(self, graph: Planner, instance: Instance) -> None:
+        """A pretraining that `encoder=<name>` may refer to."""
+        named = [] if instance.name == self.name else [instance.name]
+        node = graph.add(self.name, instance.config, ", ".join([*named, *instance.swept]))
+        known = graph.pretrainings.setdefault(instance.name, {})
+        known[node.output.reference] = instance.config
+
+    def run(self, work: Work) -> dict[str, Any]:
+        """Train, or go on training, until the budget is spent."""
+        from data_prep.progress import console
+        from pipeline.store.checkpoints import CHECKPOINTS, checkpoints
+        from pipeline.training.checkpoint import damage, newest_good, read_state
+        from pipeline.training.exits import REPORTS, Diverged
+        from pipeline.training.launch import launch
+
+        def say(text: str) -> None:
+            console.print(f"pretrain: {text}", markup=False)
+
+        folder = work.out / CHECKPOINTS
+        work.check_lease()  # what follows may rename or remove checkpoints
+        checkpoint = newest_good(folder, say)
+        if checkpoint is not None:
+            say(f"goes on from step {int(checkpoint.name):,}")
+        job = make_job(work, checkpoint)
+        described = {"model": asdict(job.model), "vocab_size": job.vocab_size}
+        write_atomically(work.out / "config.json", json.dumps(described, indent=1) + "\n")
+        try:
+            launch(work.out, job, first_node_address)
+        except Diverged as error:
+            work.check_lease()
+            _train_without(error, work, say)
+        last = checkpoints(folder)[-1]  # training does not end well without it
+        if (fault := damage(last)) is not None:
+            raise SesameError(
+                f"{last}: the last checkpoint is damaged right after it was written ({fault}); see "
+                "to the disk, then run the same command again"
+            )
+        state = read_state(last)
+        shutil.rmtree(work.out / REPORTS)
+        return {"steps": state.step, "updates": state.updates, "tokens": state.tokens}
+
+    def how_far(self, out: Path) -> str:
+        """How much of an unfinished pretraining is safe, for the plan."""
+        from pipeline.store.checkpoints import CHECKPOINTS, checkpoints
+        from pipeline.training.checkpoint import damaged_checkpoints
+
+        saved = checkpoints(out / CHECKPOINTS)
+        if not saved:
+            lost = damaged_checkpoints(out / CHECKPOINTS)
+            return "every checkpoint damaged" if lost else "started"
+        budget = json.loads((out / REQUEST).read_text())["config"]["trainer"]["max_steps"]
+        total = f" of {budget:,}" if budget else ""
+        return f"step {int(saved[-1].name):,}{total}"
 
 
 def check_kind(config: Config) -> None:
@@ -121,48 +175,6 @@ def check_kind(config: Config) -> None:
             raise UsageError(f"{key}={value}: model.kind={config.model.kind} {why}")
 
 
-def keys(config: Config) -> dict[str, Any]:
-    """The model and how it is trained; the masks too, where the loader draws them."""
-    own = {section: result_keys(getattr(config, section)) for section in SECTIONS}
-    masks = config.examples.training_masks() if config.model.kind == "bert" else {}
-    return own | ({"examples": masks} if masks else {})
-
-
-def run(work: Work) -> dict[str, Any]:
-    """Train, or go on training, until the budget is spent."""
-    from data_prep.progress import console
-    from pipeline.store.checkpoints import CHECKPOINTS, checkpoints
-    from pipeline.training.checkpoint import damage, newest_good, read_state
-    from pipeline.training.exits import REPORTS, Diverged
-    from pipeline.training.launch import launch
-
-    def say(text: str) -> None:
-        console.print(f"pretrain: {text}", markup=False)
-
-    folder = work.out / CHECKPOINTS
-    work.check_lease()  # what follows may rename or remove checkpoints, and replaces other launches
-    checkpoint = newest_good(folder, say)
-    if checkpoint is not None:
-        say(f"goes on from step {int(checkpoint.name):,}")
-    job = make_job(work, checkpoint)
-    described = {"model": asdict(job.model), "vocab_size": job.vocab_size}
-    write_atomically(work.out / "config.json", json.dumps(described, indent=1) + "\n")
-    try:
-        launch(work.out, job, first_node_address)
-    except Diverged as error:
-        work.check_lease()
-        _train_without(error, work, say)
-    last = checkpoints(folder)[-1]  # training does not end well without it
-    if (fault := damage(last)) is not None:
-        raise SesameError(
-            f"{last}: the last checkpoint is damaged right after it was written ({fault}); see to "
-            "the disk, then run the same command again"
-        )
-    state = read_state(last)
-    shutil.rmtree(work.out / REPORTS)
-    return {"steps": state.step, "updates": state.updates, "tokens": state.tokens}
-
-
 def _train_without(error: "Diverged", work: Work, say: Callable[[str], None]) -> None:
     """Go back to before the divergence and train without its rows: they may be at fault.
 
@@ -186,20 +198,6 @@ def _train_without(error: "Diverged", work: Work, say: Callable[[str], None]) ->
             f"{optim.lr:g}), lengthen optim.warmup (now {optim.warmup:g}) or lower optim.clip "
             f"(now {optim.clip:g}), and run again"
         ) from again
-
-
-def how_far(out: Path) -> str:
-    """How much of an unfinished pretraining is safe, for the plan."""
-    from pipeline.store.checkpoints import CHECKPOINTS, checkpoints
-    from pipeline.training.checkpoint import damaged_checkpoints
-
-    saved = checkpoints(out / CHECKPOINTS)
-    if not saved:
-        lost = damaged_checkpoints(out / CHECKPOINTS)
-        return "every checkpoint damaged" if lost else "started"
-    budget = json.loads((out / REQUEST).read_text())["config"]["trainer"]["max_steps"]
-    total = f" of {budget:,}" if budget else ""
-    return f"step {int(saved[-1].name):,}{total}"
 
 
 def make_job(work: Work, checkpoint: Path | None, skip: "Dropped | None" = None) -> "Job":

@@ -15,21 +15,50 @@ from data_prep.reading.sources import Survey, survey
 from pipeline.config.schema import Config
 from pipeline.store.content import Checksums
 from pipeline.store.outputs import CLEAN_CACHE
-from pipeline.workflow.stage import Request, Work
-
-FORMAT = 2
-SECTIONS: tuple[str, ...] = ("corpus",)
-ARRAY = True
+from pipeline.workflow.stage import Request, Stage, Work
 
 
-def inputs(config: Config) -> dict[str, Request]:
-    """Nothing comes before it."""
-    return {}
+class Shard(Stage):
+    """Raw text to document shards."""
 
+    name = "shard"
+    format = 2
+    sections = ("corpus",)
+    takes_shares = True
 
-def files(config: Config) -> list[tuple[str, Path]]:
-    """The corpus, by name below the root the user gave, and the lists that cleaning reads."""
-    return _named_files(config.corpus, survey(config.corpus.paths, config.corpus.sources))
+    def inputs(self, config: Config) -> dict[str, Request]:
+        """Nothing comes before it."""
+        return {}
+
+    def files(self, config: Config) -> list[tuple[str, Path]]:
+        """The corpus, by name below the root the user gave, and the lists that cleaning reads."""
+        return _named_files(config.corpus, survey(config.corpus.paths, config.corpus.sources))
+
+    def run(self, work: Work) -> dict[str, Any]:
+        """Make the shards; what is cleaned is kept in the store for a corpus that grows.
+
+        The survey comes before the checksums: a file that changes between the two is noticed when
+        its state is looked at again, so no unit is cached under the checksum of other bytes.
+        """
+        config = work.config
+        store = Path(config.paths.store)
+        found = survey(config.corpus.paths, config.corpus.sources)
+        named, known = _named_files(config.corpus, found), Checksums(store)
+        if work.files_read:
+            known.refuse_changes(named, work.files_read)
+            kept = [file for file in found.files if file.name in work.files_read]
+            found = replace(found, files=kept)  # a file added since the plan waits for the next one
+        cache = None
+        if config.corpus.cache_size:
+            described = known.describe(named)
+            checksums = {name: str(values["checksum"]) for name, values in described.items()}
+            cache = PieceCache(
+                store / CLEAN_CACHE,
+                checksums,
+                version=self.format,
+                most_bytes=config.corpus.cache_size,
+            )
+        return make_shards(config.corpus, work.out, cache=cache, share=work.share, found=found)
 
 
 def _named_files(corpus: CorpusConfig, found: Survey) -> list[tuple[str, Path]]:
@@ -41,27 +70,3 @@ def _named_files(corpus: CorpusConfig, found: Survey) -> list[tuple[str, Path]]:
         *((file.name, file.path) for file in found.files),
         *((key, Path(path).expanduser()) for key, path in lists.items() if path is not None),
     ]
-
-
-def run(work: Work) -> dict[str, Any]:
-    """Make the shards; what is cleaned is kept in the store for a corpus that grows.
-
-    The survey comes before the checksums: a file that changes between the two is noticed when its
-    state is looked at again, so no piece is cached under the checksum of other bytes.
-    """
-    config = work.config
-    store = Path(config.paths.store)
-    found = survey(config.corpus.paths, config.corpus.sources)
-    named, known = _named_files(config.corpus, found), Checksums(store)
-    if work.files_read:
-        known.refuse_changes(named, work.files_read)
-        kept = [file for file in found.files if file.name in work.files_read]
-        found = replace(found, files=kept)  # a file added since the plan waits for the next one
-    cache = None
-    if config.corpus.cache_size:
-        described = known.describe(named)
-        checksums = {name: str(values["checksum"]) for name, values in described.items()}
-        cache = PieceCache(
-            store / CLEAN_CACHE, checksums, version=FORMAT, most_bytes=config.corpus.cache_size
-        )
-    return make_shards(config.corpus, work.out, cache=cache, share=work.share, found=found)

@@ -19,12 +19,10 @@ from data_prep.work_units import Share, end_with_parent, usable_cores
 from pipeline.store.content import Checksums
 from pipeline.store.lease import lease
 from pipeline.store.outputs import LEASE, MANIFEST, Output, run_facts
-from pipeline.workflow.graph import Node, stage_module
 from pipeline.workflow.plan import titled
-from pipeline.workflow.stage import Work
+from pipeline.workflow.stage import Node, Work
 
 PIECES = ".pieces"  # the folder in which stages keep theirs
-BESIDE = "finetune"  # the stage whose outputs may be made several at a time, in processes of one
 WEIGHTS = (".safetensors", ".bin", ".hdf5", ".npy")  # endings of an encoder's large files
 PROCESS_BYTES = 1_500_000_000  # torch, a task's data and the activations of a small model
 
@@ -98,11 +96,10 @@ def _work(node: Node, share: Share | None, check_lease: Callable[[], None]) -> d
     out, fingerprint = node.output.path, node.output.fingerprint
     files_read = node.request["files_read"]
     work = Work(node.config, inputs, out, fingerprint, share, files_read, check_lease)
-    module = stage_module(node.stage)
-    counts: dict[str, Any] = module.run(work)
+    counts = node.maker.run(work)
     if files_read:
         store = node.output.path.parents[1]
-        Checksums(store).refuse_changes(module.files(node.config), files_read)
+        Checksums(store).refuse_changes(node.maker.files(node.config), files_read)
     return counts
 
 
@@ -116,7 +113,7 @@ def execute_all(nodes: list[Node], at_once: int | None = None) -> None:
         node.output.move_run_facts_out()
     left = [node for node in nodes if not node.output.is_done]
     while left:
-        beside = [node for node in left if node.stage == BESIDE and _unfinished(node) is None]
+        beside = [node for node in left if node.maker.runs_beside and _unfinished(node) is None]
         count = min(len(beside), at_once or _sensible_count(beside))
         if count > 1:
             _execute_beside(beside, count)
@@ -163,7 +160,7 @@ def _execute_beside(nodes: list[Node], at_once: int) -> None:
         initargs=(max(1, usable_cores() // at_once),),
     )
     failures: dict[str, SesameError] = {}
-    with pool, progress(BESIDE, len(nodes)) as bar:
+    with pool, progress(nodes[0].stage, len(nodes)) as bar:
         futures = {pool.submit(_timed, node): node for node in nodes}
         try:
             for future in as_completed(futures):
@@ -191,9 +188,9 @@ def _killed(nodes: list[Node], at_once: int) -> str:
         if not node.output.is_done and (node.output.path / LEASE).exists()
     ]
     return (
-        f"{BESIDE}: a process was killed while it made {' or '.join(begun) or 'its first output'}, "
-        "probably for want of memory; finished outputs are kept: run again with "
-        f"--at-once below {at_once}"
+        f"{nodes[0].stage}: a process was killed while it made "
+        f"{' or '.join(begun) or 'its first output'}, probably for want of memory; finished "
+        f"outputs are kept: run again with --at-once below {at_once}"
     )
 
 

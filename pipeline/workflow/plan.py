@@ -1,16 +1,15 @@
 """What a command is about to do: a line a stage, with what is reused and what differs."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from rich.markup import escape
 from rich.table import Table
 
 from pipeline.store.outputs import Output, Store
-from pipeline.workflow.graph import Node, stage_module
+from pipeline.workflow.stage import Node
 
 DIFFERENCES_SHOWN = 3
 
@@ -33,18 +32,8 @@ def _line(node: Node, store: Store) -> Line:
     if node.output.is_done:
         return Line(node, "done", "")
     if node.output.is_begun:
-        return Line(node, "goes on", how_far(node.stage, node.output.path))
+        return Line(node, "goes on", node.maker.how_far(node.output.path))
     return Line(node, "new", _nearest(node, store))
-
-
-def how_far(stage: str, out: Path) -> str:
-    """How much of an unfinished output is there."""
-    tell: Callable[[Path], str] | None = getattr(stage_module(stage), "how_far", None)
-    if tell is not None:
-        return tell(out)
-    pieces = out / ".pieces"
-    made = sum(1 for path in pieces.rglob("*") if path.is_dir()) if pieces.is_dir() else 0
-    return f"{made} pieces made" if made else "started"
 
 
 def _nearest(node: Node, store: Store) -> str:

@@ -15,7 +15,7 @@ from data_prep.fields import result_keys
 from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
 from pipeline.config.schema import Config, ReportConfig, ShareConfig
 from pipeline.models.config import BertConfig
-from pipeline.stages import report
+from pipeline.stages.report import Report
 from pipeline.store.outputs import Output, Store, fingerprint
 from pipeline.workflow.stage import Work
 
@@ -280,7 +280,7 @@ def make_page(run: SampleRun, out: Path, share_text: bool = False, title: str = 
     """Run the stage on what a sample run has written; returns the folder of the page."""
     out.mkdir(parents=True)
     config = replace(run.config, share=ShareConfig(share_text), report=ReportConfig(title))
-    report.run(Work(config, run.inputs, out, "0" * 16))
+    Report().run(Work(config, run.inputs, out, "0" * 16))
     return out
 
 

@@ -25,7 +25,7 @@ from data_prep.errors import SesameError
 from data_prep.examples.chunks import Chunk, ChunkWriter
 from pipeline.config.schema import Config, TrackingConfig
 from pipeline.models.config import BertConfig
-from pipeline.stages import pretrain
+from pipeline.stages.pretrain import Pretrain
 from pipeline.store.checkpoints import CHECKPOINTS
 from pipeline.training.checkpoint import before_divergence, newest_good
 from pipeline.training.config import OptimConfig, PhaseConfig, PretrainConfig, TrainerConfig
@@ -216,7 +216,7 @@ def start_run(toy: Toy, name: str, **config: Any) -> subprocess.Popen[str]:
 def run_toy(root: Path, name: str, config: dict[str, Any]) -> None:
     """The stage on toy data, and errors as the command line shows them."""
     try:
-        pretrain.run(Toy(root).work(name, toy_config(**config)))
+        Pretrain().run(Toy(root).work(name, toy_config(**config)))
     except SesameError as error:
         print(error, file=sys.stderr)
         sys.exit(error.exit_code)

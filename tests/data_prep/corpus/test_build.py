@@ -27,7 +27,7 @@ from data_prep.errors import SesameError
 from data_prep.files import sha256
 from data_prep.reading.sources import Part, discover
 from pipeline.config.schema import Config
-from pipeline.stages import shard as shard_stage
+from pipeline.stages.shard import Shard
 from pipeline.workflow.stage import Work
 from tests.data_prep.small_shards import (
     PIECE_BYTES,
@@ -350,10 +350,10 @@ def test_the_stage_runs_from_its_config(tmp_path: Path) -> None:
     config.paths.store = str(tmp_path / "store")
     path = write_documents(tmp_path / "x.jsonl", [f"Document number {n} here." for n in range(20)])
     config.corpus.paths = str(path)
-    assert shard_stage.files(config) == [("x.jsonl", path)]
-    assert shard_stage.inputs(config) == {}
+    assert Shard().files(config) == [("x.jsonl", path)]
+    assert Shard().inputs(config) == {}
     out = tmp_path / "store" / "shard" / "out"
     out.mkdir(parents=True)
-    counts = shard_stage.run(Work(config, {}, out, "fingerprint"))
+    counts = Shard().run(Work(config, {}, out, "fingerprint"))
     assert counts["documents"]["kept"] == 20
     assert counts["sections"] == {"train": 18, "heldout": 2}

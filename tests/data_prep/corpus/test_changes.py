@@ -15,6 +15,7 @@ from data_prep.errors import SesameError
 from data_prep.files import sha256
 from data_prep.reading.sources import Part, discover
 from pipeline.config.schema import Config
+from pipeline.stages import STAGES
 from pipeline.store.outputs import Store
 from pipeline.workflow.execute import execute
 from pipeline.workflow.graph import Graph
@@ -69,7 +70,7 @@ def test_a_file_that_changed_since_its_fingerprint_stops_the_stage(tmp_path: Pat
     config = Config()
     config.paths.store = str(tmp_path / "store")
     config.corpus.paths = str(path)
-    graph = Graph(Store(tmp_path / "store"))
+    graph = Graph(Store(tmp_path / "store"), STAGES)
     node = graph.add("shard", config)
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])

@@ -17,7 +17,7 @@ import pytest
 
 from data_prep.errors import SesameError, UsageError
 from pipeline.config.schema import Config
-from pipeline.stages import shard as shard_stage
+from pipeline.stages.shard import Shard
 from tests.data_prep.small_shards import (
     config_for,
     digests,
@@ -59,7 +59,7 @@ def test_lists_of_the_users_files_count_as_content(tmp_path: Path) -> None:
     assert all(len(section.sentences) == 1 for section in everything(tmp_path / "out"))
     config = Config()
     config.corpus = config_for(str(path), **lists)
-    assert shard_stage.files(config)[1:] == [
+    assert Shard().files(config)[1:] == [
         ("corpus.exclude_file", tmp_path / "ids"),
         ("corpus.abbreviations_file", tmp_path / "own"),
     ]

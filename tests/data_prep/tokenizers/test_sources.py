@@ -139,13 +139,13 @@ def test_changed_characters_are_those_normalisation_changes(bert_folder: Path) -
 
 def test_stage_asks_for_shards_or_reads_the_source(bert_folder: Path) -> None:
     from pipeline.config.schema import Config
-    from pipeline.stages import tokenizer as stage
+    from pipeline.stages.tokenizer import Tokenizer
 
     config = Config()
-    assert stage.inputs(config)["shard"].stage == "shard" and stage.files(config) == []
+    assert Tokenizer().inputs(config)["shard"].stage == "shard" and Tokenizer().files(config) == []
     config.tokenizer.source = str(bert_folder)
-    assert stage.inputs(config) == {}
-    assert stage.files(config) == [("vocab.txt", bert_folder / "vocab.txt")]
+    assert Tokenizer().inputs(config) == {}
+    assert Tokenizer().files(config) == [("vocab.txt", bert_folder / "vocab.txt")]
     config.tokenizer.lowercase = True
     with pytest.raises(UsageError, match=r"tokenizer\.source"):
         config.tokenizer.check()

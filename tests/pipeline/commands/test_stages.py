@@ -11,11 +11,13 @@ from pipeline.commands.arguments import Arguments
 from pipeline.commands.stages import _prepare_points, _report, stage
 from pipeline.config.compose import compose_config
 from pipeline.config.schema import Config
+from pipeline.stages import STAGES
 from pipeline.store.outputs import Store
 from pipeline.store.runs import Entry, Runs
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
 from pipeline.workflow.execute import SomeFailed
-from pipeline.workflow.graph import Graph, Node
+from pipeline.workflow.graph import Graph
+from pipeline.workflow.stage import Node
 from tests.pipeline.reported import SampleRun
 
 
@@ -76,7 +78,7 @@ def test_a_point_that_failed_beside_others_is_not_tried_again(
     (tmp_path / "train.tsv").write_text("sentence\tlabel\na\t1\n")
     graphs = []
     for seed in (1, 2, 3):
-        graph = Graph(Store(tmp_path))
+        graph = Graph(Store(tmp_path), STAGES)
         own = replace(config, encoder="tfidf", finetune=FinetuneConfig(seed=seed))
         graphs.append((graph, graph.add("finetune", own)))
     bad = graphs[1][1].output.reference

@@ -8,8 +8,7 @@ from statistics import fmean, stdev
 import pytest
 from rich.console import Console
 
-from pipeline.tasks.summary import LABELS, Gain, Score, closing_table, gains, summarise
-from pipeline.workflow.graph import Node
+from pipeline.tasks.summary import LABELS, Gain, Score, gains, scores_table, summarise
 from tests.pipeline.reported import SampleRun
 
 
@@ -114,17 +113,16 @@ def test_gains_compare_only_like_with_like() -> None:
     assert gains([trained, other, random]) == {trained: Gain(trained, random)}
 
 
-def test_the_closing_table_says_what_pretraining_brought(tmp_path: Path) -> None:
+def test_the_scores_table_says_what_pretraining_brought(tmp_path: Path) -> None:
     run = SampleRun(tmp_path)
     outputs = [
         run.write_finetuning("polarity", encoder, seed)
         for encoder in ("pretrain", "random")
         for seed in (1, 2, 3)
     ]
-    nodes = [Node("finetune", "", run.config, {}, {}, output) for output in outputs]
     console = Console(width=120)
     with console.capture() as captured:
-        console.print(closing_table(nodes))
+        console.print(scores_table([output.path for output in outputs]))
     text = captured.get()
     assert "+11.0 (clear)" in text
     assert "72.0" in text and "61.0" in text

@@ -15,6 +15,7 @@ from pipeline.estimate.memory import Pass, activations, of_the_model
 from pipeline.estimate.pretraining import Offer, estimate, offers
 from pipeline.models.bert import BertForPretraining
 from pipeline.models.config import BertConfig
+from pipeline.stages import STAGES
 from pipeline.training.gpus import GPUS, recognise
 from tests.pipeline.models.test_bert import make_batch
 
@@ -82,12 +83,12 @@ def test_each_stage_of_zero_divides_one_part_more() -> None:
 def offer(gpu: str, *overrides: str) -> Offer:
     config = compose_config(list(overrides))
     chosen = [each for each in GPUS if each.name == gpu]
-    return offers(estimate(config), config, chosen, 0.4, None)[0]
+    return offers(estimate(config, STAGES), config, chosen, 0.4, None)[0]
 
 
 def test_bert_base_is_the_papers_sum() -> None:
     config = compose_config(["experiment=bert_base", "trainer.strategy=ddp", "trainer.devices=8"])
-    found = estimate(config)
+    found = estimate(config, STAGES)
     assert found.parameters == 110_106_428
     assert [phase.steps for phase in found.phases] == [900_000, 100_000]
     assert [phase.tokens_per_step for phase in found.phases] == [256 * 128, 256 * 512]
@@ -123,7 +124,7 @@ def test_a_budget_in_hours_buys_tokens() -> None:
 def test_epochs_and_disk_follow_the_corpus(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("x" * 4_400_000)  # a million pieces
     corpus = [f"corpus.paths={tmp_path}", f"paths.store={tmp_path / 'store'}"]
-    found = estimate(compose_config(["experiment=bert_mini", *corpus]))
+    found = estimate(compose_config(["experiment=bert_mini", *corpus]), STAGES)
     (phase,) = found.phases
     assert phase.epochs == pytest.approx(20_000 * 64 * 128 / 1e6)
     assert found.disk["examples"] == pytest.approx(2e6)
@@ -169,4 +170,4 @@ def test_another_kind_of_model_is_refused() -> None:
     config = compose_config(["experiment=bert_tiny"])
     config.model = type("Other", (), {"kind": "other"})()
     with pytest.raises(UsageError, match=r"model\.kind=other"):
-        estimate(config)
+        estimate(config, STAGES)

@@ -29,6 +29,7 @@ from pipeline.models.architectures import ARCHITECTURES, MODERNBERT, Architectur
 from pipeline.models.bert import BertForPretraining
 from pipeline.models.config import BertConfig
 from pipeline.stages import export
+from pipeline.stages.export import Export
 from pipeline.store.checkpoints import CHECKPOINTS
 from pipeline.store.outputs import MANIFEST
 from pipeline.training.checkpoint import TrainingState
@@ -116,7 +117,7 @@ def run_export(store: Path, out: Path, checkpoint: str = "last", **settings: str
     out.mkdir()
     inputs = {"pretrain": store / "pretrain" / "p0", "tokenizer": store / "tokenizer" / "t0"}
     config = replace(Config(), model=MODEL, export=ExportConfig(checkpoint, **settings))
-    return export.run(Work(config, inputs, out, "f0"))
+    return Export().run(Work(config, inputs, out, "f0"))
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 import pytest
 
 from data_prep.errors import SesameError
+from pipeline.pages import charts, wording
 from pipeline.pages.page import breakable
-from pipeline.report import charts, wording
 from pipeline.report.collect import collect
 from tests.pipeline.reported import WORDS, PageReader, SampleRun, make_page
 

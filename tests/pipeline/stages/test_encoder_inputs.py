@@ -13,6 +13,7 @@ from data_prep.vectors.table import VectorTable
 from pipeline.config.compose import compose_config
 from pipeline.config.schema import FLOORS, Config
 from pipeline.encoders import Concatenation, StaticEncoder
+from pipeline.stages import STAGES
 from pipeline.stages.encoder_inputs import (
     encoder_keys,
     encoder_label,
@@ -22,7 +23,8 @@ from pipeline.stages.encoder_inputs import (
 from pipeline.store.outputs import Store
 from pipeline.tasks.config import TaskConfig
 from pipeline.training.config import TrainerConfig
-from pipeline.workflow.graph import Graph, Node
+from pipeline.workflow.graph import Graph
+from pipeline.workflow.stage import Node
 
 
 @pytest.mark.parametrize(
@@ -53,7 +55,7 @@ def test_each_form_asks_for_its_outputs(
 def test_a_file_of_vectors_becomes_a_table_in_the_store(tmp_path: Path) -> None:
     (tmp_path / "glove.txt").write_text("a 1 2\nb 3 4\n")
     config = Config(encoder=str(tmp_path / "glove.txt"))
-    graph = Graph(Store(tmp_path / "store"))
+    graph = Graph(Store(tmp_path / "store"), STAGES)
     (request,) = encoder_requests(config).values()
     node = graph.request(request)
     assert isinstance(node, Node)
@@ -64,7 +66,7 @@ def test_a_file_of_vectors_becomes_a_table_in_the_store(tmp_path: Path) -> None:
     (again,) = encoder_requests(wider).values()
     assert graph.request(again) is node
     (tmp_path / "glove.txt").write_text("a 1 2\nb 3 5\n")
-    other = Graph(Store(tmp_path / "store")).request(request)
+    other = Graph(Store(tmp_path / "store"), STAGES).request(request)
     assert isinstance(other, Node)
     assert other.output.fingerprint != node.output.fingerprint
 
@@ -126,7 +128,7 @@ def test_every_encoder_has_an_output_of_its_own(
     (tmp_path / "train.tsv").write_text("sentence\tlabel\na\t0\n")
     task = TaskConfig(name="toy", data_dir=".", train="train.tsv")
     corpus = CorpusConfig(paths=["corpus.txt"])
-    graph = Graph(Store(tmp_path / "store"))
+    graph = Graph(Store(tmp_path / "store"), STAGES)
     kinds = [kind for kind in KINDS if stage == "finetune" or str(kind) not in FLOORS]
     outputs: dict[str, list[object]] = {}
     for kind in kinds:

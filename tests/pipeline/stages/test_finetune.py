@@ -25,7 +25,7 @@ from pipeline.encoders import (
 )
 from pipeline.encoders.stored import stored_states
 from pipeline.models.config import BertConfig
-from pipeline.stages import finetune as stage
+from pipeline.stages.finetune import Finetune
 from pipeline.tasks import heads, lazy_rows
 from pipeline.tasks.batches import training_order
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
@@ -359,7 +359,7 @@ def test_the_stage_writes_scores_and_predictions(tokenizer: Path, tmp_path: Path
     )
     out = tmp_path / "out"
     out.mkdir()
-    counts = stage.run(Work(config, {"tokenizer": tokenizer}, out, "0" * 16))
+    counts = Finetune().run(Work(config, {"tokenizer": tokenizer}, out, "0" * 16))
     scores = json.loads((out / "scores.json").read_text())
     assert scores.pop("labels") == ["bad", "good"]
     assert scores == json.loads(json.dumps(counts))
@@ -381,18 +381,18 @@ def test_groups_are_told_where_a_task_has_them(tmp_path: Path) -> None:
     task = TaskConfig(name="toy", data_dir=str(tmp_path), train="train.tsv")
     for field, groups in (("patient", 40), (None, 0)):
         config = Config(encoder="majority", task=replace(task, group_field=field))
-        counts = stage.run(Work(config, {}, tmp_path, "0" * 16))
+        counts = Finetune().run(Work(config, {}, tmp_path, "0" * 16))
         assert sum(counts.get("groups", {}).values()) == groups
-        assert ("group_field" in stage.keys(config)["task"]) == (field is not None)
+        assert ("group_field" in Finetune().keys(config)["task"]) == (field is not None)
 
 
 def test_only_random_encoders_are_told_by_their_model() -> None:
     config = Config(model=MODEL, task=TaskConfig(name="toy"))
-    assert set(stage.inputs(config)) == {"encoder"}
-    assert "model" not in stage.keys(config)
+    assert set(Finetune().inputs(config)) == {"encoder"}
+    assert "model" not in Finetune().keys(config)
     random = replace(config, encoder="random")
-    assert set(stage.inputs(random)) == {"tokenizer"}
-    assert stage.keys(random)["model"]["hidden"] == 32
+    assert set(Finetune().inputs(random)) == {"tokenizer"}
+    assert Finetune().keys(random)["model"]["hidden"] == 32
 
 
 def test_the_stage_imports_no_torch() -> None:

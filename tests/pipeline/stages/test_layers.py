@@ -14,7 +14,7 @@ from data_prep.vectors.table import VectorTable
 from pipeline.config.schema import Config
 from pipeline.encoders import Concatenation, InputBatch, StaticEncoder
 from pipeline.encoders.stored import StoredStates
-from pipeline.stages import layers as stage
+from pipeline.stages.layers import Layers
 from pipeline.tasks import layer_table
 from pipeline.tasks.config import FinetuneConfig, LayersConfig, TaskConfig
 from pipeline.tasks.layer_table import RESULTS, STATES, fill_table
@@ -127,7 +127,7 @@ def test_states_are_computed_once_and_finished_heads_survive(
     monkeypatch.setattr(layer_table, "finetune", interrupted)
     with pytest.raises(KeyboardInterrupt):
         fill_table(TwoLayers(), splits, task, config, 2, killed)
-    assert stage.how_far(killed) == "3 heads trained"
+    assert Layers().how_far(killed) == "3 heads trained"
     assert fill_table(TwoLayers(), splits, task, config, 2, killed) == scores
     assert done == 4 + 7
     assert not (killed / STATES).exists() and not (killed / RESULTS).exists()
@@ -140,17 +140,17 @@ def test_the_stage_writes_ours_beside_the_published(task: TaskConfig, tmp_path: 
     )
     out = tmp_path / "out"
     out.mkdir()
-    stage.run(Work(config, {"encoder": tmp_path}, out, "0" * 16))
+    Layers().run(Work(config, {"encoder": tmp_path}, out, "0" * 16))
     found = json.loads((out / "layers.json").read_text())
     assert set(found["choices"]) == {"embeddings", "last", "mix"}
     assert found["published"]["concat_last_4"] == 96.1
-    assert stage.closing(out).row_count == 3
+    assert Layers().closing(out).row_count == 3
     assert [path.name for path in out.iterdir()] == ["layers.json"]
 
 
 def test_only_the_head_that_is_used_shapes_the_table() -> None:
     config = Config(encoder="x", task=TASK)
     other = replace(config, finetune=FinetuneConfig(lr=1.0, layers="mix", mode="full", epochs=9))
-    assert stage.keys(config) == stage.keys(other)
+    assert Layers().keys(config) == Layers().keys(other)
     with pytest.raises(UsageError, match="encoder=tfidf"):
-        stage.inputs(replace(config, encoder="tfidf"))
+        Layers().inputs(replace(config, encoder="tfidf"))

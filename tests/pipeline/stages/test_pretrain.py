@@ -7,8 +7,7 @@ import pytest
 
 from data_prep.errors import SesameError, UsageError
 from pipeline.config.compose import compose_config
-from pipeline.stages import pretrain
-from pipeline.stages.pretrain import inputs
+from pipeline.stages.pretrain import Pretrain
 from pipeline.training.exits import Diverged, Dropped
 from pipeline.training.job import Job
 from tests.pipeline.toy_pretraining import Toy, toy_config
@@ -31,13 +30,13 @@ from tests.pipeline.toy_pretraining import Toy, toy_config
 def test_elmo_refuses_what_it_has_no_use_for(setting: str, says: str) -> None:
     config = compose_config(["experiment=elmo_tiny", "corpus.paths=texts", setting])
     with pytest.raises(UsageError, match=says):
-        inputs(config)
+        Pretrain().inputs(config)
 
 
 def test_bert_refuses_whole_words() -> None:
     config = compose_config(["experiment=bert_tiny", "corpus.paths=texts", "tokenizer=words"])
     with pytest.raises(UsageError, match=r"tokenizer\.kind=words: .* has no \[MASK\]"):
-        inputs(config)
+        Pretrain().inputs(config)
 
 
 def test_a_divergence_that_comes_again_after_going_back_stops_with_a_diagnosis(
@@ -52,7 +51,7 @@ def test_a_divergence_that_comes_again_after_going_back_stops_with_a_diagnosis(
 
     monkeypatch.setattr("pipeline.training.launch.launch", diverge)
     with pytest.raises(SesameError) as caught:
-        pretrain.run(Toy.make(tmp_path).work("run", toy_config()))
+        Pretrain().run(Toy.make(tmp_path).work("run", toy_config()))
     assert [job.skip for job in launched] == [None, Dropped(0, 0, 96, "the loss 7 is beyond 5.3")]
     said = str(caught.value)
     assert not isinstance(caught.value, Diverged)
@@ -77,4 +76,4 @@ def test_a_launch_that_lost_its_lease_does_not_train_again_after_a_divergence(
     monkeypatch.setattr("pipeline.training.launch.launch", diverge)
     work = replace(Toy.make(tmp_path).work("run", toy_config()), check_lease=check_lease)
     with pytest.raises(SesameError, match="the lease was taken over"):
-        pretrain.run(work)
+        Pretrain().run(work)

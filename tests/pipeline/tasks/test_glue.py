@@ -9,7 +9,7 @@ import pytest
 
 from data_prep.errors import SesameError, UsageError
 from pipeline.config.compose import compose_config
-from pipeline.stages import finetune as stage
+from pipeline.stages.finetune import Finetune
 from pipeline.tasks.answers import Prediction
 from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.examples import Example
@@ -179,10 +179,10 @@ def test_tasks_without_data_are_left_out(suite: TaskConfig, glue: Path, tmp_path
     (tmp_path / "RTE").symlink_to(glue / "RTE")
     config = compose_config(["experiment=demo", "task=glue", f"task.data_dir={tmp_path}"])
     assert list(members_with_data(config.task)) == ["rte"]
-    requests = stage.inputs(config)
+    requests = Finetune().inputs(config)
     assert list(requests) == ["rte"]
     assert requests["rte"].config.task.data_dir == str(tmp_path / "RTE")
-    assert stage.files(config) == []
+    assert Finetune().files(config) == []
     with pytest.raises(UsageError, match=r"task\.data_dir=.*none of CoLA/train\.tsv, SST-2"):
         members_with_data(compose_config(["task=glue", f"task.data_dir={tmp_path / 'RTE'}"]).task)
     with pytest.raises(UsageError, match=r"task\.data_dir is not set: .* CoLA, SST-2"):
@@ -245,7 +245,7 @@ def test_the_stage_zips_answers_to_the_same_bytes(suite: TaskConfig, tmp_path: P
     for name in ("one", "other"):
         out = tmp_path / name
         out.mkdir()
-        counts = stage.run(Work(config, made, out, "0" * 16))
+        counts = Finetune().run(Work(config, made, out, "0" * 16))
         assert json.loads((out / "scores.json").read_text()) == counts
         assert (counts["encoder"], counts["seed"], counts["metric"]) == ("random", 4, "average")
         zips.append((out / "submission.zip").read_bytes())

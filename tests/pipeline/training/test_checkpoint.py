@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from data_prep.errors import SesameError
 from pipeline.config.schema import Config
 from pipeline.data.cursor import Cursor, Identity
-from pipeline.stages import pretrain
+from pipeline.stages.pretrain import Pretrain
 from pipeline.store.checkpoints import checkpoints
 from pipeline.store.journal import Journal
 from pipeline.training.checkpoint import TrainingState, damage, newest_good, read_state
@@ -182,8 +182,8 @@ def test_pretraining_stops_before_its_ranks_start_where_no_checkpoint_is_good(
         "pipeline.training.launch.launch", lambda *arguments: pytest.fail("it starts over")
     )
     with pytest.raises(SesameError, match="start over"):
-        pretrain.run(Work(Config(), {}, run, "0" * 16))
-    assert pretrain.how_far(run) == "every checkpoint damaged"  # not "started": that is no start
+        Pretrain().run(Work(Config(), {}, run, "0" * 16))
+    assert Pretrain().how_far(run) == "every checkpoint damaged"  # not "started": that is no start
 
 
 def test_what_a_kill_leaves_behind_is_no_checkpoint(saved: Path) -> None:

@@ -14,6 +14,7 @@ from data_prep.vectors.table import VectorTable
 from pipeline.config.compose import compose_config
 from pipeline.models.bert import BertForPretraining
 from pipeline.models.config import BertConfig
+from pipeline.stages import STAGES
 from pipeline.store.outputs import Store
 from pipeline.tracking.config import TrackingConfig
 from pipeline.training.config import OptimConfig, TrainerConfig
@@ -86,8 +87,10 @@ def test_vectors_of_another_width_are_refused(folder: Path, table: VectorTable) 
 
 def test_they_fit_the_model_and_tell_runs_apart(tmp_path: Path) -> None:
     store = f"paths.store={tmp_path}"
-    plain = Graph(Store(tmp_path)).add("pretrain", compose_config(["experiment=smoke", store]))
-    graph = Graph(Store(tmp_path))
+    plain = Graph(Store(tmp_path), STAGES).add(
+        "pretrain", compose_config(["experiment=smoke", store])
+    )
+    graph = Graph(Store(tmp_path), STAGES)
     config = compose_config(["experiment=smoke", "init.vectors=true", store])
     node = graph.add("pretrain", config)
     assert node.output.fingerprint != plain.output.fingerprint
@@ -101,4 +104,4 @@ def test_models_that_have_their_own_are_refused(tmp_path: Path) -> None:
         compose_config(["experiment=smoke", "init.vectors=true", "init.source=mine"])
     elmo = compose_config(["experiment=elmo_demo", "init.vectors=true", f"paths.store={tmp_path}"])
     with pytest.raises(UsageError, match=r"init\.vectors=True: model\.kind=elmo embeds char"):
-        Graph(Store(tmp_path)).add("pretrain", elmo)
+        Graph(Store(tmp_path), STAGES).add("pretrain", elmo)

@@ -14,8 +14,7 @@ from pipeline.models.architectures import BERT
 from pipeline.models.bert import BertForPretraining
 from pipeline.models.config import BertConfig, ElmoConfig
 from pipeline.models.elmo import Elmo
-from pipeline.stages import pretrain
-from pipeline.stages.pretrain import make_job
+from pipeline.stages.pretrain import Pretrain, make_job
 from pipeline.training.assemble import start_from
 from pipeline.training.job import Job
 from tests.pipeline.toy_pretraining import VOCABULARY, Toy, toy_config
@@ -64,7 +63,7 @@ def test_another_architecture_is_refused_before_any_work_with_what_to_set(tmp_pa
         ]
     )  # fmt: skip
     with pytest.raises(UsageError) as raised:
-        pretrain.inputs(config)
+        Pretrain().inputs(config)
     assert str(raised.value) == (
         "model.layers=2, model.intermediate=512: the model of init.source is another; "
         "set model.layers=3 model.intermediate=70"
@@ -76,9 +75,9 @@ def test_an_allennlp_pair_of_other_sizes_is_refused_before_any_work(tmp_path: Pa
     source = [f"init.source={tmp_path}", f"paths.store={tmp_path / 'store'}", "corpus.paths=texts"]
     sizes = ["model.cell=14", "model.projection=6", "model.highways=2"]
     with pytest.raises(UsageError) as raised:
-        pretrain.inputs(compose_config(["experiment=elmo_tiny", *source, *sizes]))
+        Pretrain().inputs(compose_config(["experiment=elmo_tiny", *source, *sizes]))
     assert str(raised.value).endswith(
         "the model of init.source is another; set model.cell=12 'model.filters=[[1, 4], [2, 6]]'"
     )
     with pytest.raises(UsageError, match=r"model\.kind=bert: .* is of kind elmo"):
-        pretrain.inputs(compose_config(["experiment=bert_tiny", *source]))
+        Pretrain().inputs(compose_config(["experiment=bert_tiny", *source]))

@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,14 +17,15 @@ import pytest
 from data_prep.errors import SesameError
 from data_prep.vectors.table import VectorTable
 from pipeline.config.schema import Config
+from pipeline.stages import STAGES
 from pipeline.store import outputs as store_module
 from pipeline.store.lease import read_holder
 from pipeline.store.outputs import LEASE, Store
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
 from pipeline.workflow import execute as execute_module
 from pipeline.workflow.execute import PROCESS_BYTES, SomeFailed, execute, execute_all
-from pipeline.workflow.graph import Graph, Node, stage_module
-from pipeline.workflow.stage import Work
+from pipeline.workflow.graph import Graph
+from pipeline.workflow.stage import Node, Request, Stage, Work
 
 SEEDS = (1, 2, 3)
 
@@ -42,7 +44,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
 
 
 def fine_tunings(config: Config, store: Path) -> list[Node]:
-    graph = Graph(Store(store))
+    graph = Graph(Store(store), STAGES)
     for seed in SEEDS:
         graph.add("finetune", replace(config, finetune=replace(config.finetune, seed=seed)))
     return list(graph.nodes.values())
@@ -55,7 +57,7 @@ def test_seeds_at_once_give_what_they_give_in_turn_and_a_failure_stops_no_other(
     execute_all(in_turn)
     (tmp_path / "none.tsv").write_text("sentence\tlabel\n")
     bad = replace(at_once[-1].config, task=replace(config.task, train="none.tsv"))
-    graph = Graph(Store(tmp_path / "once"))
+    graph = Graph(Store(tmp_path / "once"), STAGES)
     graph.add("finetune", bad)
     with pytest.raises(SomeFailed, match=r"none\.tsv: too few examples") as failed:
         execute_all([*graph.nodes.values(), *at_once], at_once=2)
@@ -67,11 +69,25 @@ def test_seeds_at_once_give_what_they_give_in_turn_and_a_failure_stops_no_other(
                 assert path.read_bytes() == (other.output.path / path.name).read_bytes()
 
 
-def toy_node(store: Path, monkeypatch: pytest.MonkeyPatch, run: Any) -> Node:
-    """An output whose stage is a function of the test."""
-    monkeypatch.setattr(execute_module, "stage_module", lambda stage: SimpleNamespace(run=run))
+class Toy(Stage):
+    """A stage whose work is a function of the test."""
+
+    name, format, sections = "toy", 1, ()
+
+    def __init__(self, work: Callable[[Work], dict[str, Any]]) -> None:
+        self.work = work
+
+    def inputs(self, config: Config) -> dict[str, Request]:
+        return {}
+
+    def run(self, work: Work) -> dict[str, Any]:
+        return self.work(work)
+
+
+def toy_node(store: Path, work: Callable[[Work], dict[str, Any]]) -> Node:
+    """An output that `work` makes."""
     request: dict[str, Any] = {"stage": "toy", "config": {}, "upstream": {}, "files_read": {}}
-    return Node("toy", "", Config(), {}, request, Store(store).output("toy", "0" * 16))
+    return Node(Toy(work), "", Config(), {}, request, Store(store).output("toy", "0" * 16))
 
 
 def take_over(out: Path) -> None:
@@ -87,7 +103,7 @@ def test_a_launch_that_loses_its_lease_while_it_hashes_finishes_nothing(
         (work.out / "file").write_text("content")
         return {}
 
-    node = toy_node(tmp_path, monkeypatch, run)
+    node = toy_node(tmp_path, run)
     hash_file = store_module.sha256
 
     def slow(path: Path) -> str:
@@ -130,7 +146,7 @@ def test_a_stage_can_ask_whether_its_launch_still_holds_the_lease(
         return {}
 
     with pytest.raises(SesameError, match="taken over by another launch"):
-        execute(toy_node(tmp_path, monkeypatch, run))
+        execute(toy_node(tmp_path, run))
 
 
 @pytest.mark.parametrize(
@@ -177,20 +193,19 @@ def test_fine_tunings_are_made_one_per_core_as_far_as_memory_goes(
 def test_an_output_is_not_finished_where_a_file_it_read_has_changed(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    graph = Graph(Store(tmp_path / "store"))
+    graph = Graph(Store(tmp_path / "store"), STAGES)
     node = graph.add("finetune", config)
     execute_all([each for each in graph.nodes.values() if each.stage != "finetune"])
     path = tmp_path / "train.tsv"
     whole = path.read_bytes()
-    module = stage_module("finetune")
-    original = module.run
+    original = node.maker.run
 
     def run_while_the_file_changes(work: Work) -> dict[str, Any]:
         counts: dict[str, Any] = original(work)
         path.write_bytes(whole + b"good film\t1\n")
         return counts
 
-    monkeypatch.setattr(module, "run", run_while_the_file_changes)
+    monkeypatch.setattr(node.maker, "run", run_while_the_file_changes)
     with pytest.raises(SesameError, match=r"^train\.tsv changed .* run the same command again"):
         execute_all([node])
     assert not node.output.is_done

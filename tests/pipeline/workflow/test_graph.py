@@ -9,7 +9,8 @@ from data_prep.errors import UsageError
 from pipeline.config.compose import compose_config
 from pipeline.config.schema import InstanceConfig
 from pipeline.store.outputs import Store
-from pipeline.workflow.graph import Graph, Node, _points, experiment_graph
+from pipeline.workflow.graph import Graph, _points, experiment_graph
+from pipeline.workflow.stage import Node
 
 HEAD = "# @package _global_\ndefaults: [bert_mini, _self_]\nstages: [pretrain, export{more}]\n"
 TWO = """instances:
