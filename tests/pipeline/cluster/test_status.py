@@ -9,6 +9,7 @@ from data_prep.work_units import Share
 from pipeline.cluster import slurm
 from pipeline.cluster.frozen import Job, Submission
 from pipeline.cluster.status import as_table, look
+from pipeline.stages import STAGES
 from pipeline.store.outputs import Store
 from pipeline.workflow.execute import PIECES
 
@@ -49,7 +50,7 @@ def test_the_state_of_a_job(
 ) -> None:  # fmt: skip
     (submission.logs / "05-pretrain-7.log").write_text("sesame job: it broke\nsrun: aborted\n")
     play(monkeypatch, *lines)
-    line = look(submission, store)[0]
+    line = look(submission, store, STAGES)[0]
     assert (line.state, line.reason) == (state, reason)
     assert line.is_over == (state not in ("running", "waiting"))
 
@@ -58,7 +59,7 @@ def test_a_job_without_a_log_was_not_seen_by_its_node(
     monkeypatch: pytest.MonkeyPatch, store: Store, submission: Submission
 ) -> None:
     play(monkeypatch, "7|N/A|FAILED|RaisedSignal:53(Real-time_signal_19)|alpha|0:00")
-    assert "put the store on a shared disk" in look(submission, store)[0].reason
+    assert "put the store on a shared disk" in look(submission, store, STAGES)[0].reason
 
 
 def test_progress_and_speed_come_from_the_run(
@@ -70,7 +71,7 @@ def test_progress_and_speed_come_from_the_run(
     timing = {"step": 412, "tokens_per_second": 12345.6}
     (output.path / "timing.jsonl").write_text(json.dumps(timing) + '\n{"step": 4')
     play(monkeypatch, "7|N/A|RUNNING|None|alpha|1:00")
-    progress = look(submission, store)[0].progress
+    progress = look(submission, store, STAGES)[0].progress
     assert progress == "step 400 of 1,000, now at 412, 12,346 tokens/s"
 
 
@@ -81,10 +82,10 @@ def test_an_array_is_done_when_its_shares_are_though_slurm_forgot_it(
     pieces = store.output("shard", "abcd").path / PIECES
     pieces.mkdir(parents=True)
     for number in range(2):
-        assert look(submission, store)[1].state == "ended"
+        assert look(submission, store, STAGES)[1].state == "ended"
         share = Share(number, 2)
         (pieces / f".share-{share.number}-of-{share.count}").touch()
-    assert look(submission, store)[1].state == "done"
+    assert look(submission, store, STAGES)[1].state == "done"
 
 
 def test_brackets_in_labels_and_reasons_are_shown_as_they_are(
@@ -97,7 +98,7 @@ def test_brackets_in_labels_and_reasons_are_shown_as_they_are(
     (submission.logs / "09-finetune-7.log").write_text("sesame job: [/data/a] is gone\n")
     play(monkeypatch)
     console = Console(width=300, record=True)
-    console.print(as_table(submission, look(submission, store)))
+    console.print(as_table(submission, look(submission, store, STAGES)))
     assert f"sesame job: [/data/a] is gone; {label}" in console.export_text()
 
 

@@ -13,6 +13,7 @@ from pipeline.cluster.frozen import freeze_node, refuse_changed_files, thaw_node
 from pipeline.cluster.site import Site
 from pipeline.cluster.submit import check_store
 from pipeline.config.compose import compose_config
+from pipeline.stages import STAGES
 from pipeline.store.outputs import Store
 from pipeline.workflow.graph import experiment_graph
 from tests.conftest import Sesame
@@ -107,12 +108,13 @@ def test_a_store_the_nodes_cannot_see_is_refused(monkeypatch: pytest.MonkeyPatch
 
 def test_a_frozen_stage_thaws_as_it_was(tmp_path: Path) -> None:
     overrides = ["experiment=smoke", f"paths.store={tmp_path}"]
+    config = compose_config(overrides)
     graph = experiment_graph(
-        Store(tmp_path), compose_config(overrides), lambda p: compose_config([*overrides, *p])
+        Store(tmp_path), STAGES, config, lambda p: compose_config([*overrides, *p])
     )
     for node in graph.nodes.values():
         freeze_node(node, tmp_path / "node.json")
-        thawed = thaw_node(tmp_path / "node.json")
+        thawed = thaw_node(tmp_path / "node.json", STAGES)
         assert thawed.config == node.config
         assert thawed.inputs == node.inputs
         assert thawed.request == node.request

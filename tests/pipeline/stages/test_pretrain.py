@@ -1,5 +1,6 @@
 """Settings a kind of model does not know are refused early; a divergence is rolled back once."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def test_a_divergence_that_comes_again_after_going_back_stops_with_a_diagnosis(
 ) -> None:
     launched: list[Job] = []
 
-    def diverge(run_dir: Path, job: Job) -> None:
+    def diverge(run_dir: Path, job: Job, first_node: Callable[[], str]) -> None:
         launched.append(job)
         first = 96 * (len(launched) - 1)
         raise Diverged(Dropped(0, first, first + 96, "the loss 7 is beyond 5.3"))
@@ -65,7 +66,7 @@ def test_a_launch_that_lost_its_lease_does_not_train_again_after_a_divergence(
     """Its ranks would replace those of the launch that has taken over."""
     held = [True]
 
-    def diverge(run_dir: Path, job: Job) -> None:
+    def diverge(run_dir: Path, job: Job, first_node: Callable[[], str]) -> None:
         assert held.pop(), "it trains on without its lease"
         raise Diverged(Dropped(0, 0, 96, "the loss is not finite"))
 

@@ -8,6 +8,7 @@ import pytest
 from data_prep.errors import UsageError
 from pipeline.config.compose import compose_config
 from pipeline.config.schema import InstanceConfig
+from pipeline.stages import STAGES
 from pipeline.store.outputs import Store
 from pipeline.workflow.graph import Graph, _points, experiment_graph
 from pipeline.workflow.stage import Node
@@ -34,8 +35,9 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
         (recipes / "own.yaml").write_text(HEAD.format(more=more) + recipe)
         words = ["experiment=own", "corpus.paths=corpus.txt"]
         config = compose_config(words)
+        store = Store(tmp_path / "store")
         return experiment_graph(
-            Store(tmp_path / "store"), config, lambda point: compose_config([*words, *point])
+            store, STAGES, config, lambda point: compose_config([*words, *point])
         )
 
     return plan
