@@ -3,7 +3,7 @@
     python -m pipeline.commands.reference docs/reference
 
 Reads the config dataclasses, the command table, conf/ and `store_files`. Writes keys.md,
-commands.md and store.md. Imports no torch. `tests/test_docs.py` fails when the pages are not current.
+commands.md and store.md. Imports no torch. `tests/test_docs.py` fails when a page is not current.
 """
 
 import json
