@@ -167,6 +167,33 @@ def test_the_site_file_is_accepted(described: Path, monkeypatch: pytest.MonkeyPa
     assert read_site().of("pretrain").gpus == 4
 
 
+def messages() -> str:
+    """Every string of the code, `…` where it has a placeholder."""
+    found = []
+    for path in [*(ROOT / "pipeline").rglob("*.py"), *(ROOT / "data_prep").rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.JoinedStr):
+                parts = [
+                    part.value if isinstance(part, ast.Constant) else "…" for part in node.values
+                ]
+                found.append("".join(map(str, parts)))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.append(node.value)
+    return "\n".join(found)
+
+
+def test_troubleshooting_quotes_real_messages() -> None:
+    known = messages()
+    rows = re.findall(r"^\| `([^`]+)` \|", text_of(DOCS / "troubleshooting.md"), re.MULTILINE)
+    assert rows
+    for message in rows:
+        if message.startswith(("zsh:", "No space left")):  # the shell's and the system's
+            continue
+        for part in message.split("…"):
+            wanted = part.strip(" :;,.=()")
+            assert wanted in known, f"{message}: no message has {wanted!r}"
+
+
 @cache
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub makes them."""
