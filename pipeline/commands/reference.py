@@ -10,7 +10,7 @@ import json
 import re
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
@@ -65,30 +65,20 @@ def keys_page() -> str:
         "other keys only say how, where or how visibly the work is done. Of files and folders the "
         "contents enter the fingerprint, never the path.",
     ]
-    top = [item for item in fields(Config) if not is_dataclass(item.type) and not _section(item)]
-    parts.append(_table("Top level", "", Config, top))
-    for item in fields(Config):
-        section = _section(item)
-        if section is None:
-            continue
-        if item.name == "model":
-            for kind, schema in KINDS.items():
-                title = f"model (kind: {kind})"
-                parts.append(_table(title, "model.", schema, fields(schema), _note("model")))
+    hints = get_type_hints(Config)
+    plain = [item for item in fields(Config) if not is_dataclass(hints[item.name])]
+    parts.append(_table("Top level", "", Config, plain))
+    for name in (item.name for item in fields(Config) if item not in plain):
+        if name == "model":
+            schemas = {f"model (kind: {kind})": schema for kind, schema in KINDS.items()}
         else:
-            parts.append(
-                _table(item.name, f"{item.name}.", section, fields(section), _note(item.name))
-            )
+            schemas = {name: hints[name]}
+        for title, schema in schemas.items():
+            parts.append(_table(title, f"{name}.", schema, fields(schema), _note(name)))
     for prefix, schema in INSIDE.items():
         parts.append(_table(f"`{prefix}`", "", schema, fields(schema)))
     parts.append(_groups())
     return "\n\n".join(parts) + "\n"
-
-
-def _section(item: Field[Any]) -> type[Any] | None:
-    """The dataclass of a section, or None for a plain key."""
-    made = item.default_factory
-    return made if made is not MISSING and isinstance(made, type) and is_dataclass(made) else None
 
 
 def _note(section: str) -> str:
@@ -99,7 +89,9 @@ def _note(section: str) -> str:
     return f"{text}\n\n" if text else ""
 
 
-def _table(title: str, prefix: str, schema: type[Any], items: Any, note: str = "") -> str:
+def _table(
+    title: str, prefix: str, schema: type[Any], items: Sequence[Field[Any]], note: str = ""
+) -> str:
     hints = get_type_hints(schema)
     rows = ["| key | type | default | result | meaning |", "| --- | --- | --- | --- | --- |"]
     for item in items:
