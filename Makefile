@@ -7,7 +7,7 @@ PIP_FLAGS := $(if $(WHEELHOUSE),--no-index --find-links $(WHEELHOUSE)) $(if $(TO
 STAMP := $(VENV)/.installed
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: demo test lint install wheelhouse test-browser test-cluster soak clean
+.PHONY: demo test lint docs install wheelhouse test-browser test-cluster soak clean
 
 demo: install
 	$(BIN)/sesame run experiment=demo
@@ -20,6 +20,10 @@ lint: install
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+# The reference pages are made from the code; `make test` fails when they are not current.
+docs: install
+	$(BIN)/python -m pipeline.commands.reference docs/reference
 
 install: $(STAMP)
 
