@@ -26,7 +26,7 @@ PR_SET_PDEATHSIG = 1  # prctl(2): the signal a process gets when its parent dies
 
 
 @dataclass(frozen=True)
-class Piece:
+class WorkUnit:
     """One unit of work: `name` is its folder, `what` is whatever `make` needs to know."""
 
     name: str
@@ -34,7 +34,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Share:
+class ArraySlice:
     """The pieces that one of `count` launches makes, such as the tasks of a SLURM array.
 
     Shares are taken of a stage's first pass, which reads the most and needs no other piece.
@@ -44,14 +44,14 @@ class Share:
     count: int
 
     @classmethod
-    def parse(cls, text: str) -> "Share":
+    def parse(cls, text: str) -> "ArraySlice":
         """The share written as `0/8` (the first of eight) to `7/8`."""
         found = re.fullmatch(r"(\d+)/(\d+)", text)
         if found is None or int(found[1]) >= int(found[2]):
             raise UsageError(f"--share {text}: write the first of eight as 0/8, the last as 7/8")
         return cls(int(found[1]), int(found[2]))
 
-    def of(self, pieces: Sequence[Piece]) -> Sequence[Piece]:
+    def of(self, pieces: Sequence[WorkUnit]) -> Sequence[WorkUnit]:
         """Every `count`-th piece: neighbours, which may be of one slow file, fall to different."""
         return pieces[self.number :: self.count]
 
@@ -61,7 +61,7 @@ def end_with_parent() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def make_piece(piece: Piece, make: Callable[[Any, Path], None], root: Path) -> None:
+def run_unit(piece: WorkUnit, make: Callable[[Any, Path], None], root: Path) -> None:
     """Make one piece under a temporary name and give it its own when it is complete."""
     final = root / piece.name
     if final.exists():
@@ -84,8 +84,8 @@ def make_piece(piece: Piece, make: Callable[[Any, Path], None], root: Path) -> N
     sync_directory(root)
 
 
-def make_pieces(
-    pieces: Sequence[Piece],
+def run_units(
+    pieces: Sequence[WorkUnit],
     make: Callable[[Any, Path], None],
     root: Path,
     workers: int,
@@ -100,7 +100,7 @@ def make_pieces(
     with progress(title, len(pieces), len(pieces) - len(missing)) as bar:
         if min(workers, len(missing)) <= 1:
             for piece in missing:
-                make_piece(piece, make, root)
+                run_unit(piece, make, root)
                 bar.advance()
         else:
             _make_in_pool(missing, make, root, min(workers, len(missing)), title, bar)
@@ -115,7 +115,7 @@ def usable_cores() -> int:
 
 
 def _make_in_pool(
-    pieces: Sequence[Piece],
+    pieces: Sequence[WorkUnit],
     make: Callable[[Any, Path], None],
     root: Path,
     workers: int,
@@ -126,7 +126,7 @@ def _make_in_pool(
     left_before = set(root.glob(".*.tmp"))
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, context, initializer=end_with_parent) as pool:
-        futures = [pool.submit(make_piece, piece, make, root) for piece in pieces]
+        futures = [pool.submit(run_unit, piece, make, root) for piece in pieces]
         try:
             for future in as_completed(futures):
                 future.result()

@@ -27,14 +27,14 @@ from data_prep.config import CorpusConfig
 from data_prep.corpus.cache import TALLY_VERSION, PieceCache
 from data_prep.corpus.clean_text import (
     BREAK,
-    Segment,
+    CleanFile,
     SegmentWriter,
+    clean_files,
     group_hash,
-    segments_of,
     text_digest,
 )
 from data_prep.corpus.minhash import signature
-from data_prep.corpus.select import Plan, join_pieces, load_plan, place_sections
+from data_prep.corpus.select import Plan, load_plan, place_sections, select_documents
 from data_prep.corpus.shard_format import metadata_tail, write_shard
 from data_prep.files import write_atomically
 from data_prep.progress import console
@@ -53,7 +53,7 @@ from data_prep.text.abbreviations import load_abbreviations
 from data_prep.text.cleaning import clean_document
 from data_prep.text.filters import reason_to_drop
 from data_prep.text.sentences import Splitter
-from data_prep.work_units import Piece, Share, make_pieces, worker_count
+from data_prep.work_units import ArraySlice, WorkUnit, run_units, worker_count
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ def make_shards(
     out: Path,
     piece_bytes: int = PIECE_BYTES,
     cache: PieceCache | None = None,
-    share: Share | None = None,
+    share: ArraySlice | None = None,
     found: Survey | None = None,
 ) -> dict[str, Any]:
     """Make the shards below `out`; returns what was counted, for the manifest.
@@ -89,28 +89,28 @@ def make_shards(
     if known:
         console.print(f"shard: {known} of {len(keys)} pieces were cleaned before")
     pieces = [
-        Piece(f"clean-{TALLY_VERSION}-{number:05d}", task)
+        WorkUnit(f"clean-{TALLY_VERSION}-{number:05d}", task)
         for number, task in enumerate(zip(planned, keys, strict=True))
     ]
     clean = functools.partial(clean_or_take, config=config, cache=cache)
     if share is not None:
-        make_pieces(share.of(pieces), clean, root, workers, "clean")
+        run_units(share.of(pieces), clean, root, workers, "clean")
         return {}
-    cleaned = make_pieces(pieces, clean, root, workers, "clean")
+    cleaned = run_units(pieces, clean, root, workers, "clean")
 
     for file in files:
         file.refuse_change()
-    join = functools.partial(join_pieces, config=config, pieces=cleaned)
-    [joined] = make_pieces([Piece("join", None)], join, root, 1, "join")
+    join = functools.partial(select_documents, config=config, pieces=cleaned)
+    [joined] = run_units([WorkUnit("join", None)], join, root, 1, "join")
     plan = load_plan(joined, config.strict)
     for file_name, place, reason in plan.tally.notes:
         log.warning("%s, %s: %s", file_name, place, reason)
     if plan.counts["sections"]["heldout"] == 0:
         log.warning("nothing is held out: too little text, or copies or groups of over a tenth")
 
-    shards = [Piece(f"write-{shard.name}", shard.name) for shard in plan.shards]
+    shards = [WorkUnit(f"write-{shard.name}", shard.name) for shard in plan.shards]
     write = functools.partial(write_piece, joined=joined, pieces=cleaned)
-    for folder in make_pieces(shards, write, root, workers, "write"):
+    for folder in run_units(shards, write, root, workers, "write"):
         for path in sorted(folder.iterdir()):
             os.replace(path, out / path.name)
     write_atomically(out / "statistics.json", json.dumps(plan.statistics, indent=1) + "\n")
@@ -184,7 +184,7 @@ def in_fraction(digest: bytes, fraction: float) -> bool:
 def write_piece(name: str, folder: Path, joined: Path, pieces: list[Path]) -> None:
     """Write one shard file from the segments that the join dealt to it."""
     plan = load_plan(joined)
-    segments = segments_of(pieces)
+    segments = clean_files(pieces)
     shard = next(shard for shard in plan.shards if shard.name == name)
     sections = (
         section
@@ -195,7 +195,7 @@ def write_piece(name: str, folder: Path, joined: Path, pieces: list[Path]) -> No
 
 
 def _read_span(
-    segment: Segment, number: int, first: int, last: int, plan: Plan, heldout: bool
+    segment: CleanFile, number: int, first: int, last: int, plan: Plan, heldout: bool
 ) -> Iterator[tuple[Any, ...]]:
     """The sections of a split in a run of rows, without the paragraphs that were dropped."""
     placed = place_sections(plan.placement, number)

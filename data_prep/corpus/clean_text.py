@@ -61,7 +61,7 @@ Table = NDArray[np.void]
 
 
 @dataclass(frozen=True)
-class Segment:
+class CleanFile:
     """Some 16 MB of clean sections and their tables."""
 
     text: Path
@@ -80,9 +80,9 @@ class Segment:
         return np.memmap(path, np.uint32, "r").reshape(-1, SIGNATURE_VALUES)
 
 
-def segments_of(pieces: Sequence[Path]) -> list[Segment]:
+def clean_files(pieces: Sequence[Path]) -> list[CleanFile]:
     """The segments of all clean pieces in corpus order."""
-    return [Segment(path) for piece in pieces for path in sorted(piece.glob("*.text"))]
+    return [CleanFile(path) for piece in pieces for path in sorted(piece.glob("*.text"))]
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Bounds:
     paragraphs: list[int]
 
     @classmethod
-    def of(cls, segments: Sequence[Segment]) -> "Bounds":
+    def of(cls, segments: Sequence[CleanFile]) -> "Bounds":
         """Count the rows of all segments."""
         bounds = cls([0], [0], [0])
         for segment in segments:

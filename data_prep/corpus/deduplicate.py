@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data_prep.config import CorpusConfig
-from data_prep.corpus.clean_text import Bounds, Segment, Table, documents_of
+from data_prep.corpus.clean_text import Bounds, CleanFile, Table, documents_of
 from data_prep.corpus.minhash import SIGNATURE_VALUES, band_hashes, rows_per_band
 
 SIGNED = np.dtype([("low", "<u8"), ("high", "<u8"), ("number", "<i8")])
@@ -94,7 +94,7 @@ def _repeats_in(bucket: str) -> Iterator[tuple[Numbers, Numbers]]:
 
 
 def flag_repeats(
-    segments: Sequence[Segment],
+    segments: Sequence[CleanFile],
     bounds: Bounds,
     documents: Flags,
     paragraphs: Flags,
@@ -119,7 +119,7 @@ def flag_repeats(
 
 
 def flag_equal_documents(
-    segments: Sequence[Segment], bounds: Bounds, dropped: Flags, scratch: Path
+    segments: Sequence[CleanFile], bounds: Bounds, dropped: Flags, scratch: Path
 ) -> int:
     """Drop every document that equals an earlier one; returns how many."""
     table = SignatureTable(scratch, bounds.documents[-1])
@@ -133,7 +133,7 @@ def flag_equal_documents(
 
 
 def flag_near_documents(
-    segments: Sequence[Segment], bounds: Bounds, dropped: Flags, threshold: float, scratch: Path
+    segments: Sequence[CleanFile], bounds: Bounds, dropped: Flags, threshold: float, scratch: Path
 ) -> int:
     """Drop every document that is near an earlier one; returns how many.
 
@@ -158,7 +158,7 @@ def flag_near_documents(
 
 
 def gather_signatures(
-    segments: Sequence[Segment], bounds: Bounds, documents: Numbers
+    segments: Sequence[CleanFile], bounds: Bounds, documents: Numbers
 ) -> NDArray[np.uint32]:
     """The signatures of documents anywhere in the corpus."""
     gathered = np.empty((len(documents), SIGNATURE_VALUES), np.uint32)
@@ -170,7 +170,7 @@ def gather_signatures(
 
 
 def flag_equal_paragraphs(
-    segments: Sequence[Segment], bounds: Bounds, documents: Flags, dropped: Flags, scratch: Path
+    segments: Sequence[CleanFile], bounds: Bounds, documents: Flags, dropped: Flags, scratch: Path
 ) -> None:
     """Drop every paragraph of the surviving documents that equals an earlier one of theirs."""
     table = SignatureTable(scratch, bounds.paragraphs[-1])
@@ -190,7 +190,7 @@ def flag_equal_paragraphs(
             own[:] = np.repeat(own[begins], np.diff(begins, append=len(own)))
 
 
-def paragraphs_of(segment: Segment, documents: Flags) -> Flags:
+def paragraphs_of(segment: CleanFile, documents: Flags) -> Flags:
     """The flags of a segment's documents, one for each of their paragraphs."""
     table = segment.sections()
     return np.repeat(documents[documents_of(table)], table["paragraphs"])

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data_prep.config import CorpusConfig
-from data_prep.corpus.clean_text import SECTION, Bounds, Segment, Table, documents_of, segments_of
+from data_prep.corpus.clean_text import SECTION, Bounds, CleanFile, Table, clean_files, documents_of
 from data_prep.corpus.deduplicate import Flags, flag_repeats, paragraphs_of
 from data_prep.corpus.diagnosis import refuse_wrong_keys
 from data_prep.corpus.groups import SectionGroups, count_groups
@@ -74,14 +74,14 @@ class Plan:
     statistics: dict[str, Any]
 
 
-def join_pieces(_: None, folder: Path, config: CorpusConfig, pieces: list[Path]) -> None:
+def select_documents(_: None, folder: Path, config: CorpusConfig, pieces: list[Path]) -> None:
     """Decide everything that needs the whole corpus, and write it down in `folder`."""
     tally = Tally(strict=config.strict)
     for piece in pieces:
         tally.add(Tally.from_json(json.loads((piece / "tally.json").read_text())))
     tally.check_strict()
     refuse_wrong_keys(tally, config)
-    segments = segments_of(pieces)
+    segments = clean_files(pieces)
     bounds = Bounds.of(segments)
     documents = _new_flags(folder / "documents.npy", bounds.documents[-1])
     paragraphs = _new_flags(folder / "paragraphs.npy", bounds.paragraphs[-1])
@@ -130,7 +130,7 @@ def _new_flags(path: Path, size: int) -> np.memmap[Any, np.dtype[np.bool_]]:
 
 
 def load_plan(folder: Path, strict: bool = False) -> Plan:
-    """Read back what `join_pieces` wrote; with `strict`, damage found earlier stops here."""
+    """Read back what `select_documents` wrote; with `strict`, damage found earlier stops here."""
     values = json.loads((folder / "plan.json").read_text())
     tally = Tally.from_json(values["tally"], strict)
     tally.check_strict()
@@ -147,7 +147,7 @@ def load_plan(folder: Path, strict: bool = False) -> Plan:
 
 
 def keep_the_rest(
-    segments: list[Segment],
+    segments: list[CleanFile],
     bounds: Bounds,
     documents: Flags,
     paragraphs: Flags,

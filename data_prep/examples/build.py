@@ -34,7 +34,7 @@ from data_prep.examples.validate import Rules, validate
 from data_prep.fields import result_keys
 from data_prep.files import write_atomically
 from data_prep.tokenizers import Tokenizer
-from data_prep.work_units import Piece, Share, make_piece, make_pieces, worker_count
+from data_prep.work_units import ArraySlice, WorkUnit, run_unit, run_units, worker_count
 
 SPLITS = ("train", "heldout")
 
@@ -72,7 +72,11 @@ class RowsTask:
 
 
 def build(
-    shards: Path, tokenizer: Path, out: Path, config: ExamplesConfig, share: Share | None = None
+    shards: Path,
+    tokenizer: Path,
+    out: Path,
+    config: ExamplesConfig,
+    share: ArraySlice | None = None,
 ) -> dict[str, Any]:
     """Make, prove and count the examples of both splits; the counts are for the manifest.
 
@@ -136,15 +140,15 @@ def make_texts(
     tokenizer: Path,
     root: Path,
     workers: int,
-    share: Share | None,
+    share: ArraySlice | None,
 ) -> list[Path]:
     """Tokenize a split, a piece a part."""
     tasks = [
-        Piece(f"text-{split}-{number:06d}", TextTask(part, tokenizer))
+        WorkUnit(f"text-{split}-{number:06d}", TextTask(part, tokenizer))
         for number, part in enumerate(found)
     ]
     chosen = tasks if share is None else share.of(tasks)
-    return make_pieces(chosen, make_text, root, workers, f"tokenize {split}")
+    return run_units(chosen, make_text, root, workers, f"tokenize {split}")
 
 
 def make_text(task: TextTask, folder: Path) -> None:
@@ -162,8 +166,8 @@ def _make_pools(
     counts = dict.fromkeys(SPLITS, 0)
     for split in SPLITS:
         if texts[split]:
-            piece = Piece(f"pool-{split}", PoolTask(texts[split], config.seed))
-            make_piece(piece, make_pool, root)
+            piece = WorkUnit(f"pool-{split}", PoolTask(texts[split], config.seed))
+            run_unit(piece, make_pool, root)
             pools[split] = root / piece.name
             counts[split] = group_count(root / piece.name)
     if counts["train"] < 2:
@@ -194,14 +198,14 @@ def _make_rows(
     used = [copies(text, config.seed, config.duplicates) for text in texts]
     duplicates = max((int(most.max(initial=0)) for most in used), default=0)
     tasks = [
-        Piece(
+        WorkUnit(
             f"rows-{split}-{duplicate:03d}-{part:06d}",
             RowsTask(text, pool, tokenizer, config, split, part, duplicate),
         )
         for duplicate in range(duplicates if split == "train" else 1)
         for part, text in enumerate(texts)
     ]
-    return make_pieces(tasks, make_part, root, workers, f"{split} examples")
+    return run_units(tasks, make_part, root, workers, f"{split} examples")
 
 
 def make_part(task: RowsTask, folder: Path) -> None:

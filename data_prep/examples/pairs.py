@@ -91,7 +91,7 @@ class Spans:
 
 
 @dataclass(frozen=True)
-class Losses:
+class Discarded:
     """What generation left out."""
 
     truncated: int  # examples whose segments were cut to fit
@@ -102,7 +102,7 @@ class Losses:
 
 def next_sentence(
     text: Text, pool: Pool, keys: Keys, limit: int, short: float
-) -> tuple[Spans, Losses]:
+) -> tuple[Spans, Discarded]:
     """Pairs of at most `limit` pieces whose second segment is the next one or a random one.
 
     `keys` has a key for each section. A lone sentence gets a random partner whatever the coin.
@@ -116,7 +116,7 @@ def next_sentence(
     ))  # fmt: skip
 
 
-def sentence_order(text: Text, keys: Keys, limit: int, short: float) -> tuple[Spans, Losses]:
+def sentence_order(text: Text, keys: Keys, limit: int, short: float) -> tuple[Spans, Discarded]:
     """Pairs of neighbouring segments, swapped by a coin; a lone sentence is cut in its middle."""
     size = len(text.sentences) - 1
     return _spans(*_sentence_order(
@@ -124,7 +124,7 @@ def sentence_order(text: Text, keys: Keys, limit: int, short: float) -> tuple[Sp
     ))  # fmt: skip
 
 
-def full_sentences(text: Text, limit: int) -> tuple[Spans, Losses]:
+def full_sentences(text: Text, limit: int) -> tuple[Spans, Discarded]:
     """As many whole neighbouring sentences as fit; one that never fits is cut into several."""
     size = len(text.sentences) - 1 + len(text.ids) // limit
     return _spans(
@@ -153,9 +153,9 @@ def _spans(
     label: NDArray[np.int8],
     coin: NDArray[np.int8],
     documents: Ints,
-) -> tuple[Spans, Losses]:
+) -> tuple[Spans, Discarded]:
     spans = Spans(bounds[:count], label[:count], coin[:count], documents[:count])
-    return spans, Losses(*(int(loss) for loss in losses))
+    return spans, Discarded(*(int(loss) for loss in losses))
 
 
 @njit(cache=True)

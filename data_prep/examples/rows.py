@@ -26,7 +26,7 @@ from data_prep.examples.masking import (
 )
 from data_prep.examples.packing import pack
 from data_prep.examples.pairs import (
-    Losses,
+    Discarded,
     Pool,
     Spans,
     Text,
@@ -108,7 +108,7 @@ def make_rows(
 
 def make_spans(
     text: Text, pool: Pool | None, config: ExamplesConfig, duplicate: int
-) -> tuple[Spans, Losses]:
+) -> tuple[Spans, Discarded]:
     """The examples of a text, as the config pairs them."""
     names = keys(key(config.seed, "pairs", duplicate), text.names)
     limit = config.max_seq_length - (2 if config.pairs == "none" else 3)

@@ -28,7 +28,7 @@ from data_prep.errors import SesameError
 from data_prep.examples.build import SPLITS, clear_leftovers, make_texts
 from data_prep.examples.chunks import Chunk, ChunkStore, ChunkWriter, concatenate, token_dtype
 from data_prep.examples.masking import HELD_OUT_MASKS
-from data_prep.examples.pairs import Text
+from data_prep.examples.pairs import NO_PAIR, Text
 from data_prep.examples.rows import read_counts
 from data_prep.examples.statistics import statistics, summary
 from data_prep.examples.text import read_text
@@ -38,11 +38,10 @@ from data_prep.files import write_atomically
 from data_prep.random import key, keys
 from data_prep.tokenizers import Tokenizer
 from data_prep.tokenizers.vocabulary import VOCABULARY, read_vocabulary
-from data_prep.work_units import Share, worker_count
+from data_prep.work_units import ArraySlice, worker_count
 
 Ints = NDArray[np.int64]
 
-NO_PAIR = -1
 TEXTS_OPEN = 64  # parts whose words are held while sections are picked from them, 4 MB each
 WORDS_COMPARED = 200_000  # with the library's own ids, in at least ten sections
 
@@ -111,7 +110,7 @@ def build_streams(
     tokenizer_folder: Path,
     out: Path,
     config: ExamplesConfig,
-    share: Share | None = None,
+    share: ArraySlice | None = None,
 ) -> dict[str, Any]:
     """Make, prove and count the sentences of both splits; the counts are for the manifest.
 

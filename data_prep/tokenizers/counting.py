@@ -23,7 +23,7 @@ from data_prep.tokenizers.merging import Counted, WordCounts, merge
 from data_prep.tokenizers.normalise import bert_normaliser, sentencepiece_normaliser
 from data_prep.tokenizers.words import words_cutter
 from data_prep.tokenizers.wordtable import WordTable, as_buffer
-from data_prep.work_units import Piece, make_pieces
+from data_prep.work_units import WorkUnit, run_units
 
 PARTS_A_PIECE = 4  # about 16 MB of text: seconds of work, and 64,000 files for a terabyte
 BLOCK = 1 << 20  # bytes of text numbered at once
@@ -193,8 +193,8 @@ def count_words(
 ) -> WordCounts:
     """The words of all training shards."""
     pieces = [
-        Piece(f"count-{number:06d}", _CountTask(group, config))
+        WorkUnit(f"count-{number:06d}", _CountTask(group, config))
         for number, group in enumerate(grouped_parts(shards, "train"))
     ]
-    folders = make_pieces(pieces, _count_piece, pieces_root, workers, "counting words")
+    folders = run_units(pieces, _count_piece, pieces_root, workers, "counting words")
     return merge(folders, config.min_documents)

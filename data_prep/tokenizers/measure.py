@@ -16,7 +16,7 @@ import numpy as np
 from data_prep.corpus.shard_format import ShardPart
 from data_prep.tokenizers.counting import count_raw_words, grouped_parts, texts_of
 from data_prep.tokenizers.tokenizer import Tokenizer
-from data_prep.work_units import Piece, make_pieces
+from data_prep.work_units import WorkUnit, run_units
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,11 @@ def sums_over(words: Counter[str], tokenizer: Tokenizer) -> Counter[str]:
 def measure(shards: Path, tokenizer: Path, pieces_root: Path, workers: int) -> dict[str, Any]:
     """Fertility, unknown rate, coverage and the like on the held-out split."""
     pieces = [
-        Piece(f"measure-{number:06d}", _MeasureTask(group, tokenizer))
+        WorkUnit(f"measure-{number:06d}", _MeasureTask(group, tokenizer))
         for number, group in enumerate(grouped_parts(shards, "heldout"))
     ]
     sums: Counter[str] = Counter()
-    for folder in make_pieces(pieces, _measure_piece, pieces_root, workers, "measuring pieces"):
+    for folder in run_units(pieces, _measure_piece, pieces_root, workers, "measuring pieces"):
         sums.update(json.loads((folder / "sums.json").read_text()))
     return figures(sums)
 

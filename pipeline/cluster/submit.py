@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from data_prep.errors import UsageError
-from data_prep.work_units import Share
+from data_prep.work_units import ArraySlice
 from pipeline.cluster import slurm
 from pipeline.cluster.frozen import Job, Submission, freeze_node, submissions
 from pipeline.cluster.scripts import environment, fill
@@ -73,7 +73,7 @@ def plan_jobs(nodes: list[Node], site: Site, being_made: dict[str, str]) -> list
 def missing_shares(node: Node, count: int) -> list[int]:
     """The shares of a stage's pieces that no earlier array has made."""
     made = shares_made(node.output, count)
-    return [number for number in range(count) if Share(number, count) not in made]
+    return [number for number in range(count) if ArraySlice(number, count) not in made]
 
 
 def _shape(node: Node) -> tuple[str, list[str]]:

@@ -8,7 +8,7 @@ from rich.live import Live
 
 from data_prep.errors import UsageError
 from data_prep.progress import console
-from data_prep.work_units import Share
+from data_prep.work_units import ArraySlice
 from pipeline.cluster import slurm
 from pipeline.cluster.frozen import (
     Submission,
@@ -119,7 +119,7 @@ def job(arguments: Arguments) -> None:
     print(f"{_title(node)} {node.output.path}", flush=True)
     try:
         if share is not None:
-            make_share(node, Share.parse(share))
+            make_share(node, ArraySlice.parse(share))
         else:
             execute(node)
     except Interrupted as error:

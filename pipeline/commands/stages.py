@@ -8,7 +8,7 @@ from omegaconf import DictConfig
 
 from data_prep.errors import SesameError, UsageError
 from data_prep.progress import console
-from data_prep.work_units import Share
+from data_prep.work_units import ArraySlice
 from pipeline.cluster.site import read_site
 from pipeline.commands.arguments import Arguments, show_error
 from pipeline.commands.configuration import run_hydra
@@ -199,7 +199,7 @@ def _stage(arguments: Arguments, config: Config) -> list[Node]:
     if arguments.command != "pretrain":
         refuse_to_pretrain(nodes, arguments.command, arguments.overrides)
     share = arguments.options.get("--share")
-    asked = Share.parse(share) if share is not None else None
+    asked = ArraySlice.parse(share) if share is not None else None
     console.print(as_table(plan(nodes, graph.store)))
     before = nodes if asked is None else [node for node in nodes if node is not target]
     # A page about named runs belongs to them, whatever experiment the command line has.

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from data_prep.examples.chunks import Chunk
 
-NO_PAIR = -100  # cross_entropy's ignore_index
+IGNORE_INDEX = -100  # cross_entropy's ignore_index
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Batch:
     lengths: NDArray[np.int64]  # [E] on the host, so that attention plans without a device sync
     targets_M: Tensor  # int64, indices into N
     labels_M: Tensor  # int64, the ids to predict
-    pair_labels_E: Tensor  # int64: 0 next or in order, 1 random or swapped, NO_PAIR where none
+    pair_labels_E: Tensor  # int64: 0 next or in order, 1 random or swapped, IGNORE_INDEX where none
 
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on `device`."""
@@ -53,7 +53,7 @@ def collate(rows: Chunk) -> Batch:
     targets_M = np.repeat(starts, np.diff(rows.target_examples)) + rows.target.astype(np.int64)
     labels_M = tokens_N[targets_M]
     tokens_N[targets_M] = rows.input
-    pair_labels_E = np.where(rows.label < 0, NO_PAIR, rows.label).astype(np.int64)
+    pair_labels_E = np.where(rows.label < 0, IGNORE_INDEX, rows.label).astype(np.int64)
     return Batch(
         tokens_N=torch.from_numpy(tokens_N),
         positions_N=torch.from_numpy(positions_N),

@@ -29,8 +29,8 @@ class Step:
     """One rank's part of one optimizer step."""
 
     step: int
-    position: int  # of the global batch's first row
-    next_position: int  # where the next global batch starts to look
+    first_row: int  # of the global batch, counted from the start of the phase
+    next_row: int  # where the next global batch starts to look
     rows: int  # of the global batch
     micro_batches: Sequence[Any]  # Batch, or of ELMo WordBatch
 
@@ -42,7 +42,7 @@ class _Plan:
 
 
 @dataclass(frozen=True)
-class _Share:
+class _RankRows:
     plan: _Plan
     rows: Chunk | SesameError  # a worker's error travels as a value, to be raised as it is
 
@@ -91,8 +91,8 @@ class Loader:
             starts = range(0, share.rows.rows, size)
             yield Step(
                 step=share.plan.step,
-                position=spans[0][0],
-                next_position=spans[-1][1],
+                first_row=spans[0][0],
+                next_row=spans[-1][1],
                 rows=_count(spans),
                 micro_batches=[
                     collate(share.rows.between(start, min(start + size, share.rows.rows)))
@@ -100,9 +100,9 @@ class Loader:
                 ],
             )
 
-    def _shares(self) -> Iterator[_Share]:
+    def _shares(self) -> Iterator[_RankRows]:
         if self._workers == 0:
-            return (_Share(plan, self._read(plan)) for plan in self._plans())
+            return (_RankRows(plan, self._read(plan)) for plan in self._plans())
         return iter(
             DataLoader(
                 _Shares(self),
@@ -150,21 +150,21 @@ class Loader:
         return self._joined[1]
 
 
-class _Shares(IterableDataset[_Share]):
+class _Shares(IterableDataset[_RankRows]):
     """What one worker process makes: every n-th step, in order."""
 
     def __init__(self, loader: Loader):
         self._loader = loader
 
-    def __iter__(self) -> Iterator[_Share]:
+    def __iter__(self) -> Iterator[_RankRows]:
         worker = get_worker_info()
         assert worker is not None
         for turn, plan in enumerate(self._loader._plans()):
             if turn % worker.num_workers == worker.id:
                 try:
-                    yield _Share(plan, self._loader._read(plan))
+                    yield _RankRows(plan, self._loader._read(plan))
                 except SesameError as error:
-                    yield _Share(plan, error)
+                    yield _RankRows(plan, error)
                     return
 
 

@@ -133,7 +133,7 @@ def _directions(rows: Chunk) -> NDArray[Any]:
 
 
 @dataclass(frozen=True)
-class Share:
+class StreamSlice:
     """The streams of one rank among all."""
 
     streams: int
@@ -153,7 +153,7 @@ class Share:
         return [slice(start, min(start + step, count)) for start in range(0, count, step)]
 
 
-def _read(text: Text, share: Share, first: int, count: int) -> NDArray[Any]:
+def _read(text: Text, share: StreamSlice, first: int, count: int) -> NDArray[Any]:
     """Words `first` to `first + count` of each of this rank's streams: [4, S, count]."""
     apart = text.length // share.streams
     return np.stack(
@@ -172,7 +172,7 @@ class StreamLoader:
         self,
         store: ChunkStore,
         words: Words,
-        share: Share,
+        share: StreamSlice,
         window: int,
         *,
         micro_batch_size: int | None = None,
@@ -200,8 +200,8 @@ class StreamLoader:
             words_4ST = self._words_of(start // streams)
             yield Step(
                 step=step,
-                position=start,
-                next_position=end,
+                first_row=start,
+                next_row=end,
                 rows=streams,
                 micro_batches=[
                     self._words.batch(words_4ST[:, group], group) for group in self._groups
@@ -228,7 +228,7 @@ class HeldOutStreams:
         self,
         store: ChunkStore,
         words: Words,
-        share: Share,
+        share: StreamSlice,
         window: int,
         *,
         rows: int,

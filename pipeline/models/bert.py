@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from data_prep.errors import UsageError
-from pipeline.data.batch import NO_PAIR, Batch
+from pipeline.data.batch import IGNORE_INDEX, Batch
 from pipeline.models.attention import AttentionPlan, attend
 from pipeline.models.config import SEGMENTS, BertConfig
 from pipeline.models.dropout import Dropout
@@ -271,7 +271,9 @@ class BertForPretraining(nn.Module):
         return Losses(
             mlm_sum,
             mlm_correct,
-            F.cross_entropy(logits_E2, batch.pair_labels_E, reduction="sum", ignore_index=NO_PAIR),
+            F.cross_entropy(
+                logits_E2, batch.pair_labels_E, reduction="sum", ignore_index=IGNORE_INDEX
+            ),
             (logits_E2.detach().argmax(1) == batch.pair_labels_E).sum(),
         )
 

@@ -18,11 +18,11 @@ from data_prep.errors import SesameError
 from data_prep.progress import Bar, progress
 from pipeline.store.journal import Journal
 from pipeline.training.checkpoint import TrainingState
-from pipeline.training.module import Outcome, Pretraining
 from pipeline.training.objective import AnyBatch
 from pipeline.training.saving import Saver
 from pipeline.training.speed import Meter
 from pipeline.training.sums import Sums
+from pipeline.training.train_step import Outcome, Pretraining
 
 
 class EndOfStep(Callback):
@@ -165,7 +165,7 @@ def evaluate(module: Pretraining, batches: Iterable[AnyBatch]) -> dict[str, floa
         found = {name: part.item() for name, part in losses._asdict().items()}
         sums += objective.count(batch) + Sums(**found)
     engine.model.train()
-    return Sums(*engine.sum(sums.values())).means()
+    return Sums(*engine.all_reduce_sum(sums.values())).means()
 
 
 class Checkpoints(EndOfStep):

@@ -110,7 +110,7 @@ def train(run_dir: Path, stop: StopRequest) -> bool:
     from pytorch_lightning import Trainer
 
     _quieten()  # after the import, which sets levels of its own
-    from pipeline.training.assemble import assemble
+    from pipeline.training.build import assemble
 
     torch.manual_seed(job.trainer.seed)
     run = assemble(job, run_dir, this_rank(), accelerator, lambda: stop.came, say)

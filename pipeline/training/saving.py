@@ -100,7 +100,7 @@ class Saver:
         except (OSError, SafetensorError) as error:
             failures = 1
             self._say(f"checkpoint not saved, training goes on: {error}")
-        return self._engine.sum([failures])[0] == 0
+        return self._engine.all_reduce_sum([failures])[0] == 0
 
     def _finish(self, partial: Path, parts: list[dict[str, Any]], state: TrainingState) -> bool:
         first = self._engine.rank == 0

@@ -17,8 +17,8 @@ import torch
 
 from pipeline.data.loader import Step
 from pipeline.training.gpus import recognise
-from pipeline.training.module import Pretraining
 from pipeline.training.sums import Sums
+from pipeline.training.train_step import Pretraining
 
 PRODUCT_ROWS = 1024
 PRODUCT_ROUNDS = 5  # the best counts: others were disturbed
@@ -69,7 +69,7 @@ class Reference:
         if is_fixed or module.state.seconds - self._measured_at < MEASURE_EVERY:
             return
         self._measured_at = module.state.seconds
-        (together,) = module.engine.sum([self._measure(module.device) or 0.0])
+        (together,) = module.engine.all_reduce_sum([self._measure(module.device) or 0.0])
         if together > (self.flops or 0.0):
             self.flops = together
 

@@ -58,21 +58,13 @@ class Engine(Strategy):
     def rank(self) -> int:
         return dist.get_rank() if dist.is_initialized() else 0
 
-    def sum(self, values: list[float]) -> list[float]:
+    def all_reduce_sum(self, values: list[float]) -> list[float]:
         """Each value summed over all ranks."""
         if self.ranks == 1:
             return values
         total = torch.tensor(values, dtype=torch.float64, device=self.root_device)
         dist.all_reduce(total)
         return cast(list[float], total.tolist())
-
-    def share(self, value: Any) -> Any:
-        """Rank 0's value, on every rank."""
-        if self.ranks == 1:
-            return value
-        box = [value]
-        dist.broadcast_object_list(box, device=self.root_device)
-        return box[0]
 
     def gather(self, value: Any) -> list[Any]:
         """Every rank's value, by rank, on every rank."""
@@ -85,10 +77,10 @@ class Engine(Strategy):
     def forward(self, last: bool, *inputs: Any) -> Any:
         """The network's answer to a micro-batch; gradients are exchanged after the `last` one."""
         assert self.model is not None
-        self._mark(last)
+        self._set_gradient_sync(last)
         return self.model(*inputs)
 
-    def accumulate(self, loss: Tensor) -> None:
+    def accumulate_gradients(self, loss: Tensor) -> None:
         """Add the loss's gradients to those of the step; the loss is this rank's share of a sum."""
         # Wrappers average over ranks; the global batch's loss is a sum of the ranks' shares.
         assert self.lightning_module is not None
@@ -103,7 +95,7 @@ class Engine(Strategy):
         assert self.lightning_module is not None
         return list(cast(nn.Module, self.lightning_module.model).named_parameters())
 
-    def _mark(self, last: bool) -> None:
+    def _set_gradient_sync(self, last: bool) -> None:
         """Tell the wrapper whether gradients are to be exchanged after the next backward."""
 
     def prepare(self) -> None:
@@ -190,7 +182,7 @@ class SingleEngine(_WholeEngine, SingleDeviceStrategy):
 class ReplicatedEngine(_WholeEngine, DDPStrategy):
     """Copies on every rank, gradients averaged (DistributedDataParallel)."""
 
-    def _mark(self, last: bool) -> None:
+    def _set_gradient_sync(self, last: bool) -> None:
         cast(DistributedDataParallel, self.model).require_backward_grad_sync = last
 
 
@@ -254,7 +246,7 @@ class ShardedEngine(Engine, DeepSpeedStrategy):
         )
         return engine, zero
 
-    def _mark(self, last: bool) -> None:
+    def _set_gradient_sync(self, last: bool) -> None:
         self.deepspeed_engine.set_gradient_accumulation_boundary(last)
 
     @property

@@ -15,7 +15,7 @@ import psutil
 from data_prep.errors import SesameError, UsageError
 from data_prep.files import write_atomically
 from data_prep.progress import console, progress
-from data_prep.work_units import Share, end_with_parent, usable_cores
+from data_prep.work_units import ArraySlice, end_with_parent, usable_cores
 from pipeline.store.content import Checksums
 from pipeline.store.lease import lease
 from pipeline.store.outputs import LEASE, MANIFEST, Output, run_facts
@@ -54,7 +54,7 @@ def execute(node: Node) -> None:
         node.output.finish(node.request, counts, facts, held.check)
 
 
-def make_share(node: Node, share: Share) -> None:
+def make_share(node: Node, share: ArraySlice) -> None:
     """Make a share of an output's pieces, beside others that make theirs; `execute` goes on.
 
     The share leaves its name when it is made, so that only missing ones are made again.
@@ -64,13 +64,13 @@ def make_share(node: Node, share: Share) -> None:
         write_atomically(_share_path(node.output, share), "")
 
 
-def shares_made(output: Output, count: int) -> set[Share]:
+def shares_made(output: Output, count: int) -> set[ArraySlice]:
     """Which of `count` shares of an unfinished output are made."""
-    every = (Share(number, count) for number in range(count))
+    every = (ArraySlice(number, count) for number in range(count))
     return {share for share in every if _share_path(output, share).exists()}
 
 
-def _share_path(output: Output, share: Share) -> Path:
+def _share_path(output: Output, share: ArraySlice) -> Path:
     return output.path / PIECES / f".share-{share.number}-of-{share.count}"
 
 
@@ -83,7 +83,7 @@ def _unfinished(node: Node) -> str | None:
     return None
 
 
-def _work(node: Node, share: Share | None, check_lease: Callable[[], None]) -> dict[str, Any]:
+def _work(node: Node, share: ArraySlice | None, check_lease: Callable[[], None]) -> dict[str, Any]:
     role = _unfinished(node)
     if role is not None:
         instead = ", or name a step that is kept: <run>@<step>" if role == "pretrain" else ""

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol
 from rich.table import Table
 
 from data_prep.fields import result_keys
-from data_prep.work_units import Share
+from data_prep.work_units import ArraySlice
 from pipeline.config.schema import Config
 from pipeline.store.content import Checksums
 from pipeline.store.outputs import Output, Store
@@ -42,7 +42,7 @@ class Work:
     inputs: dict[str, Path]
     out: Path
     fingerprint: str
-    share: Share | None = None  # make only these work units, and no output yet
+    share: ArraySlice | None = None  # make only these work units, and no output yet
     files_read: Mapping[str, Any] = field(default_factory=dict)  # as the fingerprint has them
     check_lease: Callable[[], None] = lambda: None  # raises if another launch has taken over
 

@@ -6,7 +6,7 @@ import pytest
 
 from data_prep.errors import SesameError, UsageError
 from data_prep.files import atomic_write, sha256
-from data_prep.work_units import Piece, Share, make_piece, make_pieces
+from data_prep.work_units import ArraySlice, WorkUnit, run_unit, run_units
 
 
 def write_square(number: int, folder: Path) -> None:
@@ -26,21 +26,21 @@ def write_or_be_killed(number: int, folder: Path) -> None:
     write_square(number, folder)
 
 
-PIECES = [Piece(f"{number:03d}", number) for number in range(5)]
+PIECES = [WorkUnit(f"{number:03d}", number) for number in range(5)]
 
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_pieces_come_back_in_order_whoever_made_them(tmp_path: Path, workers: int) -> None:
-    folders = make_pieces(PIECES, write_square, tmp_path, workers, "squares")
+    folders = run_units(PIECES, write_square, tmp_path, workers, "squares")
     assert [int((folder / "square").read_text()) for folder in folders] == [0, 1, 4, 9, 16]
 
 
 def test_finished_pieces_are_kept_and_half_made_ones_made_anew(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError):
-        make_pieces(PIECES, write_or_fail, tmp_path, 1, "squares")
+        run_units(PIECES, write_or_fail, tmp_path, 1, "squares")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["000", "001"]
     kept = (tmp_path / "000" / "square").stat().st_mtime_ns
-    make_pieces(PIECES, write_square, tmp_path, 1, "squares")
+    run_units(PIECES, write_square, tmp_path, 1, "squares")
     assert (tmp_path / "000" / "square").stat().st_mtime_ns == kept
     assert (tmp_path / "002" / "square").read_text() == "4"
 
@@ -48,34 +48,34 @@ def test_finished_pieces_are_kept_and_half_made_ones_made_anew(tmp_path: Path) -
 def test_a_killed_worker_is_told_with_its_piece_and_finished_ones_are_kept(tmp_path: Path) -> None:
     (tmp_path / ".999.0123abcd.tmp").mkdir()  # left by an earlier kill
     with pytest.raises(SesameError) as caught:
-        make_pieces(PIECES, write_or_be_killed, tmp_path, 2, "squares")
+        run_units(PIECES, write_or_be_killed, tmp_path, 2, "squares")
     said = str(caught.value)
     assert said.startswith("squares: a worker process was killed while it made 0")
     assert "003" in said and "999" not in said
     assert "memory" in said and "corpus.workers" in said and "\n" not in said
     for path in tmp_path.glob("[0-9]*"):
         assert int((path / "square").read_text()) == int(path.name) ** 2
-    make_pieces(PIECES, write_square, tmp_path, 2, "squares")
+    run_units(PIECES, write_square, tmp_path, 2, "squares")
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 9])
 def test_shares_are_all_pieces_and_no_piece_twice(count: int) -> None:
-    shared = [piece for number in range(count) for piece in Share(number, count).of(PIECES)]
+    shared = [piece for number in range(count) for piece in ArraySlice(number, count).of(PIECES)]
     assert sorted(piece.name for piece in shared) == [piece.name for piece in PIECES]
 
 
 @pytest.mark.parametrize("text", ["3", "8/8", "-1/8", "1/0", "a/b", ""])
 def test_a_share_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="the first of eight as 0/8"):
-        Share.parse(text)
+        ArraySlice.parse(text)
 
 
 def test_two_launches_may_make_the_same_piece(tmp_path: Path) -> None:
     def make_while_another_does(number: int, folder: Path) -> None:
-        make_piece(PIECES[number], write_square, tmp_path)
+        run_unit(PIECES[number], write_square, tmp_path)
         write_square(number, folder)
 
-    make_piece(PIECES[3], make_while_another_does, tmp_path)
+    run_unit(PIECES[3], make_while_another_does, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["003"]
     assert (tmp_path / "003" / "square").read_text() == "9"
 

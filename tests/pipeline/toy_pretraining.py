@@ -307,7 +307,7 @@ if __name__ == "__main__":
     import torch
     import torch.distributed as dist
 
-    from pipeline.training.module import Pretraining
+    from pipeline.training.train_step import Pretraining
 
     for item in json.loads(Path(sys.argv[1]).read_text()):
         _train_leg(Leg(**item), int(os.environ["RANK"]))

@@ -177,7 +177,7 @@ def test_a_killed_stage_ends_up_with_the_same_bytes(
     assert counts == reference[1]
 
 
-@pytest.mark.parametrize("broken", ["clean_piece", "join_pieces", "write_piece"])
+@pytest.mark.parametrize("broken", ["clean_piece", "select_documents", "write_piece"])
 def test_finished_pieces_are_not_made_again(
     corpus: Path,
     reference: tuple[Path, dict[str, Any]],
@@ -185,7 +185,7 @@ def test_finished_pieces_are_not_made_again(
     monkeypatch: pytest.MonkeyPatch,
     broken: str,
 ) -> None:
-    order = ["clean_piece", "join_pieces", "write_piece"]
+    order = ["clean_piece", "select_documents", "write_piece"]
     made: Counter[str] = Counter()
 
     def counting(name: str, fail_after: int | None) -> Callable[..., None]:
@@ -201,7 +201,7 @@ def test_finished_pieces_are_not_made_again(
 
     with monkeypatch.context() as patch:
         for name in order:
-            last = 0 if name == "join_pieces" else 2
+            last = 0 if name == "select_documents" else 2
             patch.setattr(stage, name, counting(name, last if name == broken else None))
         with pytest.raises(KeyboardInterrupt):
             shard(tmp_path, corpus, shard_size=100_000)
@@ -211,7 +211,7 @@ def test_finished_pieces_are_not_made_again(
             patch.setattr(stage, name, counting(name, None))
         shard(tmp_path, corpus, shard_size=100_000)
     assert digests(tmp_path) == digests(reference[0])
-    pieces = {"clean_piece": made["clean_piece"], "join_pieces": 1}
+    pieces = {"clean_piece": made["clean_piece"], "select_documents": 1}
     pieces["write_piece"] = len(list(tmp_path.glob("*.tar")))
     assert dict(made) == pieces
     assert all(made[name] == before[name] for name in order[: order.index(broken)])

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from data_prep.work_units import Share
+from data_prep.work_units import ArraySlice
 from pipeline.cluster import slurm
 from pipeline.cluster.frozen import Job, Submission
 from pipeline.cluster.status import as_table, look
@@ -83,7 +83,7 @@ def test_an_array_is_done_when_its_shares_are_though_slurm_forgot_it(
     pieces.mkdir(parents=True)
     for number in range(2):
         assert look(submission, store, STAGES)[1].state == "ended"
-        share = Share(number, 2)
+        share = ArraySlice(number, 2)
         (pieces / f".share-{share.number}-of-{share.count}").touch()
     assert look(submission, store, STAGES)[1].state == "done"
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from data_prep.examples.chunks import Chunk
-from pipeline.data.batch import NO_PAIR, Batch, collate
+from pipeline.data.batch import IGNORE_INDEX, Batch, collate
 
 # Two rows: a pair; then, packed, a pair and a single segment.
 ROWS = Chunk(
@@ -31,7 +31,7 @@ def test_rows_become_a_flat_batch() -> None:
     assert batch.lengths.tolist() == [6, 6, 3]
     assert batch.targets_M.tolist() == [1, 4, 9, 10, 13]
     assert batch.labels_M.tolist() == [10, 12, 21, 22, 30]
-    assert batch.pair_labels_E.tolist() == [0, 1, NO_PAIR]
+    assert batch.pair_labels_E.tolist() == [0, 1, IGNORE_INDEX]
     for name, value in vars(batch).items():
         assert value.dtype in (torch.int64, np.int64), name
 

@@ -117,10 +117,10 @@ def global_batches(
     ]
     found = []
     for parts in zip(*ranks, strict=True):  # every rank sees the same number of steps
-        assert len({(part.step, part.position, part.rows) for part in parts}) == 1
+        assert len({(part.step, part.first_row, part.rows) for part in parts}) == 1
         assert len({len(part.micro_batches) for part in parts}) == 1
         joined = [batch for part in parts for batch in part.micro_batches]
-        found.append((parts[0].step, parts[0].position, parts[0].rows, content(joined)))
+        found.append((parts[0].step, parts[0].first_row, parts[0].rows, content(joined)))
     return found
 
 
@@ -133,7 +133,7 @@ def expected(store: ChunkStore) -> list[tuple[int, int, int, list[Any]]]:
 def test_an_epoch_misses_and_repeats_nothing(store: ChunkStore) -> None:
     steps = list(make_loader(store, stop=26))
     numbers = [number for step in steps for number in rows_of(step.micro_batches)]
-    assert [step.position for step in steps] == [BATCH * step for step in range(26)]
+    assert [step.first_row for step in steps] == [BATCH * step for step in range(26)]
     for epoch in range(3):
         assert sorted(numbers[epoch * 201 : (epoch + 1) * 201]) == list(range(201))
     assert numbers[:201] != numbers[201:402]
@@ -203,7 +203,7 @@ def test_a_run_goes_on_with_another_number_of_ranks(
 
 def next_position(store: ChunkStore, steps: int, **options: Any) -> int:
     *_, last = make_loader(store, stop=options.get("step", 0) + steps, **options)
-    return last.next_position
+    return last.next_row
 
 
 def test_two_resumes_in_one_epoch(store: ChunkStore, expected: list[Any]) -> None:
@@ -239,7 +239,7 @@ def test_skipped_positions_are_hopped_over(store: ChunkStore, world: int) -> Non
     ]
     assert flat(rows_of(step.micro_batches) for step in steps) == kept[: 12 * BATCH]
     assert all(step.rows == BATCH for step in steps)
-    again = make_loader(store, step=5, position=steps[4].next_position, skipped=skipped, stop=12)
+    again = make_loader(store, step=5, position=steps[4].next_row, skipped=skipped, stop=12)
     assert [rows_of(step.micro_batches) for step in again] == [
         rows_of(step.micro_batches) for step in steps[5:]
     ]
@@ -294,7 +294,7 @@ def test_masks_change_from_epoch_to_epoch(store: ChunkStore) -> None:
     targets: list[dict[int, list[int]]] = [{}, {}]
     for step in make_loader(store, micro_batch_size=1, stop=17):
         for index, batch in enumerate(step.micro_batches):
-            epoch = (step.position + index) // 201
+            epoch = (step.first_row + index) // 201
             if epoch < 2:
                 targets[epoch][rows_of([batch])[0]] = batch.targets_M.tolist()
     assert targets[0].keys() == targets[1].keys()

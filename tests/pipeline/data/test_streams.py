@@ -11,7 +11,7 @@ from data_prep.errors import SesameError
 from data_prep.examples.chunks import ChunkStore
 from data_prep.tokenizers import Tokenizer
 from data_prep.tokenizers.characters import character_ids
-from pipeline.data.streams import HeldOutStreams, Share, StreamLoader, WordBatch, Words
+from pipeline.data.streams import HeldOutStreams, StreamLoader, StreamSlice, WordBatch, Words
 from pipeline.models.config import ElmoConfig
 from pipeline.models.elmo import ElmoForPretraining
 from tests.data_prep.small_examples import read_all
@@ -81,7 +81,7 @@ def known(ids: list[int]) -> list[int]:
 
 
 def steps(made: Made, count: int, rank: int = 0, world: int = 1, **place: object) -> list:
-    loader = StreamLoader(made[0], made[2], Share(STREAMS, rank, world), WINDOW, **place)  # type: ignore[arg-type]
+    loader = StreamLoader(made[0], made[2], StreamSlice(STREAMS, rank, world), WINDOW, **place)  # type: ignore[arg-type]
     return list(islice(loader, count))
 
 
@@ -122,8 +122,8 @@ def test_a_position_is_all_that_is_needed_to_go_on(made: Made) -> None:
     for start in (1, 66):
         resumed = steps(made, 3, step=start, position=whole[start].position)
         for step, other in zip(resumed, whole[start:], strict=False):
-            assert (step.step, step.position, step.next_position) == (
-                other.step, other.position, other.next_position,
+            assert (step.step, step.first_row, step.next_row) == (
+                other.step, other.position, other.next_row,
             )  # fmt: skip
             assert torch.equal(
                 step.micro_batches[0].backward_targets_ST,
@@ -134,7 +134,7 @@ def test_a_position_is_all_that_is_needed_to_go_on(made: Made) -> None:
 def test_skipped_steps_are_passed_over(made: Made) -> None:
     whole = steps(made, 5)
     skipped = steps(made, 3, skipped=[(STREAMS, 3 * STREAMS)])
-    assert [step.position // STREAMS for step in skipped] == [0, 3, 4]
+    assert [step.first_row // STREAMS for step in skipped] == [0, 3, 4]
     assert torch.equal(
         skipped[1].micro_batches[0].forward_index_ST, whole[3].micro_batches[0].forward_index_ST
     )
@@ -148,7 +148,7 @@ def test_held_out_text_is_read_once_from_its_beginning(
     apart = len(text["forward"][0]) // STREAMS
     length = min(apart, rows // STREAMS * WINDOW)
     held_out = HeldOutStreams(
-        made[1], made[2], Share(STREAMS), WINDOW, rows=rows, micro_batch_size=4
+        made[1], made[2], StreamSlice(STREAMS), WINDOW, rows=rows, micro_batch_size=4
     )
     batches = list(held_out)
     by_step = [batches[start : start + 2] for start in range(0, len(batches), 2)]
@@ -160,9 +160,9 @@ def test_held_out_text_is_read_once_from_its_beginning(
 
 def test_too_little_text_is_refused(made: Made) -> None:
     with pytest.raises(SesameError, match="too few for 1000 streams"):
-        StreamLoader(made[0], made[2], Share(1000), WINDOW)
+        StreamLoader(made[0], made[2], StreamSlice(1000), WINDOW)
     with pytest.raises(SesameError, match="held-out words are fewer"):
-        HeldOutStreams(made[1], made[2], Share(100_000), WINDOW, rows=10, micro_batch_size=4)
+        HeldOutStreams(made[1], made[2], StreamSlice(100_000), WINDOW, rows=10, micro_batch_size=4)
 
 
 def test_windows_with_carried_state_are_one_long_pass(made: Made) -> None:
@@ -173,7 +173,7 @@ def test_windows_with_carried_state_are_one_long_pass(made: Made) -> None:
         filters=[[1, 4], [2, 4]], highways=1,
     )  # fmt: skip
     model = ElmoForPretraining(config, PREDICTED).double().eval()
-    share, windows = Share(STREAMS), 12
+    share, windows = StreamSlice(STREAMS), 12
     state, sums = None, torch.zeros(2, dtype=torch.double)
     with torch.no_grad():
         for step in islice(StreamLoader(made[0], made[2], share, WINDOW), windows):

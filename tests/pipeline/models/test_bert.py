@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from data_prep.errors import UsageError
-from pipeline.data.batch import NO_PAIR, Batch
+from pipeline.data.batch import IGNORE_INDEX, Batch
 from pipeline.models.bert import Bert, BertForPretraining
 from pipeline.models.config import BertConfig
 from pipeline.models.flops import flops_per_token, model_flops_per_token, parameters
@@ -123,7 +123,7 @@ def test_a_seed_fixes_the_result_and_checkpointing_does_not_change_it() -> None:
 
 def test_without_pairs_the_pair_loss_is_zero_and_heads_have_gradients() -> None:
     model = BertForPretraining(SMALL, VOCAB)
-    batch = replace(make_batch([10, 12]), pair_labels_E=torch.tensor([NO_PAIR, NO_PAIR]))
+    batch = replace(make_batch([10, 12]), pair_labels_E=torch.tensor([IGNORE_INDEX, IGNORE_INDEX]))
     losses = model(batch)
     assert losses.pair_sum == 0 and losses.pair_correct == 0
     (losses.mlm_sum + losses.pair_sum).backward()

@@ -16,11 +16,11 @@ from pipeline.training import callbacks
 from pipeline.training.callbacks import Evaluation
 from pipeline.training.checkpoint import TrainingState
 from pipeline.training.config import OptimConfig, TrainerConfig
-from pipeline.training.module import Pretraining
 from pipeline.training.objective import MaskedPieces
 from pipeline.training.schedule import Phase
 from pipeline.training.strategy import SingleEngine
 from pipeline.training.sums import Sums
+from pipeline.training.train_step import Pretraining
 
 IDENTITY = Identity("examples", "shards", 0, 32, 16, 0)
 LAST = 8

@@ -15,7 +15,7 @@ from pipeline.models.bert import BertForPretraining
 from pipeline.models.config import BertConfig, ElmoConfig
 from pipeline.models.elmo import Elmo
 from pipeline.stages.pretrain import Pretrain, make_job
-from pipeline.training.assemble import start_from
+from pipeline.training.build import start_from
 from pipeline.training.job import Job
 from tests.pipeline.toy_pretraining import VOCABULARY, Toy, toy_config
 

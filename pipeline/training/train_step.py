@@ -127,7 +127,7 @@ class Pretraining(LightningModule):
                 rejected = self._fault(sums.loss)
                 if rejected:
                     loss = loss * math.nan  # the one way to drop a step that all engines know
-            engine.accumulate(loss)
+            engine.accumulate_gradients(loss)
         norm = engine.update(self.optim.clip)
         if rejected is None and not math.isfinite(norm):
             rejected = "the gradient is not finite"
@@ -140,7 +140,7 @@ class Pretraining(LightningModule):
         """What the global batch asks, and the time on rank 0's clock, which all ranks follow."""
         mine = sum((self.objective.count(batch) for batch in batches), Sums())
         clock = time.monotonic() - self._started if self.engine.rank == 0 else 0.0
-        *values, self.state.seconds = self.engine.sum([*mine.values(), clock])
+        *values, self.state.seconds = self.engine.all_reduce_sum([*mine.values(), clock])
         return Sums(*values)
 
     def _done(self) -> float:
@@ -154,7 +154,7 @@ class Pretraining(LightningModule):
         """Sums over all ranks, and with them whether any rank was asked to stop."""
         totals = sum(torch.stack([loss.detach().float() for loss in part]) for part in parts)
         mine = [*cast(Tensor, totals).tolist(), float(self._stop_requested())]
-        *everyones, stops = self.engine.sum(mine)
+        *everyones, stops = self.engine.all_reduce_sum(mine)
         self.stop_agreed = self.stop_agreed or stops > 0
         return Sums(**dict(zip(parts[0]._fields, everyones, strict=True)))
 
@@ -168,7 +168,7 @@ class Pretraining(LightningModule):
     def _advance(self, step: Step, outcome: Outcome) -> None:
         state = self.state
         state.step += 1
-        state.cursor = replace(state.cursor, position=step.next_position)
+        state.cursor = replace(state.cursor, position=step.next_row)
         state.tokens += int(outcome.sums.tokens)
         if outcome.rejected is None:
             state.updates += 1
@@ -181,10 +181,10 @@ class Pretraining(LightningModule):
 
     def _drop(self, step: Step, reason: str) -> None:
         state = self.state
-        state.cursor = state.cursor.skip(step.position, step.next_position)
+        state.cursor = state.cursor.skip(step.first_row, step.next_row)
         state.dropped_steps += 1
         if state.dropped_since is None:
-            state.dropped_since = step.position
+            state.dropped_since = step.first_row
         if state.dropped_steps > DROPPED_AT_MOST:
-            span = (state.cursor.phase, state.dropped_since, step.next_position)
+            span = (state.cursor.phase, state.dropped_since, step.next_row)
             raise Diverged(Dropped(*span, reason))

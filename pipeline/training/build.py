@@ -15,7 +15,7 @@ from data_prep.tokenizers import Tokenizer
 from pipeline.data.cursor import BatchSchedule, Cursor, Identity, check
 from pipeline.data.loader import HeldOut, Loader, Step
 from pipeline.data.order import Order
-from pipeline.data.streams import HeldOutStreams, Share, StreamLoader, Words
+from pipeline.data.streams import HeldOutStreams, StreamLoader, StreamSlice, Words
 from pipeline.models.config import BertConfig, ElmoConfig, ModelConfig
 from pipeline.models.flops import elmo_flops_per_word, flops_per_token
 from pipeline.store.checkpoints import CHECKPOINTS
@@ -31,7 +31,6 @@ from pipeline.training.callbacks import (
 )
 from pipeline.training.checkpoint import TrainingState, read_state
 from pipeline.training.job import Job
-from pipeline.training.module import Pretraining
 from pipeline.training.network import make_network, start_from
 from pipeline.training.objective import AnyBatch
 from pipeline.training.saving import Saver, read_carried, read_parameters
@@ -39,6 +38,7 @@ from pipeline.training.schedule import Phase, phase_at, plan_phases
 from pipeline.training.speed import Cost, Meter, Reference, Timed, peak_flops
 from pipeline.training.strategy import Engine, make_engine
 from pipeline.training.sums import Sums
+from pipeline.training.train_step import Pretraining
 
 EVALUATION_ROWS = 64  # in a forward pass, where trainer.micro_batch_size does not say
 
@@ -115,9 +115,9 @@ class Data:
             return HeldOutStreams(store, self._words(model), self._share(), model.window, **sizes)
         return HeldOut(store, rank=self.rank, world=trainer.world_size, **sizes)
 
-    def _share(self) -> Share:
+    def _share(self) -> StreamSlice:
         trainer = self.job.trainer
-        return Share(trainer.global_batch_size, self.rank, trainer.world_size)
+        return StreamSlice(trainer.global_batch_size, self.rank, trainer.world_size)
 
     def _words(self, model: ElmoConfig) -> Words:
         return _load_words(self.job.tokenizer, self.job.vocab_size, model.max_characters)
