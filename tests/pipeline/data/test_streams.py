@@ -120,10 +120,10 @@ def test_ranks_and_micro_batches_only_slice_the_streams(
 def test_a_position_is_all_that_is_needed_to_go_on(made: Made) -> None:
     whole = steps(made, 80)
     for start in (1, 66):
-        resumed = steps(made, 3, step=start, position=whole[start].position)
+        resumed = steps(made, 3, step=start, position=whole[start].first_row)
         for step, other in zip(resumed, whole[start:], strict=False):
             assert (step.step, step.first_row, step.next_row) == (
-                other.step, other.position, other.next_row,
+                other.step, other.first_row, other.next_row,
             )  # fmt: skip
             assert torch.equal(
                 step.micro_batches[0].backward_targets_ST,
