@@ -10,7 +10,6 @@ from typing import Any
 
 from data_prep.errors import SesameError, UsageError
 from data_prep.fields import check
-from data_prep.tokenizers.characters import ALPHABET
 from pipeline.models.config import ElmoConfig
 
 OPTIONS, WEIGHTS = "options.json", "weights.hdf5"
@@ -27,6 +26,8 @@ def find_pair(folder: Path) -> tuple[Path, Path] | None:
 
 def options_of(config: ElmoConfig) -> dict[str, Any]:
     """What options.json says of a model."""
+    from data_prep.tokenizers.characters import ALPHABET  # with its package, slow to import
+
     return {
         "bidirectional": True,
         "char_cnn": {
@@ -54,6 +55,8 @@ def options_of(config: ElmoConfig) -> dict[str, Any]:
 
 def read_options(path: Path) -> ElmoConfig:
     """The model that an options file describes, or why it is none that can be read."""
+    from data_prep.tokenizers.characters import ALPHABET  # with its package, slow to import
+
     defaults = ElmoConfig()
     try:
         stated = json.loads(path.read_text())

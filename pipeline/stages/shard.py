@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.config import CorpusConfig
-from data_prep.corpus.build import make_shards
-from data_prep.corpus.cache import PieceCache
 from data_prep.reading.sources import Survey, survey
 from pipeline.config.schema import Config
 from pipeline.store.content import Checksums
@@ -40,6 +38,9 @@ class Shard(Stage):
         The survey comes before the checksums: a file that changes between the two is noticed when
         its state is looked at again, so no unit is cached under the checksum of other bytes.
         """
+        from data_prep.corpus.build import make_shards
+        from data_prep.corpus.cache import PieceCache
+
         config = work.config
         store = Path(config.paths.store)
         found = survey(config.corpus.paths, config.corpus.sources)
