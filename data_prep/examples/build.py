@@ -116,9 +116,7 @@ def build(
             "checked": {"rows": draws.rows, **asdict(compared)}
         }
     if every["train"]["rows"] == 0:
-        raise SesameError(
-            f"{shards}: the training text is too short for a single example; add text to the corpus"
-        )
+        raise SesameError(f"{shards}: the training text gives no example; add text to the corpus")
     content = {"examples": result_keys(config), **every}
     if config.masks_differ:
         content["heldout_masks"] = asdict(HELD_OUT_MASKS)
