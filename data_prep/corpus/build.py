@@ -92,7 +92,7 @@ def make_shards(
     keys = [cache.key(parts, config) if cache else None for parts in planned]
     known = sum(key is not None and cache is not None and cache.has(key) for key in keys)
     if known:
-        console.print(f"shard: {known} of {len(keys)} pieces were cleaned before")
+        console.print(f"shard: {known} of {len(keys)} work units were cleaned before")
     pieces = [
         WorkUnit(f"clean-{TALLY_VERSION}-{number:05d}", task)
         for number, task in enumerate(zip(planned, keys, strict=True))
@@ -139,7 +139,7 @@ def clean_or_take(
     config: CorpusConfig,
     cache: PieceCache | None,
 ) -> None:
-    """Fill `folder` with one clean work unit: from the cache if it has it, else by cleaning."""
+    """Fill `folder` with one clean work unit: taken from the cache if it is there, else made."""
     parts, key = task
     if cache is None or key is None or not cache.take(key, folder):
         clean_piece(parts, folder, config)

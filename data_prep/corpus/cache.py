@@ -50,7 +50,7 @@ class PieceCache:
         return (self.root / key).is_dir()
 
     def take(self, key: str, folder: Path) -> bool:
-        """Hard-link a work unit's files into `folder`; return False if the cache has it not.
+        """Hard-link a work unit's files into `folder`; return False if it is not in the cache.
 
         After False, `folder` is empty.
         """
@@ -65,7 +65,7 @@ class PieceCache:
         return True
 
     def keep(self, key: str, folder: Path) -> None:
-        """Move a finished work unit's folder into the cache; remove it if the cache has it."""
+        """Move a finished work unit's folder into the cache, or remove it if it is there."""
         self.root.mkdir(parents=True, exist_ok=True)
         if self.has(key):
             shutil.rmtree(folder)

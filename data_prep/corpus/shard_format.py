@@ -154,7 +154,7 @@ def index_path(tar: Path) -> Path:
 def parts(folder: Path, split: str) -> list[ShardPart]:
     """List the parts of a split ("train" or "heldout") in corpus order, about 4 MB each.
 
-    Raises SesameError if a tar has not the size that its index states.
+    Raises SesameError if a tar does not have the size that its index states.
     """
     pieces = []
     for index in sorted(folder.glob(f"{split}-*.tar.index.json")):

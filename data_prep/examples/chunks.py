@@ -139,7 +139,7 @@ class ChunkWriter:
             self._pending = [joined.between(whole, joined.rows)] if self._pending_rows else []
 
     def append(self, chunk: Chunk) -> None:
-        """Write these rows as one chunk; `add` must not have rows pending."""
+        """Write these rows, of any number, as one chunk."""
         assert list(chunk.columns()) == self._columns, f"{list(chunk.columns())} are other columns"
         problem = chunk.problem(self._vocab_size)
         assert problem is None, problem

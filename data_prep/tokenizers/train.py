@@ -4,7 +4,7 @@ SentencePiece reads word counts (its TSV format), so the cost of training does n
 corpus. One thread, no paths and no shuffling make it deterministic. The trainers of the
 `tokenizers` library break ties by hash order, so their result differs from run to run. Therefore
 WordPiece is trained here too: as byte-pair merges over characters, with different symbols for a
-character at the begin of a word and inside it.
+character at the beginning of a word and inside it.
 """
 
 import io

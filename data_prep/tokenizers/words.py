@@ -32,7 +32,7 @@ def words_normaliser(lowercase: bool, strip_accents: bool, spaced: bool) -> Norm
     """Return a normaliser to NFC and single spaces.
 
     With `spaced`, it turns `<S>` and `</S>` in the text into the unknown word, since they would
-    else be read as the begin and end of a sentence.
+    otherwise be read as the beginning and end of a sentence.
     """
     usual = sentencepiece_normaliser(lowercase, strip_accents)
     if not spaced:
