@@ -1,1 +1,1 @@
-"""From raw text to training examples: sources, shards, tokenizers. Never imports torch."""
+"""Raw text to training examples: document shards, tokenizers, example rows. Never imports torch."""

@@ -1,4 +1,8 @@
-"""Configuration of the data stages; the YAML groups corpus, tokenizer and examples extend these."""
+"""Configuration of the data stages: the YAML groups corpus, tokenizer and examples.
+
+Each field states its default, its meaning, its limits, and whether it shapes the result
+(`result`) or only the execution (`execution`); see `data_prep.fields`.
+"""
 
 import json
 import unicodedata
@@ -12,9 +16,9 @@ from data_prep.errors import UsageError
 from data_prep.fields import execution, result
 
 SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # in the order of their ids
-MOST_COPIES = 1000  # of a document, by its source's weight
-DEFAULT_ID_FIELD = "id"  # records may lack it; a field that the user names must be there
-WORD_KINDS = ("words", "spaced_words")  # tokenizers whose pieces are whole words
+MOST_COPIES = 1000  # largest weight of a source
+DEFAULT_ID_FIELD = "id"  # records may lack it; any other field that the user names must exist
+WORD_KINDS = ("words", "spaced_words")  # tokenizers whose tokens are whole words
 
 
 @dataclass
@@ -22,101 +26,114 @@ class CorpusConfig:
     """Raw text to document shards (stage `shard`)."""
 
     paths: Any = execution(
-        [], "files, folders or globs to read; their contents, not their places, shape the result"
+        [],
+        "files, folders or globs to read; file contents and names below these paths shape the "
+        "result, the paths themselves do not",
     )
     sources: dict[str, Any] = execution(
-        {}, "name to paths, instead of corpus.paths: parts of the corpus that have weights"
+        {},
+        "instead of corpus.paths: named sources, each with its paths, so that they can have "
+        "weights",
     )
     weights: dict[str, float] = result(
-        {}, "source to the expected number of copies of its documents; others have 1"
+        {}, "expected number of copies of a document in training, per source; 1 for all others"
     )
     temperature: float = result(
-        1.0, "share of a source ∝ (its bytes)^this: 0.7 is multilingual BERT's, 0 makes all equal",
+        1.0, "exponent that smooths the shares of the sources: share ∝ bytes^temperature; "
+        "multilingual BERT has 0.7, 0 makes all shares equal",
         at_least=0.0, at_most=1.0,
     )  # fmt: skip
     documents: str = result(
         "blank_line",
-        "what ends a document in .txt files",
+        "what ends a document in .txt files: a blank line, the end of the file, or every line",
         choices=("blank_line", "file", "line"),
     )
-    text_field: str = result("text", "field or column with the text (.jsonl, .csv, .parquet)")
+    text_field: str = result("text", "field or column with the text (.jsonl, .csv, .tsv, .parquet)")
     id_field: str = result(
-        DEFAULT_ID_FIELD, "field or column with the document's id, where there is one"
+        DEFAULT_ID_FIELD, "field or column with the document's id; records may lack the default one"
     )
     group_field: str | None = result(
-        None, "field or column whose documents belong together, such as a patient: held out "
-        "together, and never each other's random next sentence"
+        None, "field or column that names a document's group, such as a patient; a group is held "
+        "out as a whole, and random next sentences come from other groups"
     )  # fmt: skip
     where: dict[str, str] = result(
-        {}, "keep only .jsonl, .csv and .parquet documents whose fields have these values"
+        {}, "keep only records (.jsonl, .csv, .tsv, .parquet) whose fields have these values"
     )
     exclude: list[str] = result([], "ids of documents to leave out")
-    exclude_file: str | None = execution(None, "file with more such ids, one a line")
+    exclude_file: str | None = execution(None, "file with more ids to leave out, one per line")
     fraction: float = result(
-        1.0, "share of documents to keep, chosen by hash, so smaller shares lie inside larger ones",
+        1.0, "share of documents to keep, chosen by hash; a smaller share is a subset of a larger",
         at_least=0.0, at_most=1.0,
     )  # fmt: skip
     sentences: str = result(
-        "rules", "how documents are cut into sentences", choices=("rules", "lines", "none")
+        "rules",
+        "sentence splitting: by rules, one sentence per line, or none (whole paragraphs)",
+        choices=("rules", "lines", "none"),
     )
     abbreviations: list[str] = result(
-        ["de", "en", "ru", "sv"], "languages whose abbreviations end no sentence (rules)",
+        ["de", "en", "ru", "sv"], "languages whose abbreviations do not end a sentence; "
+        "for corpus.sentences=rules",
         choices=("de", "en", "ru", "sv"),
     )  # fmt: skip
-    abbreviations_file: str | None = execution(None, "file with more abbreviations, one a line")
+    abbreviations_file: str | None = execution(None, "file with more abbreviations, one per line")
     join_hyphens: bool = result(
-        False, "join words that were broken at line ends, as on scanned pages"
+        False, "join words that are hyphenated at line ends, as on scanned pages"
     )
     boilerplate_lines: int = result(
-        5, "a line that a document has this often is kept once, such as a page's head; 0: never",
-        at_least=0,
+        5, "a line that occurs this often in a document, such as a page header, is kept once; "
+        "0 keeps all", at_least=0,
     )  # fmt: skip
     min_characters: int = result(20, "documents shorter than this are dropped", at_least=0)
     max_characters: int | None = result(
-        None, "documents longer than this are dropped, such as lists and logs",
+        None, "documents longer than this, such as lists and logs, are dropped",
         at_least=1, is_later=True,
     )  # fmt: skip
     min_letters: float = result(
         0.3, "documents with a smaller share of letters are dropped", at_least=0.0, at_most=1.0
     )
     max_repetition: float = result(
-        0.6, "documents with a larger share of words that only repeat are dropped",
+        0.6, "documents with a larger share of repeated five-word sequences are dropped",
         at_least=0.0, at_most=1.0,
     )  # fmt: skip
     deduplicate: str = result(
-        "paragraphs", "what is dropped where it repeats: whole documents, also single paragraphs",
+        "paragraphs", "drop repeated text: repeated documents and paragraphs (paragraphs), only "
+        "repeated documents (documents), or nothing (none)",
         choices=("paragraphs", "documents", "none"),
     )  # fmt: skip
     duplicate_characters: int = result(
-        50, "shorter paragraphs may repeat: headings, and people who say yes", at_least=0
-    )
+        50, "paragraphs shorter than this, such as headings and short answers, may repeat",
+        at_least=0,
+    )  # fmt: skip
     near_duplicates: float | None = result(
-        None, "drop documents this similar to an earlier one: share of word triples in common, "
-        "as MinHash estimates it; 0.8 is usual", at_least=0.3, at_most=1.0,
+        None, "drop documents at least this similar to an earlier one: Jaccard similarity of word "
+        "triples, estimated by MinHash; 0.8 is usual; not set: keep them",
+        at_least=0.3, at_most=1.0,
     )  # fmt: skip
     strict: bool = execution(False, "stop at the first damaged document instead of counting it")
-    shard_size: int = result(256_000_000, "bytes a shard file takes at most", at_least=1)
+    shard_size: int = result(256_000_000, "largest size of a shard file in bytes", at_least=1)
     cache_size: int = execution(
-        20_000_000_000, "bytes of cleaned text the store keeps for grown corpora", at_least=0
-    )
-    workers: int = execution(0, "processes; 0 takes one a core", at_least=0)
+        20_000_000_000, "bytes of cleaned text that the store keeps, so that a corpus that has "
+        "grown cleans only its new files", at_least=0,
+    )  # fmt: skip
+    workers: int = execution(0, "processes; 0 takes one per core", at_least=0)
 
     def check(self) -> None:
-        """Refuse what would be ignored."""
+        """Raise UsageError for keys that contradict each other or name missing files."""
         if self.deduplicate == "none" and self.near_duplicates is not None:
             raise UsageError(
                 f"corpus.near_duplicates={self.near_duplicates}: corpus.deduplicate=none keeps "
-                "copies; set corpus.deduplicate=documents"
+                "copies; set corpus.deduplicate=documents or corpus.near_duplicates=null"
             )
         if self.max_characters is not None and self.max_characters < self.min_characters:
             raise UsageError(
                 f"corpus.max_characters={self.max_characters}: corpus.min_characters="
-                f"{self.min_characters} drops all that is shorter, so nothing would be left"
+                f"{self.min_characters} drops all shorter documents, so nothing would be left; "
+                "raise the one or lower the other"
             )
         if self.paths and self.sources:
             raise UsageError(
                 "corpus.sources: corpus.paths is given too; name all files in corpus.sources, "
-                "and set 'corpus.paths=[]' where a recipe names some"
+                "and set 'corpus.paths=[]' if a recipe sets corpus.paths"
             )
         for key in ("exclude_file", "abbreviations_file"):
             path = getattr(self, key)
@@ -135,10 +152,10 @@ class CorpusConfig:
                 )
         for name in self.sources:
             if not name or "/" in name:
-                raise UsageError(f"corpus.sources.{name}: a source's name is a word without /")
+                raise UsageError(f"corpus.sources.{name}: the name of a source must not contain /")
         if self.temperature != 1.0 and len(self.sources) < 2:
             raise UsageError(
-                f"corpus.temperature={self.temperature}: weighs sources against each other; "
+                f"corpus.temperature={self.temperature}: it changes the shares of sources; "
                 "name at least two in corpus.sources"
             )
 
@@ -149,42 +166,45 @@ class TokenizerConfig:
 
     kind: str = result(
         "wordpiece",
-        "how words are cut into pieces; or whole words (ELMo), spaced_words in tokenised text",
+        "subword algorithm; or whole words (ELMo): words, or spaced_words for text that is already "
+        "tokenised",
         choices=("unigram", "bpe", "wordpiece", *WORD_KINDS),
     )
-    vocab_size: int = result(16_000, "pieces in the vocabulary, special ones included", at_least=10)
+    vocab_size: int = result(
+        16_000, "tokens in the vocabulary, including special tokens", at_least=10
+    )
     source: str | None = execution(
-        None, "use this tokenizer instead of training one: a run, or a folder or file"
+        None, "use this tokenizer instead of training one: a run, a folder or a file"
     )
-    lowercase: bool = result(False, "fold case")
-    strip_accents: bool = result(False, "drop combining marks; turns å into a")
+    lowercase: bool = result(False, "convert text to lower case")
+    strip_accents: bool = result(False, "remove combining marks: å becomes a")
     byte_fallback: bool = result(
-        False, "spell unknown characters as bytes (unigram and bpe) instead of [UNK]"
+        False, "encode unknown characters as bytes instead of [UNK]; for unigram and bpe"
     )
-    split_digits: bool = result(False, "make every digit a piece of its own (unigram and bpe)")
+    split_digits: bool = result(False, "make every digit a token of its own; for unigram and bpe")
     user_symbols: list[str] = result(
-        [], "strings that are always one piece, such as [PATIENT]; recognised in any text"
+        [], "strings that are always one token, such as [PATIENT]; recognised in any text"
     )
     min_documents: int = result(
-        1, "train on words in at least this many documents, so that no piece is in fewer: a "
+        1, "train only on words that occur in at least this many documents; for privacy, since a "
         "vocabulary is published with its model", at_least=1,
     )  # fmt: skip
     character_coverage: float = result(
-        0.99999, "share of the text's characters the alphabet covers; others become [UNK] or bytes",
-        at_least=0.9, at_most=1.0,
+        0.99999, "share of the text's characters that the alphabet covers; the rest becomes [UNK] "
+        "or bytes", at_least=0.9, at_most=1.0,
     )  # fmt: skip
-    workers: int = execution(0, "processes; 0 takes one a core", at_least=0)
+    workers: int = execution(0, "processes; 0 takes one per core", at_least=0)
 
     def check(self) -> None:
-        """Refuse what would not be followed."""
+        """Raise UsageError for keys that the tokenizer could not follow."""
         trained = TokenizerConfig()
         for key in ("lowercase", "strip_accents", "user_symbols", "min_documents"):
             value, default = getattr(self, key), getattr(trained, key)
             if self.source is not None and value != default:
                 raise UsageError(
                     f"tokenizer.{key}={value}: tokenizer.source={self.source} brings its own rules "
-                    f"and pieces; set tokenizer.{key}={json.dumps(default)}, also where a recipe "
-                    "has set it"
+                    f"and tokens; set tokenizer.{key}={json.dumps(default)}, also if a recipe sets "
+                    "another value"
                 )
         for key in ("byte_fallback", "split_digits"):
             if self.source is None and self.kind == "wordpiece" and getattr(self, key):
@@ -202,16 +222,16 @@ class TokenizerConfig:
         for wrong, why in (
             (
                 not symbol or len(symbol.split()) != 1 or "▁" in symbol,
-                "white space is between pieces",
+                "a token contains no white space",
             ),
             (self.user_symbols.count(symbol) > 1, "it is named twice"),
-            (symbol in SPECIAL_PIECES, "this is a special piece already"),
+            (symbol in SPECIAL_PIECES, "it is already a special token"),
             (self.lowercase and symbol != symbol.lower(), "tokenizer.lowercase would change it"),
             (self.strip_accents and marks, "tokenizer.strip_accents would change it"),
             (symbol != unicodedata.normalize("NFC", symbol), "it must be composed (NFC)"),
         ):
             if wrong:
-                raise UsageError(f"tokenizer.user_symbols: {symbol!r} cannot be a piece: {why}")
+                raise UsageError(f"tokenizer.user_symbols: {symbol!r} cannot be a token: {why}")
 
 
 @dataclass
@@ -219,7 +239,7 @@ class ExamplesConfig:
     """Document shards and a vocabulary to training rows (stage `examples`)."""
 
     max_seq_length: int = result(
-        128, "positions in a row, special pieces included", at_least=8, at_most=32_768
+        128, "tokens per row, including special tokens", at_least=8, at_most=32_768
     )
     pairs: str = result(
         "nsp",
@@ -227,40 +247,48 @@ class ExamplesConfig:
         choices=("nsp", "sop", "none"),
     )
     short_seq_prob: float = result(
-        0.1, "share of pairs with a shorter target length", at_least=0.0, at_most=1.0
+        0.1, "probability that a pair gets a shorter target length", at_least=0.0, at_most=1.0
     )
     masking: str = result(
         "dynamic",
-        "masks drawn anew each epoch by the loader, or stored with the examples",
+        "dynamic: the loader draws new masks in each epoch; static: masks are stored with the "
+        "examples",
         choices=("static", "dynamic"),
     )
     mask_unit: str = result(
-        "token", "what is masked together in training; held-out masks are always 15 % of tokens",
+        "token", "unit that is masked as a whole in training: single tokens, whole words, or spans "
+        "of words; held-out rows always have 15 % of single tokens masked",
         choices=("token", "word", "span"),
     )  # fmt: skip
     mask_rate: float = result(
         0.15, "share of tokens to predict in training", at_least=0.0, at_most=0.9
     )
     max_masks: int | None = result(
-        None, "predictions an example has at most; no cap when not set", at_least=1
+        None, "most predictions per example in training; no limit if not set", at_least=1
     )
     span_length: float = result(
-        3.8, "mean words of a masked span (SpanBERT), cut at 10 words", at_least=1.0, at_most=5.5
-    )
+        3.8, "mean length of a masked span in words (SpanBERT); a span has at most 10 words",
+        at_least=1.0, at_most=5.5,
+    )  # fmt: skip
     duplicates: int = result(
-        1, "differently paired (and, static, differently masked) copies of the corpus", at_least=1
-    )
+        1, "copies of the corpus, each paired differently (and masked differently if static)",
+        at_least=1,
+    )  # fmt: skip
     packing: bool = result(
-        False, "put several examples in one row; attention stays inside each example"
+        False, "put several examples into one row; attention does not cross examples"
     )
-    packing_window: int = result(1024, "examples considered together when packing", at_least=1)
-    chunk_rows: int = result(256, "rows a chunk, the unit that is read and checked", at_least=1)
-    shard_size: int = result(256_000_000, "bytes a shard file holds at most", at_least=1)
-    seed: int = result(II("seed"), "of pairs, lengths and static masks")
-    workers: int = execution(0, "processes; 0 takes one a core", at_least=0)
+    packing_window: int = result(
+        1024, "number of successive examples that are packed together", at_least=1
+    )
+    chunk_rows: int = result(
+        256, "rows per chunk; a chunk is read at once and has one checksum", at_least=1
+    )
+    shard_size: int = result(256_000_000, "largest size of a shard file in bytes", at_least=1)
+    seed: int = result(II("seed"), "seed of pairs, lengths and static masks")
+    workers: int = execution(0, "processes; 0 takes one per core", at_least=0)
 
     def check(self) -> None:
-        """Refuse combinations that contradict each other."""
+        """Raise UsageError for keys that contradict each other."""
         if self.masking == "dynamic" and self.duplicates > 1 and self.pairs == "none":
             raise UsageError(
                 f"examples.duplicates={self.duplicates}: copies would be identical with "
@@ -269,21 +297,23 @@ class ExamplesConfig:
 
     @property
     def masks_differ(self) -> bool:
-        """Whether training masks follow another rule than held-out ones, which never change."""
+        """True if training masks do not follow the fixed rule of held-out masks."""
         return bool(self._changed_masks())
 
     def stored(self) -> Self:
-        """The settings that shape the stored rows.
+        """Return the settings that shape the stored rows.
 
-        Dynamic training masks are drawn by the loader and leave no trace here, so all mask rates
-        share one set of examples; `training_masks` are part of the pretraining instead.
+        The loader draws dynamic training masks, so with masking=dynamic the mask settings are
+        reset to their defaults here: all mask rates share one set of stored examples. They enter
+        the fingerprint of the pretraining instead (`training_masks`).
         """
         return self if self.masking == "static" else replace(self, **MASK_DEFAULTS)
 
     def training_masks(self) -> dict[str, Any]:
-        """The mask settings of a pretraining on these examples, where it draws the masks itself.
+        """Return the mask settings for the fingerprint of a pretraining with dynamic masks.
 
-        Empty for the default rule, so that earlier pretrainings keep their fingerprints.
+        Empty with static masks, and for the default rule, so that earlier pretrainings keep their
+        fingerprints.
         """
         return self._changed_masks() if self.masking == "dynamic" else {}
 

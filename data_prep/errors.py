@@ -1,13 +1,16 @@
-"""The two errors a user may see; everything else is a bug and shows its traceback."""
+"""The two errors that users may see; any other exception is a bug and shows its traceback."""
 
 
 class SesameError(Exception):
-    """Work could not be done: one sentence with file, line or key and the remedy. Exit code 1."""
+    """The work cannot be done. Exit code 1.
+
+    The message is one sentence with the file, line or key, what was found, and the remedy.
+    """
 
     exit_code = 1
 
 
 class UsageError(SesameError):
-    """What was asked for makes no sense, found before any work. Exit code 2."""
+    """The request is invalid; raised before any work starts. Exit code 2."""
 
     exit_code = 2

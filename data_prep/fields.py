@@ -1,7 +1,7 @@
-"""Config fields that say, beside themselves, what they mean and whether they shape the result.
+"""Config fields that declare their meaning, their limits, and whether they shape the result.
 
-A *result* key enters the fingerprint of the stages that read it; an *execution* key (workers,
-devices, paths) never does, so that a rerun elsewhere finds its own output.
+A *result* key enters the fingerprint of the stages that read it. An *execution* key (workers,
+devices, paths) does not, so that a rerun on another machine finds the existing output.
 """
 
 from collections.abc import Iterator
@@ -14,17 +14,18 @@ from data_prep.errors import UsageError
 
 @dataclass(frozen=True)
 class Rule:
-    """What a field accepts and means; stored in the dataclass field's metadata."""
+    """The meaning and limits of a config field; stored in the dataclass field's metadata."""
 
     is_result: bool
     help: str
     choices: tuple[str, ...] = ()
     at_least: float | None = None
     at_most: float | None = None
-    is_later: bool = False  # came after outputs were made: its default leaves their names alone
+    # True for a field added after outputs existed: its default does not enter fingerprints.
+    is_later: bool = False
 
     def check(self, key: str, value: Any) -> None:
-        """Raise a UsageError naming `key` where `value` is outside what is allowed."""
+        """Raise UsageError, naming `key`, if `value` is not allowed; None always is."""
         if value is None:
             return
         for item in value if isinstance(value, list) else [value]:
@@ -55,24 +56,24 @@ def _fresh(default: Any) -> Any:
 
 
 def result(default: Any, help: str, **limits: Any) -> Any:
-    """A field that shapes the stage's output."""
+    """Declare a field that shapes the stage's output; `limits` are fields of `Rule`."""
     return _declare(default, Rule(True, help, **limits))
 
 
 def execution(default: Any, help: str, **limits: Any) -> Any:
-    """A field that only says how, where or how visibly the work is done."""
+    """Declare a field that affects only how, where or how verbosely the work is done."""
     return _declare(default, Rule(False, help, **limits))
 
 
 def rule_of(item: Field[Any]) -> Rule:
-    """The rule a config field declares; every config field must."""
+    """Return the rule of a config field; every config field must declare one."""
     rule = item.metadata.get("rule")
     assert isinstance(rule, Rule), f"config field {item.name} declares no rule"
     return rule
 
 
 def result_keys(config: Any) -> dict[str, Any]:
-    """The part of a config dataclass that enters fingerprints, as plain JSON values."""
+    """Return the fields of a config dataclass that enter fingerprints, as plain JSON values."""
     return {
         item.name: _plain(getattr(config, item.name))
         for item in fields(config)
@@ -92,7 +93,7 @@ def _plain(value: Any) -> Any:
 
 
 def walk(config: Any, prefix: str = "") -> Iterator[tuple[str, Rule, Any]]:
-    """Every leaf field below a config dataclass as (full key, rule, value)."""
+    """Yield every leaf field of a nested config dataclass as (full key, rule, value)."""
     for item in fields(config):
         value = getattr(config, item.name)
         key = f"{prefix}{item.name}"
@@ -103,6 +104,6 @@ def walk(config: Any, prefix: str = "") -> Iterator[tuple[str, Rule, Any]]:
 
 
 def check(config: Any, prefix: str = "") -> None:
-    """Check every field's own limits below a config dataclass."""
+    """Check the limits of every field of a nested config dataclass; raises UsageError."""
     for key, rule, value in walk(config, prefix):
         rule.check(key, value)

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and checksums of what they hold."""
+"""Atomic file writes, durable renames, and checksums."""
 
 import hashlib
 import os
@@ -15,11 +15,11 @@ BLOCK = 1 << 20
 def atomic_write(
     path: Path, before_rename: Callable[[], None] = lambda: None
 ) -> Iterator[BinaryIO]:
-    """Open `path` for writing; it takes its name, synced to disk, only if the block succeeds.
+    """Open a temporary file; sync it and rename it to `path` when the block succeeds.
 
-    `before_rename` is called when all is on the disk; the file does not appear if it raises.
+    `before_rename` is called after the sync. If it or the block raises, `path` is not changed.
     """
-    # Not the process id, which two nodes that share a disk may have in common.
+    # Not the process id: two nodes that share a disk may have processes with the same id.
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
     try:
         with open(partial, "wb") as stream:
@@ -36,20 +36,23 @@ def atomic_write(
 def write_atomically(
     path: Path, content: bytes | str, before_rename: Callable[[], None] = lambda: None
 ) -> None:
-    """Write a small file whole."""
+    """Write a small file atomically; the arguments are those of `atomic_write`."""
     with atomic_write(path, before_rename) as stream:
         stream.write(content.encode() if isinstance(content, str) else content)
 
 
 def reserve(path: Path) -> None:
-    """Take all of a mapped file's room on the disk; a page without any kills who writes to it."""
+    """Allocate all disk blocks of a file that will be memory-mapped.
+
+    If the disk is full, this raises OSError; without it, a later write to a page kills the process.
+    """
     with open(path, "r+b") as stream:
         size = os.fstat(stream.fileno()).st_size
         os.posix_fallocate(stream.fileno(), 0, size)
 
 
 def sync_directory(path: Path) -> None:
-    """Make renames inside `path` durable."""
+    """Sync the directory `path`, so that renames inside it survive a crash."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -58,6 +61,6 @@ def sync_directory(path: Path) -> None:
 
 
 def sha256(path: Path) -> str:
-    """The checksum of a whole file, as `sha256sum` prints it."""
+    """Return the SHA-256 of a file in hex, as `sha256sum` prints it."""
     with open(path, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

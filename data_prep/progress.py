@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal, a line now and then in a log file."""
+"""Show the progress of long work: a bar on a terminal, a line every 15 seconds in a log."""
 
 import sys
 import time
@@ -16,13 +16,13 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-LOG_SECONDS = 15.0  # between two lines where there is no terminal
+LOG_SECONDS = 15.0  # between two lines if there is no terminal
 
 console = Console(stderr=True, highlight=False)
 
 
 class Bar(Protocol):
-    """What the work sees."""
+    """A progress bar as the working code uses it; `note` sets the text shown behind it."""
 
     def advance(self, amount: float = 1) -> None: ...
 
@@ -62,7 +62,7 @@ class _LogBar:
 
 @contextmanager
 def progress(title: str, total: float, done: float = 0) -> Iterator[Bar]:
-    """Show the progress of `total` units of work under `title`, `done` of them finished before."""
+    """Show the progress of `total` units of work under `title`; `done` were finished before."""
     bar: Bar
     if not console.is_terminal:
         bar = _LogBar(title, total)

@@ -1,8 +1,9 @@
-"""Random numbers as a pure function of what they are for: no generator, no state, no order.
+"""Counter-based random numbers: pure functions of a key and a number, without state.
 
-Draw n of key k is output n of a splitmix64 stream that starts at k (Steele et al., 2014), so the
-same (seed, epoch, row, draw) gives the same number in any process, in any batch, at any time.
-Numba caches callers by their own file alone: after a change here, remove their `__pycache__`.
+Draw n of key k is output n of a splitmix64 stream that starts at k (Steele et al., 2014). So the
+same (seed, epoch, row, draw) gives the same number in any process, batch and order.
+Numba caches a caller by the caller's file only: after a change here, remove the callers'
+`__pycache__`.
 """
 
 # mypy: disallow-untyped-decorators=False
@@ -23,7 +24,7 @@ ALL_BITS = (1 << 64) - 1
 
 @njit(cache=True, inline="always")
 def draw(key: Any, number: Any) -> Any:
-    """64 random bits: number `number` of `key`; as good a key itself."""
+    """Return 64 random bits: draw `number` of `key`. The result may serve as a key itself."""
     bits = key + GOLDEN * (np.uint64(number) + np.uint64(1))
     bits = (bits ^ (bits >> np.uint64(30))) * FIRST
     bits = (bits ^ (bits >> np.uint64(27))) * SECOND
@@ -32,13 +33,13 @@ def draw(key: Any, number: Any) -> Any:
 
 @njit(cache=True, inline="always")
 def draw_below(key: Any, number: Any, limit: Any) -> Any:
-    """A random integer in [0, limit); the bias, limit / 2³², is out of any test's sight."""
+    """Return a random integer in [0, limit); the bias, limit / 2³², is negligible."""
     return np.int64(((draw(key, number) >> np.uint64(32)) * np.uint64(limit)) >> np.uint64(32))
 
 
 @njit(cache=True, inline="always")
 def draw_unit(key: Any, number: Any) -> Any:
-    """A random number in [0, 1)."""
+    """Return a random float in [0, 1)."""
     return np.float64(draw(key, number) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
@@ -51,14 +52,14 @@ def _draw_all(key: Any, numbers: Any) -> Any:
 
 
 def keys(key: int, numbers: NDArray[np.int64] | NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The draws of `key` with these numbers."""
+    """Return the draws of `key` with these numbers [N], as uint64 [N]."""
     drawn: NDArray[np.uint64] = _draw_all(np.uint64(key), numbers)
     return drawn
 
 
 @lru_cache
 def key(seed: int, purpose: str, *numbers: int) -> int:
-    """The key of one purpose under one seed, and of one case of it where numbers are given."""
+    """Return the key for a purpose under a seed; `numbers` distinguish cases of the purpose."""
     made = 0
     for number in (seed, zlib.crc32(purpose.encode()), *numbers):
         made = int(keys(made, np.array([number & ALL_BITS], np.uint64))[0])

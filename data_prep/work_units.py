@@ -1,7 +1,8 @@
-"""Work cut into pieces: each piece is a folder that appears whole, so a killed stage keeps them.
+"""Work units: a stage's work divided into folders that appear atomically.
 
-The pieces follow from the stage's inputs alone; how many workers there are, and whether they are
-a local pool or the tasks of a SLURM array, only decides who makes which.
+A killed stage keeps its finished units and continues with the rest. The units depend on the stage's
+inputs only. The number of workers, and whether they are local processes or the tasks of a SLURM
+array, decides who makes which unit, not what is made.
 """
 
 import ctypes
@@ -27,7 +28,7 @@ PR_SET_PDEATHSIG = 1  # prctl(2): the signal a process gets when its parent dies
 
 @dataclass(frozen=True)
 class WorkUnit:
-    """One unit of work: `name` is its folder, `what` is whatever `make` needs to know."""
+    """One unit of work: `name` is the name of its folder, `what` the argument of `make`."""
 
     name: str
     what: Any
@@ -35,9 +36,9 @@ class WorkUnit:
 
 @dataclass(frozen=True)
 class ArraySlice:
-    """The pieces that one of `count` launches makes, such as the tasks of a SLURM array.
+    """The work units of one of `count` launches, such as the tasks of a SLURM array.
 
-    Shares are taken of a stage's first pass, which reads the most and needs no other piece.
+    Only the first pass of a stage is divided: it reads the most, and its units are independent.
     """
 
     number: int
@@ -45,28 +46,32 @@ class ArraySlice:
 
     @classmethod
     def parse(cls, text: str) -> "ArraySlice":
-        """The share written as `0/8` (the first of eight) to `7/8`."""
+        """Parse `0/8` (the first of eight) to `7/8`; raises UsageError for anything else."""
         found = re.fullmatch(r"(\d+)/(\d+)", text)
         if found is None or int(found[1]) >= int(found[2]):
             raise UsageError(f"--share {text}: write the first of eight as 0/8, the last as 7/8")
         return cls(int(found[1]), int(found[2]))
 
     def of(self, pieces: Sequence[WorkUnit]) -> Sequence[WorkUnit]:
-        """Every `count`-th piece: neighbours, which may be of one slow file, fall to different."""
+        """Return every `count`-th unit, so that the units of one slow file are spread evenly."""
         return pieces[self.number :: self.count]
 
 
 def end_with_parent() -> None:
-    """Have this process killed when its parent ends, so that no orphan goes on writing."""
+    """Ask Linux to kill this process when its parent ends, so that no orphan keeps writing."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def run_unit(piece: WorkUnit, make: Callable[[Any, Path], None], root: Path) -> None:
-    """Make one piece under a temporary name and give it its own when it is complete."""
+    """Make one unit in a temporary folder and rename it to `root/<name>` when it is complete.
+
+    `make(what, folder)` fills the folder. Does nothing if the unit exists. Safe if two processes
+    make the same unit: the first to finish wins.
+    """
     final = root / piece.name
     if final.exists():
         return
-    # A name of its own: the orphan of a lost node may be making the same piece.
+    # A unique name: an orphan process on a lost node may be making the same unit.
     partial = root / f".{piece.name}.{uuid.uuid4().hex[:8]}.tmp"
     partial.mkdir(parents=True)
     try:
@@ -77,7 +82,7 @@ def run_unit(piece: WorkUnit, make: Callable[[Any, Path], None], root: Path) -> 
         try:
             os.rename(partial, final)
         except OSError:
-            if not final.exists():  # where it does, somebody made the same piece meanwhile
+            if not final.exists():  # if it exists, another process made the same unit meanwhile
                 raise
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -91,9 +96,11 @@ def run_units(
     workers: int,
     title: str,
 ) -> list[Path]:
-    """Make every piece that is not there yet; `make(what, folder)` must be picklable.
+    """Make every unit that does not exist yet and return the folders of all, in order.
 
-    Returns the pieces' folders in order. With one worker the work is done in this process.
+    `make(what, folder)` must be picklable: it runs in `workers` processes, or in this process if
+    there is one worker or one missing unit. `title` labels the progress bar. Raises SesameError if
+    a worker process is killed.
     """
     root.mkdir(parents=True, exist_ok=True)
     missing = [piece for piece in pieces if not (root / piece.name).exists()]
@@ -108,7 +115,7 @@ def run_units(
 
 
 def usable_cores() -> int:
-    """The number of cores this process may run on, which SLURM and taskset may restrict."""
+    """Return the number of cores this process may use; SLURM and taskset may restrict it."""
     if hasattr(os, "sched_getaffinity"):  # Linux
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -122,7 +129,7 @@ def _make_in_pool(
     title: str,
     bar: Bar,
 ) -> None:
-    """Make pieces in processes; a process that is killed ends the work with a SesameError."""
+    """Make units in worker processes; raises SesameError if one of them is killed."""
     left_before = set(root.glob(".*.tmp"))
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, context, initializer=end_with_parent) as pool:
@@ -132,15 +139,15 @@ def _make_in_pool(
                 future.result()
                 bar.advance()
         except BrokenProcessPool as error:
-            # The pool ends all its processes with the one that died, so several pieces may be left.
+            # When one process dies the pool ends all others, so several units may be unfinished.
             begun = {
                 path.name[1:].rsplit(".", 2)[0] for path in set(root.glob(".*.tmp")) - left_before
             }
-            names = " or ".join(sorted(begun)) or "its first piece"
+            names = " or ".join(sorted(begun)) or "its first work unit"
             raise SesameError(
-                f"{title}: a worker process was killed while it made {names}, probably for want "
-                f"of memory; finished pieces are kept: run again with fewer workers than {workers} "
-                "(corpus.workers, tokenizer.workers or examples.workers)"
+                f"{title}: a worker process was killed while it made {names}, probably because "
+                "memory ran out; finished work units are kept: run again with fewer workers than "
+                f"{workers} (corpus.workers, tokenizer.workers or examples.workers)"
             ) from error
         except BaseException:
             pool.shutdown(cancel_futures=True)
@@ -148,5 +155,5 @@ def _make_in_pool(
 
 
 def worker_count(configured: int) -> int:
-    """The number of worker processes: as configured, or one per usable core where that is 0."""
+    """Return the number of worker processes: as configured, or one per usable core if 0."""
     return configured or usable_cores()

@@ -1,4 +1,4 @@
-"""The work of the `shard` stage: clean text, deduplication, selection, mixture, shard format.
+"""The `shard` stage: raw text to clean, deduplicated document shards (`build.make_shards`).
 
 May use `reading`, `text` and data_prep's root modules.
 """

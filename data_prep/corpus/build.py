@@ -1,13 +1,17 @@
-"""Raw text to document shards, in passes whose pieces follow from the inputs alone.
+"""Turn raw text into document shards, in three passes.
 
-    clean   each piece of the corpus: read, clean, filter, cut into sentences and sections, sign
-    join    all pieces: of equal documents and paragraphs the first survives; number documents,
-            choose what is held out, deal sections to shard files (data_prep.corpus.select)
-    write   each shard file
+    clean   one work unit per part of the corpus: read, clean, filter, split into sentences and
+            sections, compute hashes
+    join    one work unit: drop repeated documents and paragraphs (the first copy survives), number
+            documents, choose the held-out sections, assign sections to shard files
+            (data_prep.corpus.select)
+    write   one work unit per shard file
 
+The work units depend on the inputs only, so the output does not depend on the number of workers.
 Reads the user's files; writes `train-*.tar`, `heldout-*.tar`, their indexes and `statistics.json`.
-Memory holds one document a worker, and in the join the tables of one segment (16 MB of clean text)
-and one bucket of signatures, whatever the corpus.
+Memory does not grow with the corpus: each worker holds one document; the join holds the tables of
+one clean file (16 MB of clean text) and one bucket of signatures.
+Try it: sesame shard 'corpus.paths=[my_texts/]'
 """
 
 import functools
@@ -66,11 +70,12 @@ def make_shards(
     share: ArraySlice | None = None,
     found: Survey | None = None,
 ) -> dict[str, Any]:
-    """Make the shards below `out`; returns what was counted, for the manifest.
+    """Make the shards below `out` and return the counts for the manifest.
 
-    With a `share` only its pieces are cleaned; a launch without one goes on from there. `found` is
-    the corpus as it was fingerprinted (surveyed here where it is not given): a file that changes
-    after that stops the work before anything is written or cached.
+    share: clean only the work units of this array slice and return {}; a later call without a
+        share reuses them and finishes the stage.
+    found: the corpus as it was fingerprinted; surveyed here if None. If a file has changed since
+        then, a SesameError is raised before anything is written or cached.
     """
     workers = worker_count(config.workers)
     shutil.rmtree(out / ".removed", ignore_errors=True)
@@ -83,11 +88,11 @@ def make_shards(
     planned = plan_pieces(files, whole, piece_bytes)
     for file in files:
         if file.path.stat().st_size > 4 * piece_bytes and whole(file):
-            log.warning("%s cannot be cut, so one worker reads it all", file.name)
+            log.warning("%s cannot be split, so one worker reads all of it", file.name)
     keys = [cache.key(parts, config) if cache else None for parts in planned]
     known = sum(key is not None and cache is not None and cache.has(key) for key in keys)
     if known:
-        console.print(f"shard: {known} of {len(keys)} pieces were cleaned before")
+        console.print(f"shard: {known} of {len(keys)} work units were cleaned before")
     pieces = [
         WorkUnit(f"clean-{TALLY_VERSION}-{number:05d}", task)
         for number, task in enumerate(zip(planned, keys, strict=True))
@@ -118,7 +123,8 @@ def make_shards(
         for folder, key in zip(cleaned, keys, strict=True):
             cache.keep(str(key), folder)
         cache.trim()
-    os.replace(root, out / ".removed")  # in one step, so that no half-removed piece looks complete
+    # Rename before removing: if we are killed here, no half-removed unit looks complete.
+    os.replace(root, out / ".removed")
     shutil.rmtree(out / ".removed")
     empty = sum(file.path.stat().st_size == 0 for file in files)
     counts = {"files": len(files), "empty_files": empty, **plan.counts}
@@ -133,14 +139,14 @@ def clean_or_take(
     config: CorpusConfig,
     cache: PieceCache | None,
 ) -> None:
-    """Make a clean piece, or take the one that an earlier run made of the same bytes."""
+    """Fill `folder` with one clean work unit: taken from the cache if it is there, else made."""
     parts, key = task
     if cache is None or key is None or not cache.take(key, folder):
         clean_piece(parts, folder, config)
 
 
 def clean_piece(parts: list[Part], folder: Path, config: CorpusConfig) -> None:
-    """Write one piece of the corpus as clean, signed sections, with its tally."""
+    """Clean these parts of the corpus into `folder`: sections, their tables and `tally.json`."""
     tally = Tally(strict=config.strict)
     known = load_abbreviations(config.abbreviations, config.abbreviations_file)
     splitter = Splitter(config.sentences, known)
@@ -160,7 +166,10 @@ def add_document(
     tally: Tally,
     writer: SegmentWriter,
 ) -> None:
-    """Clean, sign and write one document, or count why it is dropped."""
+    """Clean, hash and write one document, or count in `tally` why it is dropped.
+
+    `tally` and `writer` are changed in place.
+    """
     text = clean_document(document.text, config, tally.repaired)
     reason = reason_to_drop(text, config)
     digest = text_digest(text.encode())
@@ -177,12 +186,15 @@ def add_document(
 
 
 def in_fraction(digest: bytes, fraction: float) -> bool:
-    """Whether a document belongs to a share of the corpus; smaller shares lie inside larger."""
+    """Return True if the document is in this fraction of the corpus.
+
+    The choice is by hash, so a smaller fraction is a subset of every larger one.
+    """
     return int.from_bytes(digest[:8], "little") < fraction * 2**64
 
 
 def write_piece(name: str, folder: Path, joined: Path, pieces: list[Path]) -> None:
-    """Write one shard file from the segments that the join dealt to it."""
+    """Write the shard file `name` and its index into `folder`, from the sections of its spans."""
     plan = load_plan(joined)
     segments = clean_files(pieces)
     shard = next(shard for shard in plan.shards if shard.name == name)
@@ -197,7 +209,10 @@ def write_piece(name: str, folder: Path, joined: Path, pieces: list[Path]) -> No
 def _read_span(
     segment: CleanFile, number: int, first: int, last: int, plan: Plan, heldout: bool
 ) -> Iterator[tuple[Any, ...]]:
-    """The sections of a split in a run of rows, without the paragraphs that were dropped."""
+    """Yield the arguments of `ShardWriter.add` for one split's sections in rows [first, last).
+
+    Dropped paragraphs are left out of the text.
+    """
     placed = place_sections(plan.placement, number)
     table, left = segment.sections(), placed.table
     dropped = plan.placement.dropped_paragraphs[plan.placement.bounds.slices(number)[2]]
@@ -218,6 +233,6 @@ def _read_span(
 
 
 def _without(text: bytes, dropped: NDArray[np.bool_]) -> bytes:
-    """A section's text less some of its paragraphs."""
+    """Return a section's text without the dropped paragraphs."""
     paragraphs = zip(text.removesuffix(b"\n").split(BREAK), dropped, strict=False)
     return BREAK.join([paragraph for paragraph, gone in paragraphs if not gone]) + b"\n"

@@ -1,8 +1,8 @@
-"""Cleaned pieces kept from run to run, so that a grown corpus cleans only what is new.
+"""A cache of cleaned work units, so that a corpus that has grown cleans only its new parts.
 
-A piece is known by what it was made from: its files' names and checksums, the ranges it takes of
-them, the settings of cleaning, and the version of what cleaning writes. The cache is bounded: the
-pieces that were not used for longest go first.
+The key of a work unit is a hash of its inputs: names and checksums of its files, the byte ranges
+it reads, the cleaning settings, and the version of the clean format. The size of the cache is
+bounded; the least recently used work units are removed first.
 """
 
 import hashlib
@@ -18,23 +18,23 @@ from data_prep.fields import result_keys
 from data_prep.files import sync_directory
 from data_prep.reading.sources import Part
 
-# Result keys that only later passes read: changing them leaves cleaned pieces valid.
+# Result keys that only later passes read: cleaned work units stay valid when these change.
 AFTER_CLEANING = ("weights", "temperature", "deduplicate", "shard_size")
-TALLY_VERSION = 2  # of a piece's own counts, which shape no shard; raised when they change
-LISTS = ("corpus.exclude_file", "corpus.abbreviations_file")  # read by every piece
+TALLY_VERSION = 2  # format of tally.json, which shapes no shard; raise it when the counts change
+LISTS = ("corpus.exclude_file", "corpus.abbreviations_file")  # read by every work unit
 
 
 @dataclass(frozen=True)
 class PieceCache:
-    """Pieces below `root`; `checksums` has those of all files read, by name."""
+    """Cleaned work units below `root`, one folder per key."""
 
     root: Path
-    checksums: Mapping[str, str]
+    checksums: Mapping[str, str]  # of all input files, by name
     version: int
     most_bytes: int
 
     def key(self, parts: Sequence[Part], config: CorpusConfig) -> str:
-        """The name of the piece that cleaning makes of these parts."""
+        """Return the key of the work unit that cleans these parts."""
         read = {part.file.name for part in parts}
         described = {
             "version": [self.version, TALLY_VERSION],
@@ -46,23 +46,26 @@ class PieceCache:
         return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:32]
 
     def has(self, key: str) -> bool:
-        """Whether a piece is here."""
+        """Return True if the cache has this work unit."""
         return (self.root / key).is_dir()
 
     def take(self, key: str, folder: Path) -> bool:
-        """Put a piece's files into `folder`, as links; says whether it was here as a whole."""
+        """Hard-link a work unit's files into `folder`; return False if it is not in the cache.
+
+        After False, `folder` is empty.
+        """
         try:
             for path in sorted((self.root / key).iterdir()):
                 os.link(path, folder / path.name)
             os.utime(self.root / key)
-        except FileNotFoundError:  # never there, or just making room for another
+        except FileNotFoundError:  # absent, or another process is trimming it right now
             for path in folder.iterdir():
                 path.unlink()
             return False
         return True
 
     def keep(self, key: str, folder: Path) -> None:
-        """Move a finished piece here."""
+        """Move a finished work unit's folder into the cache, or remove it if it is there."""
         self.root.mkdir(parents=True, exist_ok=True)
         if self.has(key):
             shutil.rmtree(folder)
@@ -71,13 +74,14 @@ class PieceCache:
             os.replace(folder, self.root / key)
 
     def trim(self) -> None:
-        """Remove the pieces used longest ago until the rest fits."""
+        """Remove the least recently used work units until the rest fits into `most_bytes`."""
         entries = sorted(self._entries(), reverse=True)
         filled = 0
         for _, path, size in entries:
             filled += size
             if filled > self.most_bytes:
-                doomed = path.with_name(f".{path.name}.removed")  # never half a piece by its name
+                # Rename before removing, so that no half-removed folder has a valid key.
+                doomed = path.with_name(f".{path.name}.removed")
                 os.replace(path, doomed)
                 shutil.rmtree(doomed)
         if self.root.is_dir():

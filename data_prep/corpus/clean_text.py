@@ -1,10 +1,11 @@
-"""Clean sections on their way to the shards: some 16 MB of them a segment, and tables about them.
+"""Clean files: the intermediate form between the `clean` pass and the shards.
 
-A piece of the `clean` pass writes, and the later passes read, for each segment
-    <number>.text        every section's text and the tail of its metadata, one after another
-    <number>.table       a row a section
-    <number>.paragraphs  a row a paragraph of a section
-    <number>.minhash     a signature a document, where near-duplicates are looked for
+A work unit of the `clean` pass writes one or more clean files of about 16 MB each. The later
+passes read them. Clean file <number> consists of
+    <number>.text        per section, its text followed by its metadata tail
+    <number>.table       one SECTION row per section
+    <number>.paragraphs  one PARAGRAPH row per paragraph of a section
+    <number>.minhash     one MinHash signature per document, if corpus.near_duplicates is set
 """
 
 import hashlib
@@ -23,7 +24,7 @@ from data_prep.corpus.minhash import SIGNATURE_VALUES
 SECTION_SENTENCES = 2000
 SEGMENT_BYTES = 16 << 20
 
-# A section: the 128-bit hash of its document's clean text, its place there, sizes.
+# A section: the 128-bit hash of its document's clean text, its number in the document, its sizes.
 SECTION = np.dtype(
     [
         ("low", "<u8"),
@@ -34,12 +35,12 @@ SECTION = np.dtype(
         ("sentences", "<u4"),
         ("words", "<u4"),
         ("paragraphs", "<u4"),
-        ("group", "<u8"),  # hash of what the document belongs to, or 0
-        ("source", "<u2"),  # number of its source, in order of their names
+        ("group", "<u8"),  # hash of the document's group, or 0
+        ("source", "<u2"),  # number of its source; sources are numbered in order of their names
     ]
 )
-# A paragraph, or the part of one that a section has: the 128-bit hash of the whole paragraph, or
-# zeros where it is too short to be compared; sizes of the part, line breaks after it included.
+# A paragraph, or the part of it that lies in one section. The 128-bit hash is of the whole
+# paragraph, or zero if it is too short to be compared. Sizes are of the part, including "\n\n".
 PARAGRAPH = np.dtype(
     [
         ("low", "<u8"),
@@ -47,47 +48,47 @@ PARAGRAPH = np.dtype(
         ("text_bytes", "<u4"),
         ("sentences", "<u4"),
         ("words", "<u4"),
-        ("begins", "?"),  # not the rest of a paragraph cut by the section's end
+        ("begins", "?"),  # False if the paragraph began in the section before
     ]
 )
-# The same rows as they are written; a hash's bytes are its halves, low before high.
+# The same rows for struct.pack; the 16 bytes of a hash are (low, high).
 SECTION_ROW = struct.Struct("<16s6IQH")
 PARAGRAPH_ROW = struct.Struct("<16s3I?")
 assert (SECTION_ROW.size, PARAGRAPH_ROW.size) == (SECTION.itemsize, PARAGRAPH.itemsize)
 UNCOMPARED = bytes(16)
-BREAK = b"\n\n"  # between paragraphs; a section ends with half of it
+BREAK = b"\n\n"  # between paragraphs; a section ends with a single "\n"
 
 Table = NDArray[np.void]
 
 
 @dataclass(frozen=True)
 class CleanFile:
-    """Some 16 MB of clean sections and their tables."""
+    """About 16 MB of clean sections and their tables; `text` is the path of its .text file."""
 
     text: Path
 
     def sections(self) -> Table:
-        """The rows of its sections in order."""
+        """Read its SECTION rows, in corpus order."""
         return np.fromfile(self.text.with_suffix(".table"), SECTION)
 
     def paragraphs(self) -> Table:
-        """The rows of its paragraphs in order."""
+        """Read its PARAGRAPH rows, in corpus order."""
         return np.fromfile(self.text.with_suffix(".paragraphs"), PARAGRAPH)
 
     def signatures(self) -> NDArray[np.uint32]:
-        """The MinHash signatures of its documents, a row each, not read before they are used."""
+        """Memory-map its MinHash signatures [documents, SIGNATURE_VALUES]."""
         path = self.text.with_suffix(".minhash")
         return np.memmap(path, np.uint32, "r").reshape(-1, SIGNATURE_VALUES)
 
 
 def clean_files(pieces: Sequence[Path]) -> list[CleanFile]:
-    """The segments of all clean pieces in corpus order."""
+    """List the clean files in these work units' folders, in corpus order."""
     return [CleanFile(path) for piece in pieces for path in sorted(piece.glob("*.text"))]
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Where each segment's rows begin among those of the whole corpus; one more is their end."""
+    """Offsets of each clean file's rows in the whole corpus; the last offset is the total."""
 
     sections: list[int]
     documents: list[int]
@@ -95,7 +96,7 @@ class Bounds:
 
     @classmethod
     def of(cls, segments: Sequence[CleanFile]) -> "Bounds":
-        """Count the rows of all segments."""
+        """Count the rows of these clean files."""
         bounds = cls([0], [0], [0])
         for segment in segments:
             table = segment.sections()
@@ -107,7 +108,7 @@ class Bounds:
         return bounds
 
     def slices(self, segment: int) -> tuple[slice, slice, slice]:
-        """The sections, documents and paragraphs of a segment."""
+        """Return the corpus-wide ranges of a clean file's sections, documents and paragraphs."""
         sections, documents, paragraphs = (
             slice(firsts[segment], firsts[segment + 1])
             for firsts in (self.sections, self.documents, self.paragraphs)
@@ -116,25 +117,28 @@ class Bounds:
 
 
 def documents_of(table: Table) -> NDArray[np.int64]:
-    """The document of each section, counted from the segment's first."""
+    """Return the document of each section, numbered from 0 in its clean file."""
     numbers: NDArray[np.int64] = np.cumsum(table["section"] == 0) - 1
     return numbers
 
 
 def text_digest(data: bytes) -> bytes:
-    """The hash by which equal texts are known."""
+    """Return the 16-byte hash by which equal texts are found."""
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
 def group_hash(group: str | None) -> int:
-    """What tables hold of a group: 0 for none."""
+    """Return the value of the `group` column: a 64-bit hash, or 0 for no group."""
     if group is None:
         return 0
     return max(int.from_bytes(text_digest(group.encode())[:8], "little"), 1)
 
 
 def cut_sections(paragraphs: list[list[str]], most: int) -> Iterator[list[list[str]]]:
-    """Runs of paragraphs with at most `most` sentences; a longer paragraph is cut."""
+    """Split paragraphs into sections of at most `most` sentences.
+
+    Yields sections as lists of paragraphs. A paragraph that crosses the limit is split.
+    """
     section: list[list[str]] = []
     room = most
     for paragraph in paragraphs:
@@ -149,7 +153,7 @@ def cut_sections(paragraphs: list[list[str]], most: int) -> Iterator[list[list[s
 
 
 class SegmentWriter:
-    """Writes sections and the tables of them, rolling to a new segment every 16 MB.
+    """Writes documents to clean files below `folder`; starts a new file after every 16 MB.
 
     Paragraphs shorter than `compared_from` characters get no hash.
     """
@@ -158,8 +162,8 @@ class SegmentWriter:
         self._folder = folder
         self._compared_from = compared_from
         self._number = 0
-        self._bytes = 0  # of text in the current segment
-        self._files: dict[str, IO[bytes]] = {}  # of the current segment, by ending
+        self._bytes = 0  # text bytes in the current clean file
+        self._files: dict[str, IO[bytes]] = {}  # open files of the current clean file, by suffix
         self._open = ExitStack()
 
     def __enter__(self) -> "SegmentWriter":
@@ -177,9 +181,17 @@ class SegmentWriter:
         group: int = 0,
         source: int = 0,
     ) -> None:
-        """Append one document of a group (by its hash) and a source (by its number)."""
+        """Append one document.
+
+        paragraphs: its sentences, by paragraph.
+        tail: end of the JSON metadata (`shard_format.metadata_tail`), the same for all sections.
+        digest: `text_digest` of the clean text.
+        signature: MinHash signature [1, SIGNATURE_VALUES], if near-duplicates are looked for.
+        group, source: `group_hash` of its group, number of its source.
+        """
         whole = iter(paragraphs)
-        left, hashed = 0, UNCOMPARED  # sentences of the current paragraph to come, and its hash
+        # Sentences of the current paragraph that later sections will hold, and its hash.
+        left, hashed = 0, UNCOMPARED
         for number, section in enumerate(cut_sections(paragraphs, SECTION_SENTENCES)):
             texts, rows = [], []
             sentences = words = 0
@@ -191,7 +203,7 @@ class SegmentWriter:
                     left = len(paragraph := next(whole))
                     hashed = self._hash(text if left == len(part) else "\n".join(paragraph))
                 left -= len(part)
-                own_words = text.count(" ") + len(part)  # sentences have no line breaks
+                own_words = text.count(" ") + len(part)  # a sentence has one word more than spaces
                 sentences += len(part)
                 words += own_words
                 texts.append(data)

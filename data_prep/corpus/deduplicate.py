@@ -1,9 +1,9 @@
-"""Which documents and paragraphs repeat earlier ones, over the whole corpus in bounded memory.
+"""Find documents and paragraphs that repeat earlier ones, over the whole corpus.
 
-Reads the tables of all segments, one at a time, never their text. Signatures go to files on disk,
-equal ones to the same file, and these are joined one after another; the first in corpus order
-survives. Copies of what is held out are gone from training by the same rule, since documents and
-paragraphs are compared before anything is held out.
+Reads the tables of all clean files, one at a time, never their text. Memory is bounded: signatures
+are distributed over bucket files on disk, equal signatures to the same bucket, and the buckets are
+processed one after another. The first copy in corpus order survives. Deduplication runs before the
+held-out sections are chosen, so no copy of a held-out text is left in training.
 """
 
 import os
@@ -20,29 +20,30 @@ from data_prep.corpus.clean_text import Bounds, CleanFile, Table, documents_of
 from data_prep.corpus.minhash import SIGNATURE_VALUES, band_hashes, rows_per_band
 
 SIGNED = np.dtype([("low", "<u8"), ("high", "<u8"), ("number", "<i8")])
-HELD_ROWS = 1 << 17  # signatures in memory at a time: 3 MB, and again while they are sorted
+HELD_ROWS = 1 << 17  # signatures in memory at a time: 3 MB, twice that while they are sorted
 COMPARED_ROWS = 1 << 15  # MinHash signatures in memory at a time: 512 bytes each
 Flags = NDArray[np.bool_]
 Numbers = NDArray[np.int64]
 
 
 class SignatureTable:
-    """Signatures of 128 bits with the numbers of what they belong to, in files below `scratch`.
+    """128-bit signatures, each with the number of its document or paragraph, in bucket files.
 
-    A bucket holds the signatures whose low half leaves the same remainder, and there are so many
-    buckets that the distinct signatures of one fit into memory, however many there are in all.
-    For 10 million rows the process takes 83 MB; with DuckDB, allowed 400 MB, it took 578.
+    The bucket of a signature is its low half modulo the number of buckets. `most_rows` bounds the
+    rows that will be added; the number of buckets follows from it, so that the distinct signatures
+    of one bucket fit into memory. Creates the folder `scratch`; `repeats` removes it.
+    For 10 million rows the process takes 83 MB (DuckDB with a limit of 400 MB took 578 MB).
     """
 
     def __init__(self, scratch: Path, most_rows: int):
         scratch.mkdir()
         self._scratch = scratch
-        self._buckets = 1 + 2 * most_rows // HELD_ROWS  # half full, so that none is over
+        self._buckets = 1 + 2 * most_rows // HELD_ROWS  # half full on average: room for variance
         self._held: list[Table] = []
         self._held_rows = 0
 
     def add(self, low: NDArray[np.uint64], high: NDArray[np.uint64], numbers: Numbers) -> None:
-        """Append rows; of those with one signature, later ones have larger numbers."""
+        """Append rows [N]. Rows with equal signatures must be added in ascending `numbers`."""
         rows = np.empty(len(low), SIGNED)
         rows["low"], rows["high"], rows["number"] = low, high, numbers
         self._held.append(rows)
@@ -56,17 +57,21 @@ class SignatureTable:
         rows = np.concatenate(self._held)
         self._held, self._held_rows = [], 0
         bucket = rows["low"] % np.uint64(self._buckets)
-        order = np.argsort(bucket, kind="stable")  # in its bucket, a row stays in corpus order
+        order = np.argsort(bucket, kind="stable")  # keeps corpus order inside each bucket
         numbers, starts = np.unique(bucket[order], return_index=True)
         for number, own in zip(numbers.tolist(), np.split(rows[order], starts[1:]), strict=True):
             with open(self._path(number), "ab") as stream:
                 stream.write(own.tobytes())
 
     def _path(self, bucket: int) -> str:
-        return os.path.join(self._scratch, f"{bucket:06d}")  # pathlib would intern every name
+        # Not pathlib, which interns every name and so keeps it in memory.
+        return os.path.join(self._scratch, f"{bucket:06d}")
 
     def repeats(self) -> Iterator[tuple[Numbers, Numbers]]:
-        """Batches of (number, smallest number with the same signature), where they differ."""
+        """Yield batches of (number, smallest number with the same signature) for all repeats.
+
+        The first row of each signature is not yielded. Call it once: it removes the files.
+        """
         self._write()
         for bucket in range(self._buckets):
             for numbers, firsts in _repeats_in(self._path(bucket)):
@@ -77,14 +82,17 @@ class SignatureTable:
 
 
 def _repeats_in(bucket: str) -> Iterator[tuple[Numbers, Numbers]]:
-    """The repeats of one bucket, read in parts: one signature may fill it a thousand times."""
+    """Yield the repeats of one bucket file.
+
+    The file is read in parts, since one very frequent signature may make it large.
+    """
     if not os.path.exists(bucket):
         return
     known = np.empty(0, SIGNED)  # the first row of each signature read so far
     with open(bucket, "rb") as stream:
         while len(read := np.fromfile(stream, SIGNED, HELD_ROWS)):
             rows = np.concatenate((known, read))
-            rows = rows[np.lexsort((rows["high"], rows["low"]))]  # stable: the first stays first
+            rows = rows[np.lexsort((rows["high"], rows["low"]))]  # stable: keeps the first first
             same = np.zeros(len(rows), np.bool_)
             same[1:] = rows["low"][1:] == rows["low"][:-1]
             same[1:] &= rows["high"][1:] == rows["high"][:-1]
@@ -101,7 +109,12 @@ def flag_repeats(
     config: CorpusConfig,
     scratch: Path,
 ) -> Counter[str]:
-    """Set the flags of what repeats; returns how many documents were dropped and why."""
+    """Flag repeated documents and paragraphs as the config asks.
+
+    documents, paragraphs: one flag per document and paragraph of the corpus, set in place.
+    scratch: a folder that is created, used and removed.
+    Returns the number of dropped documents by reason.
+    """
     dropped = Counter[str]()
     scratch.mkdir()
     if config.deduplicate != "none":
@@ -121,7 +134,10 @@ def flag_repeats(
 def flag_equal_documents(
     segments: Sequence[CleanFile], bounds: Bounds, dropped: Flags, scratch: Path
 ) -> int:
-    """Drop every document that equals an earlier one; returns how many."""
+    """Set `dropped` [documents] in place where a document equals an earlier one.
+
+    Returns the number of dropped documents.
+    """
     table = SignatureTable(scratch, bounds.documents[-1])
     for segment, first in zip(segments, bounds.documents, strict=False):
         rows = segment.sections()
@@ -135,10 +151,11 @@ def flag_equal_documents(
 def flag_near_documents(
     segments: Sequence[CleanFile], bounds: Bounds, dropped: Flags, threshold: float, scratch: Path
 ) -> int:
-    """Drop every document that is near an earlier one; returns how many.
+    """Set `dropped` [documents] in place where a document is similar to an earlier one.
 
-    Documents that share a band are compared with the first of those that have it, so the work
-    grows with the corpus and not with its square, however often one text is repeated.
+    A document is dropped if its MinHash similarity with an earlier one is at least `threshold`.
+    Documents that share a band are compared only with the first document that has this band, so
+    the work grows linearly with the corpus. Returns the number of documents dropped here.
     """
     rows = rows_per_band(threshold)
     table = SignatureTable(scratch, bounds.documents[-1] * (SIGNATURE_VALUES // rows))
@@ -160,7 +177,7 @@ def flag_near_documents(
 def gather_signatures(
     segments: Sequence[CleanFile], bounds: Bounds, documents: Numbers
 ) -> NDArray[np.uint32]:
-    """The signatures of documents anywhere in the corpus."""
+    """Return the MinHash signatures [N, SIGNATURE_VALUES] of N documents of the corpus."""
     gathered = np.empty((len(documents), SIGNATURE_VALUES), np.uint32)
     homes = np.searchsorted(bounds.documents, documents, side="right") - 1
     for home in np.unique(homes).tolist():
@@ -172,7 +189,10 @@ def gather_signatures(
 def flag_equal_paragraphs(
     segments: Sequence[CleanFile], bounds: Bounds, documents: Flags, dropped: Flags, scratch: Path
 ) -> None:
-    """Drop every paragraph of the surviving documents that equals an earlier one of theirs."""
+    """Set `dropped` [paragraphs] in place where a paragraph equals an earlier one.
+
+    Only paragraphs of surviving documents (`documents` not set) are compared.
+    """
     table = SignatureTable(scratch, bounds.paragraphs[-1])
     for number, segment in enumerate(segments):
         _, of_document, of_paragraph = bounds.slices(number)
@@ -185,12 +205,12 @@ def flag_equal_paragraphs(
         dropped[numbers] = True
     for number, segment in enumerate(segments):
         own = dropped[bounds.slices(number)[2]]
-        if own.any():  # the rest of a paragraph goes where its beginning goes
+        if own.any():  # a paragraph split over sections is dropped as a whole
             begins = np.flatnonzero(segment.paragraphs()["begins"])
             own[:] = np.repeat(own[begins], np.diff(begins, append=len(own)))
 
 
 def paragraphs_of(segment: CleanFile, documents: Flags) -> Flags:
-    """The flags of a segment's documents, one for each of their paragraphs."""
+    """Repeat the flags of a clean file's documents once per paragraph row."""
     table = segment.sections()
     return np.repeat(documents[documents_of(table)], table["paragraphs"])

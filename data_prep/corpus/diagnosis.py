@@ -1,4 +1,4 @@
-"""Why a corpus gave nothing, or nothing of what a key asks for: the key, and what was found."""
+"""Explain why a corpus gave no documents, or no record has a configured field."""
 
 from data_prep.config import DEFAULT_ID_FIELD, CorpusConfig
 from data_prep.errors import SesameError
@@ -7,16 +7,16 @@ from data_prep.reading.tally import Tally
 
 FILTERS = ("min_characters", "max_characters", "min_letters", "max_repetition", "fraction")
 REMEDIES = {
-    "where": "set corpus.where to values that records have",
+    "where": "set corpus.where to values that occur in the records",
     "missing_text": "set corpus.text_field to a field that holds strings",
     "malformed_json": "each line of a .jsonl file must be one JSON object",
-    "malformed_row": "mend the rows",
+    "malformed_row": "repair the rows",
     "exclude": "corpus.exclude and corpus.exclude_file name documents to leave out",
 }
 
 
 def refuse_wrong_keys(tally: Tally, config: CorpusConfig) -> None:
-    """Stop where a named field is in no record, or where no document is left."""
+    """Raise SesameError if a configured field is in no record, or if no document is left."""
     if tally.read == 0:
         raise SesameError("corpus.paths: the files hold no documents")
     for key, setting, name in _named_fields(config):
@@ -26,7 +26,10 @@ def refuse_wrong_keys(tally: Tally, config: CorpusConfig) -> None:
 
 
 def _named_fields(config: CorpusConfig) -> list[tuple[str, str, str]]:
-    """Settings that name a field which some record must have: key, setting as typed, field."""
+    """List the settings that name a field as (key, setting as typed, field).
+
+    At least one record must have each of these fields.
+    """
     named = {"corpus.text_field": config.text_field}
     if config.id_field != DEFAULT_ID_FIELD:
         named["corpus.id_field"] = config.id_field
@@ -54,7 +57,7 @@ def _refuse_absent(tally: Tally, key: str, setting: str, name: str) -> None:
 
 
 def _nothing_left(tally: Tally, config: CorpusConfig) -> str:
-    """One sentence with every reason and its remedy; only filters can be loosened."""
+    """Return one sentence with the reasons why documents were dropped, and the remedies."""
     counted = tally.dropped.most_common()
     reasons = ", ".join(f"{_with_value(reason, config)} took {count}" for reason, count in counted)
     remedies = [REMEDIES[reason] for reason, _ in counted if reason in REMEDIES]
@@ -65,6 +68,6 @@ def _nothing_left(tally: Tally, config: CorpusConfig) -> str:
 
 
 def _with_value(reason: str, config: CorpusConfig) -> str:
-    """A reason with its key and value, where it has one: a recipe may have set it."""
+    """Return the reason as "key=value" if it is a config key: a recipe may have set the value."""
     value = getattr(config, reason, None)
     return f"corpus.{reason}={value}" if isinstance(value, int | float | dict) else reason

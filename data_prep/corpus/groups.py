@@ -1,4 +1,4 @@
-"""Groups of documents, such as patients: how many each split has. No group is in two splits."""
+"""Count the groups of documents, such as patients, per split. No group is in two splits."""
 
 from collections.abc import Callable, Iterator
 
@@ -10,16 +10,16 @@ from data_prep.errors import SesameError
 GROUPS_AT_ONCE = 1 << 24  # hashes held in memory, 8 bytes each
 
 Hashes = NDArray[np.uint64]
-# Of one segment: the kept sections' group hashes (0 for none), whether each section is its
-# document's first one, and whether it is held out.
+# The K kept sections of one clean file: group hashes [K] (0 for none), is the section the first of
+# its document [K], is it held out [K].
 SectionGroups = tuple[Hashes, NDArray[np.bool_], NDArray[np.bool_]]
 
 
 def count_groups(read: Callable[[], Iterator[SectionGroups]], field: str) -> dict[str, int]:
-    """Groups of the training and the held-out split, and kept documents that have no group.
+    """Count the groups of the training and the held-out split, and documents without a group.
 
-    `read` gives all segments and is called several times, so that memory is bounded: each pass
-    counts the groups of one residue class of hashes.
+    `read` iterates over all clean files. It is called several times to bound memory: pass i of n
+    counts the groups whose hash is i modulo n. Raises SesameError if no document has a group.
     """
     grouped = without = 0
     for hashes, is_first, _ in read():
@@ -27,8 +27,8 @@ def count_groups(read: Callable[[], Iterator[SectionGroups]], field: str) -> dic
         without += int((is_first & (hashes == 0)).sum())
     if not grouped:
         raise SesameError(
-            f"corpus.group_field={field}: no kept document has a value there; set "
-            "corpus.group_field to a field that tells what documents belong to"
+            f"corpus.group_field={field}: no kept document has a value in this field; set "
+            "corpus.group_field to the field that names each document's group"
         )
     passes = -(-grouped // GROUPS_AT_ONCE)
     counts = {"train": 0, "heldout": 0, "documents_without": without}
@@ -41,7 +41,7 @@ def count_groups(read: Callable[[], Iterator[SectionGroups]], field: str) -> dic
 
 
 def _distinct(segments: Iterator[SectionGroups], number: int, passes: int) -> tuple[Hashes, Hashes]:
-    """The distinct hashes of each split that leave `number` when divided by `passes`."""
+    """Return the distinct hashes of each split that are `number` modulo `passes`."""
     train, heldout = _Distinct(), _Distinct()
     for hashes, _, is_heldout in segments:
         chosen = (hashes != 0) & (hashes % np.uint64(passes) == number)
@@ -51,7 +51,10 @@ def _distinct(segments: Iterator[SectionGroups], number: int, passes: int) -> tu
 
 
 class _Distinct:
-    """Distinct values of many arrays; sorted anew only when as many have come as there are."""
+    """Collects the distinct values of many arrays.
+
+    It merges only when the new values outnumber the known ones, so sorting stays cheap.
+    """
 
     def __init__(self) -> None:
         self._found = np.zeros(0, np.uint64)

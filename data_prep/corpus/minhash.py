@@ -1,7 +1,7 @@
-"""MinHash signatures of documents: texts that share most of their word triples share most values.
+"""MinHash signatures of documents, to find near-duplicates.
 
-Two signatures agree in a share of their values that estimates the Jaccard similarity of the texts
-(Broder, 1997). Equal bands of successive values find the pairs that are worth comparing.
+The share of equal values in two signatures estimates the Jaccard similarity of the texts' word
+triples (Broder, 1997). Only documents with an equal band (a run of successive values) are compared.
 """
 
 import re
@@ -14,13 +14,14 @@ from data_prep.text.scripts import SPACELESS
 SIGNATURE_VALUES = 128
 SHINGLE = 3  # words
 SEED = 1
-LEAST_FOUND = 0.98  # share of pairs just at the threshold that have to be compared
+LEAST_FOUND = 0.98  # least probability that a pair exactly at the threshold is compared
 
-WORD = re.compile(rf"[{SPACELESS}]|[^\W{SPACELESS}]+")  # or a character, where words have no ends
+# In scripts without spaces between words, every character counts as a word.
+WORD = re.compile(rf"[{SPACELESS}]|[^\W{SPACELESS}]+")
 
 
 def signature(text: str) -> NDArray[np.uint32]:
-    """The signature of a text, in a row by itself."""
+    """Return the MinHash signature of a text, [1, SIGNATURE_VALUES]."""
     from rensa import CMinHash
 
     words = WORD.findall(text.lower())
@@ -31,10 +32,10 @@ def signature(text: str) -> NDArray[np.uint32]:
 
 
 def rows_per_band(threshold: float) -> int:
-    """The longest bands that find enough of the pairs at the threshold.
+    """Return the largest band size r that finds at least LEAST_FOUND of the pairs at `threshold`.
 
-    A pair of similarity s has an equal band of r values with s^r, and one of 128 / r bands with
-    1 - (1 - s^r)^(128 / r): for 0.8, 18 bands of 7 find 98.5 %.
+    A pair of similarity s agrees in one band with probability s^r, and in at least one of 128 / r
+    bands with probability 1 - (1 - s^r)^(128 / r). For s = 0.8, 18 bands of 7 find 98.5 %.
     """
 
     def found(rows: int) -> float:
@@ -44,7 +45,7 @@ def rows_per_band(threshold: float) -> int:
 
 
 def band_hashes(signatures: NDArray[np.uint32], rows: int) -> list[NDArray[np.uint64]]:
-    """A hash for each band of each signature; FNV-1a over the band's values."""
+    """Return one array of hashes [N] per band of the N signatures; FNV-1a over the values."""
     hashes = []
     for first in range(0, SIGNATURE_VALUES - rows + 1, rows):
         hashed = np.full(len(signatures), 0xCBF29CE484222325, np.uint64)

@@ -1,22 +1,25 @@
-"""How much each source counts: its weight, as the expected number of copies of its documents.
+"""The weight of each source: the expected number of copies of its documents in training.
 
-`corpus.weights` names weights; `corpus.temperature` T moves shares towards equal ones as
-multilingual BERT does: a source with a share p of all text gets one ∝ p^T (T = 0.7 there). The
-amount of text stays the same but for the named weights. Sizes are bytes: Chinese has no words that
-spaces would tell apart.
+`corpus.weights` sets weights directly. `corpus.temperature` T makes the shares of the sources more
+equal, as multilingual BERT does: a source with share p of all text gets a share ∝ p^T (there
+T = 0.7). Smoothing keeps the total amount of text; the weights may change it. Sizes are in bytes,
+since words cannot be counted by spaces in every script (Chinese, for example).
 """
 
 from collections.abc import Mapping
 
 from data_prep.config import MOST_COPIES
 
-DIGITS = 6  # weights are rounded, so that no machine's last bit of a power shows in the shards
+DIGITS = 6  # weights are rounded: the last bit of a power differs between machines
 
 
 def source_weights(
     sizes: Mapping[str, int], weights: Mapping[str, float], temperature: float
 ) -> dict[str, float]:
-    """The expected number of copies of a document, by its source."""
+    """Return the expected number of copies of a document, by source.
+
+    sizes: bytes of training text per source; weights: corpus.weights, 1 where a source has none.
+    """
     total = sum(sizes.values())
     shares = {name: size / total for name, size in sizes.items() if size}
     smoothed = {name: share**temperature for name, share in shares.items()}

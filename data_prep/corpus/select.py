@@ -1,8 +1,9 @@
-"""The join between cleaning and writing: what survives, its numbers, splits and shards.
+"""The join pass, between cleaning and writing: every decision that needs the whole corpus.
 
-Reads the tables of all clean pieces, one segment at a time, never their text. Writes, as a piece of
-its own, `documents.npy` and `paragraphs.npy` (a flag for each that is dropped), `sections` (what is
-left of each section) and `plan.json` (everything else).
+It drops repeats, numbers the documents, chooses the held-out sections and assigns sections to
+shard files. It reads the tables of all clean files, one file at a time, never their text.
+It writes one work unit: `documents.npy` and `paragraphs.npy` (one flag each, True if dropped),
+`sections` (the section table without dropped paragraphs) and `plan.json` (everything else).
 """
 
 import json
@@ -33,29 +34,32 @@ HELDOUT_SHARE, HELDOUT_LEAST, HELDOUT_MOST = 0.005, 50, 0.1
 
 @dataclass(frozen=True)
 class Placement:
-    """What decides where a section goes, by segment and document."""
+    """Decides which split and document number each section gets: D documents, P paragraphs."""
 
     bounds: Bounds
-    dropped_documents: Flags
-    dropped_paragraphs: Flags
-    sections: Path  # a file with the rows of all segments, without what was dropped
-    first_number: list[int]  # of each segment, counting documents that survive
+    dropped_documents: Flags  # [D]
+    dropped_paragraphs: Flags  # [P]
+    sections: Path  # the section rows of all clean files, sizes without dropped paragraphs
+    first_number: list[int]  # per clean file: number of its first surviving document
     heldout_limit: int  # sections with a smaller hash are held out
 
 
 @dataclass(frozen=True)
 class Placed:
-    """Where the sections of one segment go."""
+    """The placement of one clean file's S sections."""
 
-    table: Table
-    kept: NDArray[np.bool_]
-    numbers: NDArray[np.int64]
-    heldout: NDArray[np.bool_]
+    table: Table  # [S] SECTION rows
+    kept: NDArray[np.bool_]  # [S]
+    numbers: NDArray[np.int64]  # [S] document number in corpus order
+    heldout: NDArray[np.bool_]  # [S]
 
 
 @dataclass
 class Shard:
-    """A shard file: runs of rows (segment, first, past the last) of which it takes its split's."""
+    """A shard file: spans of section rows as (clean file, first row, past the last row).
+
+    The shard takes only the rows of its own split from these spans.
+    """
 
     name: str
     heldout: bool
@@ -64,18 +68,22 @@ class Shard:
 
 @dataclass(frozen=True)
 class Plan:
-    """The result of the join."""
+    """The result of the join, as `load_plan` reads it."""
 
     placement: Placement
     shards: list[Shard]
-    weights: list[float]  # by source: expected copies of a document in training
+    weights: list[float]  # per source: expected copies of a document in training
     tally: Tally
     counts: dict[str, Any]
     statistics: dict[str, Any]
 
 
 def select_documents(_: None, folder: Path, config: CorpusConfig, pieces: list[Path]) -> None:
-    """Decide everything that needs the whole corpus, and write it down in `folder`."""
+    """Make all decisions that need the whole corpus and write them to `folder`.
+
+    Raises SesameError if strict and a document was damaged, if a named field is in no record, or
+    if no document is left.
+    """
     tally = Tally(strict=config.strict)
     for piece in pieces:
         tally.add(Tally.from_json(json.loads((piece / "tally.json").read_text())))
@@ -90,7 +98,7 @@ def select_documents(_: None, folder: Path, config: CorpusConfig, pieces: list[P
     repeated["duplicate_paragraphs"], paragraph_counts = keep_the_rest(
         segments, bounds, documents, paragraphs, sections
     )
-    tally.dropped.update(+repeated)  # those above zero
+    tally.dropped.update(+repeated)  # unary plus drops the zero counts
 
     first_number = [0]
     for first, past in pairwise(bounds.documents):
@@ -130,7 +138,7 @@ def _new_flags(path: Path, size: int) -> np.memmap[Any, np.dtype[np.bool_]]:
 
 
 def load_plan(folder: Path, strict: bool = False) -> Plan:
-    """Read back what `select_documents` wrote; with `strict`, damage found earlier stops here."""
+    """Read what `select_documents` wrote; with `strict`, raise SesameError on recorded damage."""
     values = json.loads((folder / "plan.json").read_text())
     tally = Tally.from_json(values["tally"], strict)
     tally.check_strict()
@@ -153,9 +161,10 @@ def keep_the_rest(
     paragraphs: Flags,
     sections: Path,
 ) -> tuple[int, dict[str, Any]]:
-    """Write what is left of each section, and drop the documents of which nothing is.
+    """Write the section rows without dropped paragraphs to `sections`.
 
-    Returns how many these are, and the counts of paragraphs.
+    A document that lost all its paragraphs is dropped too: its flag in `documents` is set in
+    place. Returns the number of such documents, and the paragraph counts.
     """
     read, emptied, dropped = 0, 0, Counter(duplicate=0, document=0)
     with open(sections, "wb") as stream:
@@ -177,20 +186,21 @@ def keep_the_rest(
 
 
 def _without(table: Table, rows: Table, gone: Flags) -> Table:
-    """A segment's sections less the paragraphs that are gone."""
+    """Return the section table with the sizes recomputed without the `gone` paragraphs."""
     left = table.copy()
     owner = np.repeat(np.arange(len(table)), table["paragraphs"])[~gone]
     for size in ("text_bytes", "sentences", "words"):
         left[size] = np.bincount(owner, rows[size][~gone], len(table))
     left["paragraphs"] = np.bincount(owner, minlength=len(table))
-    left["text_bytes"] -= left["paragraphs"] > 0  # after its last paragraph one line ends, not two
+    # Paragraph sizes include "\n\n"; a section ends with a single "\n".
+    left["text_bytes"] -= left["paragraphs"] > 0
     return left
 
 
 def place_sections(placement: Placement, segment: int) -> Placed:
-    """Where each section of a segment goes."""
+    """Return the placement of the sections of clean file number `segment`."""
     of_section, of_document, _ = placement.bounds.slices(segment)
-    # Read, not mapped: pages of a map would stay, and memory grow with the corpus.
+    # Read instead of memory-mapped: mapped pages would stay resident and grow with the corpus.
     table = np.fromfile(
         placement.sections,
         SECTION,
@@ -209,13 +219,13 @@ def place_sections(placement: Placement, segment: int) -> Placed:
 
 
 def place_all(placement: Placement) -> Iterator[Placed]:
-    """Where the sections of every segment go, in corpus order."""
+    """Yield the placement of every clean file's sections, in corpus order."""
     for segment in range(len(placement.bounds.sections) - 1):
         yield place_sections(placement, segment)
 
 
 def _section_groups(placement: Placement) -> Iterator[SectionGroups]:
-    """Groups of the kept sections, segment by segment; a document's first kept one is marked."""
+    """Yield, per clean file, the kept sections' groups, first-of-document and held-out flags."""
     for placed in place_all(placement):
         numbers = placed.numbers[placed.kept]
         is_first = np.diff(numbers, prepend=-1) != 0
@@ -223,9 +233,10 @@ def _section_groups(placement: Placement) -> Iterator[SectionGroups]:
 
 
 def section_hashes(table: Table) -> NDArray[np.uint64]:
-    """A hash a section, from its document's text and its place; the finaliser of SplitMix64.
+    """Return one hash per section [S], from its document's text hash and its section number.
 
-    Sections of one group have one hash, so that they are held out together.
+    Mixed by the finaliser of SplitMix64. All sections of a group have the same hash, so they are
+    held out together.
     """
     grouped = table["group"] != 0
     number = np.where(grouped, np.uint64(0), table["section"].astype(np.uint64))
@@ -238,13 +249,16 @@ def section_hashes(table: Table) -> NDArray[np.uint64]:
 
 
 def heldout_sections(sections: int) -> int:
-    """How many sections are held out: 0.5 %, at least 50, at most 10 %; one of two or more."""
+    """Return the number of sections to hold out: 0.5 %, at least 50, at most 10 %.
+
+    At least one if there are two or more sections, else none.
+    """
     wanted = min(max(HELDOUT_LEAST, round(HELDOUT_SHARE * sections)), int(HELDOUT_MOST * sections))
     return max(wanted, 1) if sections > 1 else 0
 
 
 def choose_heldout(placement: Placement) -> int:
-    """The limit below which a section's hash holds it out."""
+    """Return the hash limit: sections with a smaller hash are held out."""
 
     def kept_hashes() -> Iterator[NDArray[np.uint64]]:
         for placed in place_all(placement):
@@ -260,13 +274,14 @@ def choose_heldout(placement: Placement) -> int:
         if len(smallest) > wanted:
             smallest = np.partition(smallest, wanted - 1)[:wanted]
     limit = int(smallest.max()) + 1
-    # Copies of a document (deduplicate=none) go to one side together, unless they are too many.
+    # Sections with equal hashes (copies under deduplicate=none, groups) are held out together. If
+    # that exceeds the 10 % maximum, the limit excludes the largest hash.
     below = sum(int((hashes < np.uint64(limit)).sum()) for hashes in kept_hashes())
     return limit if below <= max(wanted, HELDOUT_MOST * sections) else limit - 1
 
 
 def count_source_bytes(placement: Placement, sources: int) -> list[int]:
-    """How many bytes of training text each source has."""
+    """Return the bytes of training text per source, in the order of source numbers."""
     sizes = np.zeros(sources, np.int64)
     for placed in place_all(placement) if sources else ():
         chosen = placed.table[placed.kept & ~placed.heldout]
@@ -277,7 +292,10 @@ def count_source_bytes(placement: Placement, sources: int) -> list[int]:
 def deal_sections(
     placement: Placement, shard_size: int
 ) -> tuple[list[Shard], dict[str, Any], dict[str, Any]]:
-    """Deal sections to shard files in order; also counts by split and histograms of documents."""
+    """Assign sections to shard files in corpus order.
+
+    Returns the shards, counts by split, and histograms of document lengths.
+    """
     counted = ("sections", "sentences", "words", "bytes", "shards")
     counts: dict[str, dict[str, int]] = {what: {"train": 0, "heldout": 0} for what in counted}
     histograms = {"words": np.zeros(64, np.int64), "sentences": np.zeros(64, np.int64)}
@@ -301,7 +319,7 @@ def deal_sections(
 
 
 class Dealer:
-    """Fills the shard files of one split, one after another."""
+    """Assigns the sections of one split to shard files, filling one shard after another."""
 
     def __init__(self, split: str, shard_size: int):
         self.shards: list[Shard] = []
@@ -310,7 +328,10 @@ class Dealer:
         self._filled = 0
 
     def deal(self, segment: int, rows: NDArray[np.intp], table: Table) -> None:
-        """Put these rows of a segment into the current shard and, when it is full, the next."""
+        """Assign these rows of a clean file to the current shard, then to new ones as they fill.
+
+        `table` holds the same rows; only their sizes are read.
+        """
         sizes = _padded(table["text_bytes"]) + _padded(table["tail_bytes"] + NUMBERS_BYTES)
         ends = np.concatenate(([0], np.cumsum(sizes)))
         begin = 0
@@ -322,7 +343,7 @@ class Dealer:
                 self.shards.append(Shard(name, self._split == "heldout", []))
                 self._filled = 0
                 continue
-            end = max(end, begin + 1)  # a section larger than a shard gets one to itself
+            end = max(end, begin + 1)  # a section larger than a shard gets a shard of its own
             span = segment, int(rows[begin]), int(rows[end - 1]) + 1
             self.shards[-1].spans.append(span)
             self._filled += int(ends[end] - ends[begin])
@@ -335,7 +356,10 @@ def _padded(sizes: NDArray[np.uint32]) -> NDArray[np.int64]:
 
 
 def _histogram(documents: NDArray[np.int64], amounts: NDArray[np.uint32]) -> NDArray[np.int64]:
-    """How many documents have an amount in [2^i, 2^(i+1)), summed over a document's rows."""
+    """Count documents by the power of two of their total amount: bin i is [2^i, 2^(i+1)).
+
+    `documents` is the document of each row; the rows of a document are added up.
+    """
     if not len(documents):
         return np.zeros(64, np.int64)
     totals = np.bincount(documents - documents[0], weights=amounts)

@@ -1,16 +1,17 @@
-"""Document shards: plain tars of sections, written reproducibly and read fast.
+"""The format of document shards: plain tar files of sections, with reproducible bytes.
 
-Section `<document>-<section>` is two members: `.txt` (UTF-8, one sentence a line, a blank line
+Section `<document>-<section>` is two members: `.txt` (UTF-8, one sentence per line, a blank line
 between paragraphs) and `.json`:
-    document  number in corpus order
-    section   number in its document
-    weight    expected number of copies of its document, where its source has one that is not 1;
-              for vocabularies and training rows, of the training split alone
-    id        the document's own, or its file and place
-    source    file it comes from; below a named source (corpus.sources), `<source>/<file>`
-    group     what it belongs to (corpus.group_field), where that is asked for
-Beside each tar lies `<tar>.index.json` with counts and cuts: offsets of sections about 4 MB apart,
-where later stages may cut their pieces. Any tar reader, webdataset among them, reads the tars.
+    document  document number in corpus order
+    section   section number in its document
+    weight    expected number of copies of the document in vocabularies and training rows; absent
+              if it is 1, and always in the held-out split
+    id        the document's own id, or its file and position
+    source    the file it comes from; `<source>/<file>` below a named source (corpus.sources)
+    group     the value of corpus.group_field; absent if that is not set or the document has none
+Each tar has an index `<tar>.index.json` with counts and cuts. Cuts are offsets of sections about
+4 MB apart; later stages split their work there. Any tar reader (webdataset, for example) can read
+the tars.
 """
 
 import json
@@ -22,7 +23,7 @@ from typing import IO, Any
 from data_prep.errors import SesameError
 from data_prep.files import atomic_write, write_atomically
 
-BLOCK = 512  # tar's unit: headers are one, contents are padded to whole ones
+BLOCK = 512  # tar's unit: a header is one block, contents are padded to whole blocks
 CUT_BYTES = 4 << 20
 READ_BYTES = 1 << 20
 
@@ -35,7 +36,7 @@ FIXED_SUM = sum(AFTER_NAME) + sum(AFTER_SIZE) + sum(b" " * 8) + sum(AFTER_CHECKS
 
 @dataclass(frozen=True)
 class Section:
-    """At most some thousand sentences of one document; paragraph breaks are not kept here."""
+    """At most 2,000 sentences of one document; paragraph breaks are not kept here."""
 
     document: int
     section: int
@@ -48,7 +49,7 @@ class Section:
 
 @dataclass(frozen=True)
 class ShardPart:
-    """A run of sections inside one tar: a piece of work for later stages."""
+    """The sections in bytes [start, end) of one tar: one work unit of a later stage."""
 
     path: Path
     start: int
@@ -56,7 +57,7 @@ class ShardPart:
 
 
 def tar_header(name: str, size: int) -> bytes:
-    """The header block of a member, the same for the same name and size."""
+    """Return the header block of a member; it depends on the name and the size only."""
     filled = name.encode().ljust(100, b"\0")
     assert len(filled) == 100, "member names are keys of fixed length"
     octal = b"%011o\0" % size
@@ -65,25 +66,25 @@ def tar_header(name: str, size: int) -> bytes:
 
 
 def member_bytes(size: int) -> int:
-    """What a member of `size` bytes takes in a tar."""
+    """Return the bytes that a member of `size` bytes takes in a tar: header, content, padding."""
     return BLOCK + -(-size // BLOCK) * BLOCK
 
 
 def metadata(document: int, section: int, tail: bytes, weight: float = 1.0) -> bytes:
-    """A section's JSON from its numbers and the part that was known before numbering."""
+    """Return a section's JSON: its numbers, its weight unless 1, and its `metadata_tail`."""
     weighed = b"" if weight == 1.0 else b'"weight": %a, ' % weight
     return b'{"document": %d, "section": %d, %s%s' % (document, section, weighed, tail)
 
 
 def metadata_tail(id: str, source: str, group: str | None = None) -> bytes:
-    """The part of a section's JSON that is known before documents are numbered."""
+    """Return the end of a section's JSON, known before documents are numbered (no leading "{")."""
     values = {"id": id, "source": source} | ({} if group is None else {"group": group})
     return json.dumps(values, ensure_ascii=False).encode()[1:]
 
 
 @dataclass
 class ShardWriter:
-    """Writes the sections of one tar in order, and its index when closed."""
+    """Writes the sections of one tar to `stream` in order; `close` returns its index."""
 
     stream: IO[bytes]
     position: int = 0
@@ -104,7 +105,7 @@ class ShardWriter:
         words: int,
         weight: float = 1.0,
     ) -> None:
-        """Append one section; `text` is its `.txt` member."""
+        """Append one section: `text` is its `.txt` member, `tail` the end of its JSON."""
         if self.position - self.cuts[-1] >= CUT_BYTES:
             self.cuts.append(self.position)
         key = f"{document:010d}-{section:05d}"
@@ -123,7 +124,7 @@ class ShardWriter:
         )
 
     def close(self) -> dict[str, Any]:
-        """End the archive; returns its index."""
+        """Write the end-of-archive blocks and return the index."""
         self.stream.write(bytes(2 * BLOCK))
         return {
             "bytes": self.position + 2 * BLOCK,
@@ -136,7 +137,7 @@ class ShardWriter:
 
 
 def write_shard(path: Path, sections: Iterable[tuple[Any, ...]]) -> None:
-    """Write a tar and its index; sections are what `ShardWriter.add` takes."""
+    """Write a tar and its index atomically; each section is the arguments of `ShardWriter.add`."""
     with atomic_write(path) as stream:
         writer = ShardWriter(stream)
         for section in sections:
@@ -146,20 +147,23 @@ def write_shard(path: Path, sections: Iterable[tuple[Any, ...]]) -> None:
 
 
 def index_path(tar: Path) -> Path:
-    """Where a tar's index lies."""
+    """Return the path of a tar's index."""
     return tar.with_name(f"{tar.name}.index.json")
 
 
 def parts(folder: Path, split: str) -> list[ShardPart]:
-    """The pieces of a split ("train" or "heldout") in corpus order, about 4 MB each."""
+    """List the parts of a split ("train" or "heldout") in corpus order, about 4 MB each.
+
+    Raises SesameError if a tar does not have the size that its index states.
+    """
     pieces = []
     for index in sorted(folder.glob(f"{split}-*.tar.index.json")):
         values = json.loads(index.read_text())
         tar = index.with_name(index.name.removesuffix(".index.json"))
         if not tar.exists() or tar.stat().st_size != values["bytes"]:
             raise SesameError(
-                f"{tar} is not the {values['bytes']} bytes its index says; remove its folder "
-                "and run `sesame shard` again"
+                f"{tar} does not have the {values['bytes']} bytes that its index states; remove "
+                "its folder and run `sesame shard` again"
             )
         ends = [*values["cuts"][1:], values["bytes"] - 2 * BLOCK]
         pieces += [
@@ -171,7 +175,10 @@ def parts(folder: Path, split: str) -> list[ShardPart]:
 
 
 def read_sections(tar: Path, start: int = 0, end: int | None = None) -> Iterator[Section]:
-    """The sections between two offsets of a tar, or all of them."""
+    """Yield the sections in bytes [start, end) of a tar; to its end by default.
+
+    `start` must be the offset of a section. Raises SesameError where the tar is damaged.
+    """
     members = _read_members(tar, start, end)
     for name, text in members:
         _, described = next(members, ("", b""))

@@ -1,8 +1,15 @@
-"""Document shards and a tokenizer to example shards: texts, pool, rows, merge, proof.
+"""Turn document shards and a tokenizer into example shards.
+
+    texts   tokenize each part of a shard
+    pool    sample sentences that random next segments are drawn from (pairs=nsp only)
+    rows    build pairs, pack and mask: one work unit per part of a shard and duplicate
+    merge   write all rows to shard files, in corpus order
+    check   validate the written rows and compare a sample with the tokenizer library
 
 Reads a folder of document shards and a tokenizer folder; writes `train-*.tar`, `heldout-*.tar`
-with their indexes and `statistics.json`. All but the merge is done in pieces that follow from the
-shards alone, one a part of a shard (and duplicate), so the bytes depend on no number of workers.
+with their indexes and `statistics.json`. The work units depend on the shards only, so the bytes do
+not depend on the number of workers.
+Try it: sesame examples 'corpus.paths=[my_texts/]'
 """
 
 import json
@@ -49,7 +56,7 @@ class TextTask:
 
 @dataclass(frozen=True)
 class PoolTask:
-    """Sample the texts of a split."""
+    """Sample the pool of a split from its tokenized texts."""
 
     texts: list[Path]
     seed: int
@@ -57,9 +64,9 @@ class PoolTask:
 
 @dataclass(frozen=True)
 class RowsTask:
-    """Make the rows of one part of a shard, in one of its duplicates.
+    """Make the rows of one part of a shard, for one duplicate of the corpus.
 
-    A source's weight gives its documents more duplicates, or some of them fewer.
+    A document takes part in as many duplicates as `text.copies` says: duplicates × weight.
     """
 
     text: Path
@@ -78,15 +85,17 @@ def build(
     config: ExamplesConfig,
     share: ArraySlice | None = None,
 ) -> dict[str, Any]:
-    """Make, prove and count the examples of both splits; the counts are for the manifest.
+    """Make and check the examples of both splits; return the counts for the manifest.
 
-    With a `share` only its texts are tokenized; a launch without one goes on from there.
+    share: only tokenize the work units of this array slice and return {}; a later call without a
+        share reuses them and finishes the stage.
+    Raises SesameError if there is no training text, or if it gives no example.
     """
     pieces, old = clear_leftovers(out)
     workers = worker_count(config.workers)
     found = {split: parts(shards, split) for split in SPLITS}
     if not found["train"]:
-        raise SesameError(f"{shards}: it has no training text; give the corpus more documents")
+        raise SesameError(f"{shards}: there is no training text; add documents to the corpus")
     texts = {
         split: make_texts(found[split], split, tokenizer, pieces, workers, share)
         for split in SPLITS
@@ -107,30 +116,32 @@ def build(
             "checked": {"rows": draws.rows, **asdict(compared)}
         }
     if every["train"]["rows"] == 0:
-        raise SesameError(
-            f"{shards}: its training text gives no example at all; give the corpus more text"
-        )
+        raise SesameError(f"{shards}: the training text gives no example; add text to the corpus")
     content = {"examples": result_keys(config), **every}
     if config.masks_differ:
         content["heldout_masks"] = asdict(HELD_OUT_MASKS)
     write_atomically(out / "statistics.json", json.dumps(content, indent=1) + "\n")
-    os.replace(pieces, old)  # at once: half-removed pieces would pass for whole ones after a kill
+    # Rename before removing: if we are killed here, no half-removed unit looks complete.
+    os.replace(pieces, old)
     shutil.rmtree(old)
     return {split: summary(every[split]) for split in SPLITS}
 
 
 def clear_leftovers(out: Path) -> tuple[Path, Path]:
-    """Remove what a kill left half done; where pieces are, and where they go to be removed."""
+    """Remove the temporary files of a killed run.
+
+    Returns the folder of the work units, and the name it takes while it is removed.
+    """
     pieces, old = out / ".pieces", out / ".pieces.old"
     shutil.rmtree(old, ignore_errors=True)
     for leftover in (*out.glob(".*.tar*.tmp"), *out.glob(".statistics.json*.tmp")):
-        leftover.unlink(missing_ok=True)  # tasks of an array come here together
+        leftover.unlink(missing_ok=True)  # the tasks of an array run this at the same time
     return pieces, old
 
 
 @lru_cache(maxsize=1)
 def _load(folder: Path) -> Tokenizer:
-    """A worker makes many pieces with one tokenizer."""
+    """Load a tokenizer once per process: a worker makes many units with the same one."""
     return Tokenizer.load(folder)
 
 
@@ -142,7 +153,10 @@ def make_texts(
     workers: int,
     share: ArraySlice | None,
 ) -> list[Path]:
-    """Tokenize a split, a piece a part."""
+    """Tokenize a split, one work unit per part; return the folders of the units.
+
+    With a `share`, only its units are made and returned.
+    """
     tasks = [
         WorkUnit(f"text-{split}-{number:06d}", TextTask(part, tokenizer))
         for number, part in enumerate(found)
@@ -152,14 +166,18 @@ def make_texts(
 
 
 def make_text(task: TextTask, folder: Path) -> None:
-    """Make the piece of a `TextTask`."""
+    """Run a `TextTask`: write the tokenized text to `folder`."""
     write_text(task.part, _load(task.tokenizer), folder)
 
 
 def _make_pools(
     texts: dict[str, list[Path]], config: ExamplesConfig, root: Path
 ) -> dict[str, Path | None]:
-    """The pool each split draws from: its own, or the training one where it has one document."""
+    """Make the pool of each split, or None unless pairs=nsp.
+
+    A held-out split with fewer than two documents or groups uses the training pool. Raises
+    SesameError if the training split has fewer than two.
+    """
     pools: dict[str, Path | None] = dict.fromkeys(SPLITS)
     if config.pairs != "nsp":
         return pools
@@ -172,9 +190,9 @@ def _make_pools(
             counts[split] = group_count(root / piece.name)
     if counts["train"] < 2:
         raise SesameError(
-            "examples.pairs=nsp: all training text is of one document or group, so no random next "
-            "sentence can come from another; set corpus.documents or corpus.group_field so that "
-            "there are several, or use examples.pairs=sop or none"
+            "examples.pairs=nsp: all training text belongs to one document or group, so a random "
+            "next sentence cannot come from another; set corpus.documents or corpus.group_field "
+            "so that there are several, or use examples.pairs=sop or none"
         )
     if counts["heldout"] < 2:
         pools["heldout"] = pools["train"]
@@ -182,7 +200,7 @@ def _make_pools(
 
 
 def make_pool(task: PoolTask, folder: Path) -> None:
-    """Make the piece of a `PoolTask`."""
+    """Run a `PoolTask`: write the pool to `folder`."""
     write_pool(task.texts, task.seed, folder)
 
 
@@ -209,7 +227,7 @@ def _make_rows(
 
 
 def make_part(task: RowsTask, folder: Path) -> None:
-    """Make the piece of a `RowsTask`."""
+    """Run a `RowsTask`: write the rows to `folder`."""
     rows = make_rows(
         read_text(task.text),
         None if task.pool is None else read_pool(task.pool),
@@ -226,7 +244,7 @@ def make_part(task: RowsTask, folder: Path) -> None:
 def _merge(
     rows: list[Path], split: str, vocab_size: int, config: ExamplesConfig, out: Path
 ) -> None:
-    """Stream all rows, duplicate after duplicate, in corpus order, into shards."""
+    """Write the rows of all folders, in this order, to the shard files of a split."""
     with ChunkWriter(
         out,
         split,
@@ -240,7 +258,7 @@ def _merge(
 
 
 def _sources(found: list[ShardPart], rows: list[Path]) -> list[Source]:
-    """Which rows of the merged split were made from which part of a shard."""
+    """List, per rows folder, its range of rows in the merged split and its part of a shard."""
     sources = []
     first = 0
     for number, folder in enumerate(rows):

@@ -1,8 +1,8 @@
-"""Example rows in files: what `examples` writes and training reads, one seek a chunk.
+"""Files of example rows: the `examples` stage writes them, training reads them by chunk.
 
-A chunk is a few hundred rows as columns (see `columns`). Every column is one `.npy` member
-(`<chunk>.<column>.npy`) of a tar that plain webdataset reads too. Beside each tar lies
-`<tar>.index.json` with every chunk's size, place and checksum.
+A chunk is a few hundred rows as columns (see `columns`); reading one takes a single seek. Every
+column is one `.npy` member (`<chunk>.<column>.npy`) of a tar that webdataset can read too. Each tar
+has an index `<tar>.index.json` with the size, offset and checksum of every chunk.
 
 Reads and writes `<folder>/<split>-00000.tar`, `<folder>/<split>-00000.tar.index.json`, and so on.
 """
@@ -38,17 +38,20 @@ __all__ = ["Array", "Chunk", "ChunkStore", "ChunkWriter", "concatenate", "token_
 
 BLOCK = 512  # tar's unit
 END_OF_TAR = bytes(2 * BLOCK)
-# Every member starts with the same 128 bytes of .npy version 1.0: magic, length 118 ("v"), a dict.
+# Every member starts with a 128-byte header of .npy version 1.0: magic, length 118 ("v"), a dict.
 NPY_BYTES = 128
 NPY_HEADER = re.compile(
     rb"\x93NUMPY\x01\x00v\x00\{'descr': '([<|][iu]\d)', 'fortran_order': False, "
     rb"'shape': \((\d+),(?: (\d+))?\), \} *\n"
 )
-FACTS = ("rows", "examples", "tokens", "offset", "bytes", "crc32")  # of a chunk, in the index
+FACTS = ("rows", "examples", "tokens", "offset", "bytes", "crc32")  # per chunk, in the index
 
 
 def _member(name: str, array: Array) -> bytes:
-    """One tar member: header, `.npy` bytes, padding; the same bytes with every library version."""
+    """Return one tar member: header, `.npy` bytes, padding.
+
+    The header is written here, so that the bytes do not depend on the version of numpy.
+    """
     text = f"{{'descr': '{array.dtype.str}', 'fortran_order': False, 'shape': {array.shape}, }}"
     header = b"\x93NUMPY\x01\x00v\x00" + text.encode().ljust(NPY_BYTES - 11) + b"\n"
     assert NPY_HEADER.fullmatch(header), text
@@ -60,20 +63,20 @@ def _member(name: str, array: Array) -> bytes:
 
 
 def _parse(number: int, content: bytes, names: Sequence[str], vocab_size: int) -> Chunk | str:
-    """The chunk in these bytes, or what is wrong with them."""
+    """Parse chunk `number` from its bytes; return the chunk, or a description of the damage."""
     arrays: dict[str, Array] = {}
     position = 0
     for name in names:
         header = content[position : position + BLOCK]
         if header[:100].rstrip(b"\0") != f"{number:08d}.{name}.npy".encode():
-            return f"column {name} is not where it should be"
+            return f"column {name} is missing or out of order"
         if header[156:157] != b"0" or not header[124:135].isdigit():
-            return f"column {name} is no plain file"
+            return f"column {name} is not a regular tar member"
         size = int(header[124:135], 8)
         position += BLOCK
         match = NPY_HEADER.fullmatch(content[position : position + NPY_BYTES])
         if match is None:
-            return f"column {name} is no plain array"
+            return f"column {name} is not a plain .npy array"
         wanted = DTYPES.get(name) or token_dtype(vocab_size)
         if match[1].decode() != wanted:
             return f"column {name} has type {match[1].decode()}, not {wanted}"
@@ -81,18 +84,22 @@ def _parse(number: int, content: bytes, names: Sequence[str], vocab_size: int) -
         count = prod(shape)
         end = position + size
         if size != NPY_BYTES + count * np.dtype(wanted).itemsize or end > len(content):
-            return f"column {name} has not the size its shape {shape} asks for"
+            return f"column {name} does not have the size of its shape {shape}"
         array = np.frombuffer(content, wanted, count, position + NPY_BYTES)
         arrays[name] = array.reshape(shape)
         position = end + -size % BLOCK
     if position != len(content):
-        return "there are members that belong to no column"
+        return "there is data after the last column"
     chunk = Chunk(**arrays)
     return chunk.problem(vocab_size) or chunk
 
 
 class ChunkWriter:
-    """Writes rows as chunks of `chunk_rows` into tars of at most `shard_size` bytes, atomically."""
+    """Writes rows as chunks of `chunk_rows` rows to tars of at most `shard_size` bytes.
+
+    Each tar and index appears atomically. A chunk larger than `shard_size` gets its own tar. The
+    split is complete after `close`; use it as a context manager.
+    """
 
     def __init__(
         self,
@@ -118,7 +125,7 @@ class ChunkWriter:
         self._facts: list[dict[str, int]] = []
 
     def add(self, rows: Chunk) -> None:
-        """Add any number of rows; chunks are cut from the stream of all rows added."""
+        """Add any number of rows; chunk borders do not depend on how rows are grouped in calls."""
         if rows.rows == 0:
             return
         self._pending.append(rows)
@@ -132,7 +139,7 @@ class ChunkWriter:
             self._pending = [joined.between(whole, joined.rows)] if self._pending_rows else []
 
     def append(self, chunk: Chunk) -> None:
-        """Write these rows as one chunk."""
+        """Write these rows, of any number, as one chunk."""
         assert list(chunk.columns()) == self._columns, f"{list(chunk.columns())} are other columns"
         problem = chunk.problem(self._vocab_size)
         assert problem is None, problem
@@ -152,7 +159,7 @@ class ChunkWriter:
         self.tokens += len(chunk.tokens)
 
     def close(self) -> None:
-        """Write what is left; only now is the split complete."""
+        """Write the remaining rows and the last index, which completes the split."""
         if self._pending:
             self.append(concatenate(self._pending))
             self._pending, self._pending_rows = [], 0
@@ -203,7 +210,11 @@ def _index_path(tar: Path) -> Path:
 
 
 class ChunkStore:
-    """A split's chunks by number; holds the indexes, opens a tar only to read one chunk."""
+    """Reads the chunks of a split by number.
+
+    All indexes are read and checked at construction; a tar is opened only to read one chunk.
+    Raises SesameError if a file is missing or damaged.
+    """
 
     def __init__(self, folder: Path, split: str):
         self.folder, self.split = folder, split
@@ -227,7 +238,7 @@ class ChunkStore:
         self.tokens_per_chunk: NDArray[np.int64] = table[:, 2].copy()
         self.first_row: NDArray[np.int64] = np.cumsum(table[:, 0]) - table[:, 0]
         self.rows, self.examples, self.tokens = (int(total) for total in table[:, :3].sum(axis=0))
-        self.digest = digest.hexdigest()  # of everything the indexes say: sizes and checksums
+        self.digest = digest.hexdigest()  # over the sizes and checksums of all chunks
 
     @property
     def chunks(self) -> int:
@@ -235,11 +246,11 @@ class ChunkStore:
 
     @property
     def static(self) -> bool:
-        """Whether masks are stored with the rows."""
+        """True if masks are stored with the rows."""
         return "target" in self.columns
 
     def read(self, number: int) -> Chunk:
-        """One chunk, checked against its checksum before anything looks inside."""
+        """Read one chunk; raises SesameError if its checksum or its contents are wrong."""
         path = self._paths[self._tar_of_chunk[number]]
         rows, examples, tokens, offset, size, checksum = self._table[number].tolist()
         try:
@@ -258,7 +269,10 @@ class ChunkStore:
         return chunk
 
     def _indexes(self) -> Iterator[tuple[dict[str, Any], bool]]:
-        """The checked index of every tar in turn, and whether it says that it is the last."""
+        """Yield the checked index of every tar in order, and its `last` flag.
+
+        Fills `columns`, `vocab_size` and `_paths`.
+        """
         first = 0
         while True:
             path = self.folder / f"{self.split}-{len(self._paths):05d}.tar"
@@ -266,7 +280,7 @@ class ChunkStore:
             _check_index(path, index, first)
             columns, vocab_size = index["columns"], index["vocab_size"]
             if self._paths and (columns, vocab_size) != (self.columns, self.vocab_size):
-                raise _damaged(path, "it has other columns than the files before it")
+                raise _damaged(path, "its columns differ from those of the files before it")
             self.columns, self.vocab_size = columns, vocab_size
             self._paths.append(path)
             first += len(index["chunks"])
@@ -291,7 +305,7 @@ def _read_index(tar: Path) -> dict[str, Any]:
 
 
 def _check_index(tar: Path, index: dict[str, Any], first: int) -> None:
-    """An index must describe chunks that fill exactly the tar beside it."""
+    """Raise SesameError unless the index describes chunks that fill exactly its tar."""
     path = _index_path(tar)
     dynamic = [name for name in COLUMNS if name not in STATIC_COLUMNS]
     if index.get("columns") not in (list(COLUMNS), dynamic) or index.get("dtype") not in (
@@ -301,7 +315,7 @@ def _check_index(tar: Path, index: dict[str, Any], first: int) -> None:
         raise _damaged(path, "it names columns or types of another format")
     chunks = index.get("chunks")
     if index.get("first") != first or not isinstance(index.get("last"), bool):
-        raise _damaged(path, f"it does not go on from chunk {first}")
+        raise _damaged(path, f"it does not continue at chunk {first}")
     if not isinstance(chunks, list):
         raise _damaged(path, "it lists no chunks")
     end = 0

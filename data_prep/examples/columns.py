@@ -1,7 +1,7 @@
-"""Rows of training examples as columns, and what may be done with them in memory.
+"""Rows of training examples in memory, as columns.
 
-A row holds one example, or several when packed. Every column is one flat array; offset columns say
-where rows, examples and predictions begin. `data_prep.examples.chunks` keeps them in files.
+A row holds one example, or several when packed. Every column is one flat array; offset columns
+give the start of each row, example and prediction. `chunks` stores them in files.
 """
 
 from collections.abc import Sequence
@@ -28,18 +28,21 @@ DTYPES = {
 
 @dataclass(frozen=True)
 class Chunk:
-    """Rows as columns: R rows, E examples, T pieces, M predictions (static masks only)."""
+    """Rows as columns: R rows, E examples, T tokens, M predictions.
 
-    tokens: Array  # [T] unmasked ids: [CLS] a... [SEP] b... [SEP], example after example
-    row_examples: Array  # [R+1] where each row's examples begin
-    example_tokens: Array  # [E+1] where each example's pieces begin
-    second: Array  # [E] position in the example where segment 1 starts; its length if none
+    The last three columns are there with stored (static) masks only.
+    """
+
+    tokens: Array  # [T] unmasked ids: [CLS] A... [SEP] B... [SEP], example after example
+    row_examples: Array  # [R+1] offsets of each row's examples
+    example_tokens: Array  # [E+1] offsets of each example's tokens
+    second: Array  # [E] position in the example where segment B starts; its length if none
     label: Array  # [E] 0 next or in order, 1 random or swapped, -1 no pair
-    coin: Array  # [E] 1 if a coin decided the label, 0 if it was forced
+    coin: Array  # [E] 1 if a random draw decided the label, 0 if it was forced
     documents: Array  # [E, 2] document numbers of the segments
-    target: Array | None = None  # [M] position in the example that is predicted
-    target_examples: Array | None = None  # [E+1] where each example's predictions begin
-    input: Array | None = None  # [M] the id that stands at the target instead
+    target: Array | None = None  # [M] predicted position in the example
+    target_examples: Array | None = None  # [E+1] offsets of each example's predictions
+    input: Array | None = None  # [M] id that the model sees at the target
 
     @property
     def rows(self) -> int:
@@ -50,12 +53,12 @@ class Chunk:
         return len(self.example_tokens) - 1
 
     def columns(self) -> dict[str, Array]:
-        """The arrays that are there, by name, in file order."""
+        """Return the columns that are present, by name, in file order."""
         every = {name: getattr(self, name) for name in COLUMNS}
         return {name: array for name, array in every.items() if array is not None}
 
     def between(self, start: int, stop: int) -> "Chunk":
-        """Rows `start` to `stop` (excluded), without copying pieces."""
+        """Return rows [start, stop); tokens are views, offsets are copied."""
         first, last = int(self.row_examples[start]), int(self.row_examples[stop])
         begin, end = int(self.example_tokens[first]), int(self.example_tokens[last])
         masks: dict[str, Array] = {}
@@ -78,7 +81,7 @@ class Chunk:
         )
 
     def take(self, rows: Array) -> "Chunk":
-        """The given rows, in the given order."""
+        """Return a copy of these rows, in this order; `rows` is an array of row indices."""
         examples, row_examples = _gather(self.row_examples, rows)
         pieces, example_tokens = _gather(self.example_tokens, examples)
         masks: dict[str, Array] = {}
@@ -101,7 +104,10 @@ class Chunk:
         )
 
     def problem(self, vocab_size: int) -> str | None:
-        """What makes these arrays no chunk, or None; a sound chunk cannot lead an index astray."""
+        """Return a description of the first inconsistency of the columns, or None if valid.
+
+        In a valid chunk every offset, position and id is in range.
+        """
         for name, array in self.columns().items():
             wanted = DTYPES.get(name) or token_dtype(vocab_size)
             if array.dtype.str != wanted:
@@ -116,9 +122,9 @@ class Chunk:
         if self.documents.shape != (examples, 2):
             return f"column documents has shape {self.documents.shape}, not {(examples, 2)}"
         if not _are_offsets(self.row_examples, examples, least=1):
-            return "column row_examples does not cut the examples into rows"
+            return "column row_examples does not divide the examples into rows"
         if not _are_offsets(self.example_tokens, len(self.tokens), least=1):
-            return "column example_tokens does not cut the pieces into examples"
+            return "column example_tokens does not divide the tokens into examples"
         if self.tokens.max(initial=0) >= vocab_size:
             return f"column tokens has ids beyond the {vocab_size} of its vocabulary"
         lengths = np.diff(self.example_tokens)
@@ -126,13 +132,13 @@ class Chunk:
             return "column second points past an example's end"
         given = [getattr(self, name) is not None for name in STATIC_COLUMNS]
         if any(given) and not all(given):
-            return f"only some of the columns {', '.join(STATIC_COLUMNS)} are there"
+            return f"only some of the columns {', '.join(STATIC_COLUMNS)} are present"
         if self.target is None or self.target_examples is None or self.input is None:
             return None
         if len(self.target) != len(self.input) or len(self.target_examples) != examples + 1:
             return "columns target, target_examples and input do not match"
         if not _are_offsets(self.target_examples, len(self.target), least=0):
-            return "column target_examples does not cut the predictions into examples"
+            return "column target_examples does not divide the predictions into examples"
         if (self.target >= np.repeat(lengths, np.diff(self.target_examples))).any():
             return "column target points past an example's end"
         if self.input.max(initial=0) >= vocab_size:
@@ -144,7 +150,7 @@ COLUMNS = tuple(item.name for item in fields(Chunk))
 
 
 def concatenate(chunks: Sequence[Chunk]) -> Chunk:
-    """The rows of all chunks, one after another."""
+    """Concatenate the rows of all chunks; all must have the same columns."""
     if len(chunks) == 1:
         return chunks[0]
     joined = {}
@@ -156,7 +162,7 @@ def concatenate(chunks: Sequence[Chunk]) -> Chunk:
 
 
 def token_dtype(vocab_size: int) -> str:
-    """The type ids are stored in."""
+    """Return the dtype in which ids are stored: two bytes if the vocabulary fits, else four."""
     return "<u2" if vocab_size <= 1 << 16 else "<u4"
 
 
@@ -173,7 +179,7 @@ def _join_offsets(arrays: Sequence[Array]) -> Array:
 
 
 def _gather(offsets: Array, chosen: Array) -> tuple[Array, Array]:
-    """Indices of everything inside the chosen ranges, and the offsets of these ranges together."""
+    """Return the indices of all elements in the chosen ranges, and the ranges' new offsets."""
     starts = offsets[chosen]
     lengths = offsets[chosen + 1] - starts
     new_offsets = np.zeros(len(chosen) + 1, np.int32)

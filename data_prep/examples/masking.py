@@ -1,18 +1,20 @@
-"""Which pieces of an example are predicted, and what stands in their place.
+"""Choose the tokens of an example that are predicted (targets), and their replacements.
 
-An example of n maskable pieces gets `predictions(n)` targets: rate * n rounded, at least one, at
-most `max_masks` (Devlin et al., 2019, whose n counts [CLS] and [SEP] too). Special pieces, [UNK]
-among them, are never targets. Of the targets 80 % become [MASK], 10 % an ordinary piece drawn
-uniformly, 10 % stay, each by a draw of its own. What is chosen together is a unit:
+An example with n maskable tokens gets `predictions(n)` targets: rate * n rounded, at least one, at
+most `max_masks` (Devlin et al., 2019, but there n includes [CLS] and [SEP]). Special tokens,
+including [UNK], are never targets. Each target independently becomes [MASK] (80 %), a uniformly
+drawn ordinary token (10 %), or stays as it is (10 %). The mask unit is chosen as a whole:
 
-    token  pieces, uniformly without replacement
-    word   whole words in random order, each taken if it still fits the number of predictions
+    token  single tokens, uniformly without replacement
+    word   whole words in random order; a word is skipped if it exceeds the remaining predictions
     span   runs of whole words from random starts; lengths geometric over 1 to 10, as in SpanBERT
-           (Joshi et al., 2020, section 3.1); a run ends early at a special piece, at a word taken
-           before, and at a word that does not fit
+           (Joshi et al., 2020, section 3.1); a run ends early before a special token, a word
+           chosen before, and a word that exceeds the remaining predictions
 
-Where every word is longer than the number of predictions, word and span choose none, as BERT does.
-Everything is a function of the example's pieces and its key: the batch it comes in has no part.
+If every word is longer than the number of predictions, word and span choose none, as BERT does.
+The masks depend only on the example's tokens and its key, not on the batch it is in.
+
+R rows, E examples, T tokens, M targets
 """
 
 # mypy: disallow-untyped-decorators=False
@@ -31,12 +33,12 @@ from data_prep.random import draw, draw_below, draw_unit, key
 
 UNITS = ("token", "word", "span")
 LONGEST_SPAN = 10  # words
-MASKED, RANDOM = 0.8, 0.9  # shares of [MASK], and of [MASK] or a random piece
+MASKED, RANDOM = 0.8, 0.9  # cumulative: [MASK]; [MASK] or a random token
 REPLACEMENT_DRAWS = np.uint64(1) << np.uint64(32)  # draws below this number choose targets
 
 
 class Pieces(Protocol):
-    """What masking asks of a tokenizer (`data_prep.tokenizer.Tokenizer` has it)."""
+    """The part of a tokenizer that masking reads; `data_prep.tokenizers.Tokenizer` has it."""
 
     pad: int
     unk: int
@@ -53,16 +55,16 @@ class Pieces(Protocol):
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What masking needs to know about the pieces, by id."""
+    """Properties of the V tokens of a vocabulary."""
 
-    mask: int
-    special: NDArray[np.bool_]
-    starts_word: NDArray[np.bool_]
+    mask: int  # id of [MASK]
+    special: NDArray[np.bool_]  # [V]
+    starts_word: NDArray[np.bool_]  # [V]
     ordinary: NDArray[np.int64]  # ids that may be random replacements
 
     @classmethod
     def of(cls, tokenizer: Pieces) -> Self:
-        """The facts about a tokenizer's pieces."""
+        """Read the properties from a tokenizer."""
         starts_word = np.asarray(tokenizer.starts_word, np.bool_)
         special = np.zeros(len(starts_word), np.bool_)
         special[[tokenizer.pad, tokenizer.unk, tokenizer.cls, tokenizer.sep, tokenizer.mask]] = True
@@ -71,7 +73,7 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class MaskRule:
-    """How many and which pieces are predicted; the fields are the config's."""
+    """The mask settings; the fields are those of `ExamplesConfig`."""
 
     rate: float = 0.15
     max_masks: int | None = None
@@ -79,31 +81,36 @@ class MaskRule:
     span_length: float = 3.8
 
     def predictions(self, maskable: Array) -> NDArray[np.int64]:
-        """Targets of examples with so many maskable pieces; words and spans may fill fewer."""
+        """Return the targets per example [E], from its number of maskable tokens [E].
+
+        With the units word and span, this is an upper bound.
+        """
         cap = np.iinfo(np.int64).max if self.max_masks is None else self.max_masks
         rounded = np.floor(np.asarray(maskable) * self.rate + 0.5).astype(np.int64)
         wanted = np.minimum(np.maximum(rounded, 1), cap)
         return np.where((np.asarray(maskable) > 0) & (self.rate > 0), wanted, 0)
 
 
-# Held-out rows are masked by this rule whatever the training masks, so that runs with other mask
-# rates or units are scored on the same predictions: 15 % of single tokens, 80/10/10.
+# Held-out rows always use this rule (15 % of single tokens, 80/10/10), so that runs with different
+# training masks are scored on the same predictions.
 HELD_OUT_MASKS = MaskRule()
 
 
 @dataclass(frozen=True)
 class Masks:
-    """Targets and what replaces them, as the columns of a chunk."""
+    """Targets and their replacements, as the columns of a `Chunk`."""
 
-    target: Array  # [M] uint16, positions in the example, ascending
-    target_examples: Array  # [E+1] int32, where each example's targets begin
-    input: Array  # [M] ids, in the type of the tokens
+    target: Array  # [M] uint16, position in the example; ascending in each example
+    target_examples: Array  # [E+1] int32, offsets of each example's targets
+    input: Array  # [M] id shown at the target, same dtype as the tokens
 
 
 def example_keys(seed: int, epoch: Array, row: Array, row_examples: Array) -> NDArray[np.uint64]:
-    """A key for every example of rows that are number `row` of the data in epoch `epoch`.
+    """Return one random key per example [E].
 
-    `row_examples` [R+1] says which examples lie in which row.
+    seed: the seed of the masks.
+    epoch, row: epoch and row number in the whole data, per row [R].
+    row_examples: offsets of each row's examples [R+1].
     """
     made: NDArray[np.uint64] = _example_keys(
         np.uint64(key(seed, "masks")), epoch, row, row_examples
@@ -114,7 +121,7 @@ def example_keys(seed: int, epoch: Array, row: Array, row_examples: Array) -> ND
 def mask_rows(
     rows: Chunk, seed: int, epoch: Array, row: Array, vocabulary: Vocabulary, rule: MaskRule
 ) -> Chunk:
-    """The same rows with masks; `epoch` and `row` [R] number each in the whole data."""
+    """Return the same rows with masks; the arguments are those of `example_keys`."""
     keys = example_keys(seed, epoch, row, rows.row_examples)
     masks = choose_masks(rows.tokens, rows.example_tokens, keys, vocabulary, rule)
     return replace(
@@ -129,7 +136,12 @@ def choose_masks(
     vocabulary: Vocabulary,
     rule: MaskRule,
 ) -> Masks:
-    """Choose targets and their replacements in every example of `tokens`."""
+    """Choose the targets of every example and their replacements.
+
+    tokens: [T] unmasked ids; not changed.
+    example_tokens: offsets of each example's tokens [E+1].
+    example_keys: one random key per example [E].
+    """
     lengths = np.diff(example_tokens)
     maskable = _count_maskable(tokens, example_tokens, vocabulary.special)
     wanted = rule.predictions(maskable)
@@ -148,15 +160,18 @@ def choose_masks(
 
 @cache
 def _span_lengths(mean: float) -> NDArray[np.float64]:
-    """Cumulative chances of 1 to LONGEST_SPAN words, geometric with this mean after the cut."""
+    """Return the cumulative probabilities of 1 to LONGEST_SPAN words.
+
+    The distribution is geometric, truncated at LONGEST_SPAN, with this mean after truncation.
+    """
     words = np.arange(1, LONGEST_SPAN + 1)
     if not 1 <= mean <= words.mean():
         raise UsageError(
-            f"examples.span_length={mean}: must lie between 1 and {words.mean()}, since spans are "
-            f"cut at {LONGEST_SPAN} words"
+            f"examples.span_length={mean}: must be between 1 and {words.mean()}, because a span "
+            f"has at most {LONGEST_SPAN} words"
         )
     low, high = 0.0, 1.0
-    for _ in range(60):  # the mean grows with the chance of going on
+    for _ in range(60):  # bisection: the mean grows with the continuation probability
         middle = (low + high) / 2
         chances = middle ** (words - 1.0)
         if (chances * words).sum() < mean * chances.sum():
@@ -192,7 +207,7 @@ def _count_maskable(tokens: Any, example_tokens: Any, special: Any) -> Any:
 def _find_units(
     tokens: Any, special: Any, starts_word: Any, by_word: Any, starts: Any, ends: Any
 ) -> Any:
-    """Where the units of one example begin and end, into `starts` and `ends`; their number."""
+    """Write the bounds of one example's units to `starts` and `ends`; return their number."""
     units = 0
     inside = False
     for position in range(len(tokens)):
@@ -230,7 +245,7 @@ def _choose(
         chosen[: end - begin] = False
         left = wanted[example]
         example_key = keys[example]
-        for index in range(units):  # Fisher-Yates, only as far as needed
+        for index in range(units):  # a Fisher-Yates shuffle that stops early
             if left == 0:
                 break
             other = index + draw_below(example_key, 2 * index, units - index)

@@ -1,8 +1,8 @@
-"""Several examples in one row, so that little of a row is padding.
+"""Pack several examples into one row, to reduce padding.
 
-Best fit, decreasing (Krell et al. 2021 for BERT): the longest example first, each into the
-fullest row that still has room for it. Examples meet only inside a window of the sequence they
-come in, so a row holds neighbours of the corpus and the work stays linear.
+Best-fit decreasing (Krell et al. 2021 for BERT): longest example first, each into the fullest row
+that still has room. Only examples of the same window (successive examples of the corpus) are
+packed together, so the work is linear in the number of examples.
 """
 
 # mypy: disallow-untyped-decorators=False
@@ -17,7 +17,11 @@ Ints = NDArray[np.int64]
 
 
 def pack(lengths: Ints, room: int, window: int) -> tuple[Ints, Ints]:
-    """Put examples of these lengths into rows of `room` pieces: (order, offsets of rows in it)."""
+    """Pack examples into rows of at most `room` tokens.
+
+    lengths: tokens per example [E]. window: number of examples that are packed together.
+    Returns the examples in row order [E], and the offsets of the rows in that order [R+1].
+    """
     rows = np.empty(len(lengths), np.int64)
     for start in range(0, len(lengths), window):
         part = slice(start, start + window)
@@ -30,8 +34,8 @@ def pack(lengths: Ints, room: int, window: int) -> tuple[Ints, Ints]:
 
 @njit(cache=True)
 def _best_fit(lengths: Any, longest_first: Any, room: Any) -> Any:
-    """For each example the first (by number) of the examples that share its row."""
-    # Rows with equally much room left form a stack: `top` by room left, `below` by row.
+    """Return, per example, the smallest example number in its row; it serves as row id."""
+    # Rows with the same room left form a linked stack: `top` [room left], `below` [row].
     top = np.full(room + 1, -1, np.int64)
     below = np.empty(len(lengths), np.int64)
     row_of = np.empty(len(lengths), np.int64)

@@ -1,12 +1,14 @@
-"""Which pieces of a text make an example: segment pairs as spans, before any piece is copied.
+"""Choose the token spans of each example: segment pairs or full sentences.
 
-`next_sentence` builds pairs as Devlin et al. do (create_pretraining_data.py), `sentence_order` as
-ALBERT, `full_sentences` as RoBERTa. All read a `Text` (ids of sentences of sections) and give
-`Spans`. A section is to them what a document is to Devlin et al.: no example crosses its end.
+`next_sentence` builds pairs like Devlin et al. (create_pretraining_data.py), `sentence_order` like
+ALBERT, `full_sentences` like RoBERTa. All three read a `Text` and return `Spans`; no token is
+copied yet. No example crosses the end of a section: a section is what Devlin et al. call document.
 
-Two things differ from the original script: the target length is drawn for every example instead
-of once a document, which would make whole books short, and the random segment starts at any
-sentence of the pool, never in the same document or in another one of its group.
+There are two differences from the original script. The target length is drawn per example, not
+per document, because a short target would otherwise apply to a whole book. The random segment
+starts at any sentence of the pool, but never in the same document or group.
+
+S sentences, N sections, P sentences of the pool, E examples
 """
 
 # mypy: disallow-untyped-decorators=False
@@ -23,28 +25,28 @@ from data_prep.random import draw_below, draw_unit
 Ints = NDArray[np.int64]
 Keys = NDArray[np.uint64]
 
-NEXT, OTHER, NO_PAIR = 0, 1, -1  # labels, in Hugging Face's order
+NEXT, OTHER, NO_PAIR = 0, 1, -1  # pair labels; 0 and 1 as in Hugging Face's BERT
 
 
 @dataclass(frozen=True)
 class Text:
-    """Sentences of sections, flat: S sentences, N sections."""
+    """The tokenized sections of one part of a shard, as flat arrays."""
 
-    ids: NDArray[np.unsignedinteger]  # pieces of all sentences, one after another
+    ids: NDArray[np.unsignedinteger]  # [tokens] of all sentences, one after another
     sentences: Ints  # [S+1] offsets into ids; no sentence is empty
     sections: Ints  # [N+1] offsets into sentences
     documents: Ints  # [N] document number of each section
-    numbers: Ints  # [N] the section's number in its document
-    groups: Ints  # [N] what a random partner may not be of: a group, or a document without one
+    numbers: Ints  # [N] section number in its document
+    groups: Ints  # [N] group number (`text.group_number`); random segments come from other groups
     weights: NDArray[np.float64]  # [N] expected copies of the section's document
 
     @property
     def names(self) -> Ints:
-        """One number for each section, unlike that of any other section of the corpus."""
+        """Section ids [N], unique in the whole corpus."""
         return (self.documents << 20) + self.numbers
 
     def only(self, is_kept: NDArray[np.bool_]) -> "Text":
-        """These sections alone."""
+        """Return a text with only the sections where `is_kept` [N] is True."""
         in_kept = np.repeat(is_kept, np.diff(self.sections))
         lengths = np.diff(self.sentences)
         return Text(
@@ -60,52 +62,58 @@ class Text:
 
 @dataclass(frozen=True)
 class Pool:
-    """Sentences that random segments start at, ordered by group: P sentences."""
+    """Sentences at which random segments may start, ordered by group."""
 
-    ids: NDArray[np.unsignedinteger]
+    ids: NDArray[np.unsignedinteger]  # [tokens]
     sentences: Ints  # [P+1] offsets into ids
-    ends: Ints  # [P] the sentence at which the run that holds this one ends
+    ends: Ints  # [P] one past the last sentence of the run that holds this sentence
     documents: Ints  # [P] document number
-    groups: Ints  # [P] as in `Text`
+    groups: Ints  # [P] ascending, as in `Text`
 
 
 @dataclass(frozen=True)
 class Spans:
-    """E examples as positions in `Text.ids`; random segments as positions in `Pool.ids`."""
+    """Examples as token ranges: segment A in `Text.ids`, segment B there or in `Pool.ids`.
 
-    bounds: Ints  # [E, 4] start and end of a, start and end of b (empty without a pair)
+    Segment B is in the pool where the two documents differ.
+    """
+
+    bounds: Ints  # [E, 4] start and end of A, start and end of B (B is empty without a pair)
     label: NDArray[np.int8]  # [E] NEXT, OTHER or NO_PAIR
-    coin: NDArray[np.int8]  # [E] 1 where a coin decided the label
-    documents: Ints  # [E, 2] of a and of b
+    coin: NDArray[np.int8]  # [E] 1 if a random draw decided the label, 0 if it was forced
+    documents: Ints  # [E, 2] document numbers of A and B
 
     @property
     def lengths(self) -> Ints:
-        """Pieces of each example, [CLS] and [SEP] included."""
+        """Tokens per example [E], including [CLS] and [SEP]."""
         first, first_end, second, second_end = self.bounds.T
         lengths: Ints = first_end - first + second_end - second
         return lengths + np.where(second == second_end, 2, 3)
 
     def take(self, order: Ints) -> "Spans":
-        """The same examples in another order."""
+        """Return the examples with these indices, in this order."""
         return Spans(*(getattr(self, item.name)[order] for item in fields(self)))
 
 
 @dataclass(frozen=True)
 class Discarded:
-    """What generation left out."""
+    """Counts of what did not fit into examples."""
 
-    truncated: int  # examples whose segments were cut to fit
-    truncated_pieces: int  # pieces cut from them
-    dropped: int  # single-piece sections that sentence order cannot use
-    cut: int  # sentences longer than a row that full sentences spread over several
+    truncated: int  # examples whose segments were truncated
+    truncated_pieces: int  # tokens removed by truncation
+    dropped: int  # lone one-token sentences, which sentence order cannot split
+    cut: int  # sentences longer than a row, which full sentences split over several rows
 
 
 def next_sentence(
     text: Text, pool: Pool, keys: Keys, limit: int, short: float
 ) -> tuple[Spans, Discarded]:
-    """Pairs of at most `limit` pieces whose second segment is the next one or a random one.
+    """Build pairs whose segment B follows A in the text, or is a random one from the pool.
 
-    `keys` has a key for each section. A lone sentence gets a random partner whatever the coin.
+    keys: one random key per section [N].
+    limit: most tokens per pair, without [CLS] and [SEP].
+    short: probability that a pair gets a shorter target length.
+    A sentence without a neighbour always gets a random partner (coin = 0).
     """
     own_first = np.searchsorted(pool.groups, text.groups, "left")
     own_end = np.searchsorted(pool.groups, text.groups, "right")
@@ -117,7 +125,11 @@ def next_sentence(
 
 
 def sentence_order(text: Text, keys: Keys, limit: int, short: float) -> tuple[Spans, Discarded]:
-    """Pairs of neighbouring segments, swapped by a coin; a lone sentence is cut in its middle."""
+    """Build pairs of adjacent segments, swapped with probability 0.5.
+
+    The arguments are those of `next_sentence`. A sentence without a neighbour is split in its
+    middle.
+    """
     size = len(text.sentences) - 1
     return _spans(*_sentence_order(
         text.sentences, text.sections, text.documents, _streams(keys), limit, short, *_room(size)
@@ -125,7 +137,10 @@ def sentence_order(text: Text, keys: Keys, limit: int, short: float) -> tuple[Sp
 
 
 def full_sentences(text: Text, limit: int) -> tuple[Spans, Discarded]:
-    """As many whole neighbouring sentences as fit; one that never fits is cut into several."""
+    """Build examples of as many adjacent whole sentences as fit into `limit` tokens.
+
+    A sentence longer than `limit` is split over several examples.
+    """
     size = len(text.sentences) - 1 + len(text.ids) // limit
     return _spans(
         *_full_sentences(text.sentences, text.sections, text.documents, limit, *_room(size))
@@ -133,7 +148,7 @@ def full_sentences(text: Text, limit: int) -> tuple[Spans, Discarded]:
 
 
 def _room(size: int) -> tuple[Ints, NDArray[np.int8], NDArray[np.int8], Ints]:
-    """Uninitialised columns of `Spans` for at most `size` examples."""
+    """Allocate the columns of `Spans` for at most `size` examples, uninitialised."""
     return (
         np.empty((size, 4), np.int64),
         np.empty(size, np.int8),
@@ -143,7 +158,7 @@ def _room(size: int) -> tuple[Ints, NDArray[np.int8], NDArray[np.int8], Ints]:
 
 
 def _streams(keys: Keys) -> Keys:
-    return np.stack([keys, np.zeros_like(keys)], axis=1)
+    return np.stack([keys, np.zeros_like(keys)], axis=1)  # [N, 2] key, numbers drawn so far
 
 
 def _spans(
@@ -160,21 +175,21 @@ def _spans(
 
 @njit(cache=True)
 def _uniform(stream: Any) -> Any:
-    """The next number in [0, 1) of a stream: its key, and how many were drawn before."""
+    """Draw the next number in [0, 1) of a stream (key, draws so far); changes `stream`."""
     stream[1] += np.uint64(1)
     return draw_unit(stream[0], stream[1])
 
 
 @njit(cache=True)
 def _below(stream: Any, limit: Any) -> Any:
-    """The next whole number in [0, limit) of a stream."""
+    """Draw the next integer in [0, limit) of a stream; changes `stream`."""
     stream[1] += np.uint64(1)
     return draw_below(stream[0], stream[1], limit)
 
 
 @njit(cache=True)
 def _target(stream: Any, limit: Any, short: Any) -> Any:
-    """The length to fill: mostly the whole row, with probability `short` anything from 2 up."""
+    """Draw a target length: `limit`, or with probability `short` uniform in [2, limit]."""
     if _uniform(stream) < short:
         return 2 + _below(stream, limit - 1)
     return limit
@@ -182,7 +197,10 @@ def _target(stream: Any, limit: Any, short: Any) -> Any:
 
 @njit(cache=True)
 def _fill(sentences: Any, start: Any, end: Any, target: Any) -> Any:
-    """The first sentence not needed to fill `target` pieces from `start`; takes at least one."""
+    """Return the end of the shortest run of sentences from `start` with `target` tokens or more.
+
+    The run has at least one sentence and ends at `end` at the latest.
+    """
     stop = start + 1
     while stop < end and sentences[stop] - sentences[start] < target:
         stop += 1
@@ -191,7 +209,11 @@ def _fill(sentences: Any, start: Any, end: Any, target: Any) -> Any:
 
 @njit(cache=True)
 def _fit(pair: Any, stream: Any, limit: Any, losses: Any) -> Any:
-    """Take pieces from the longer segment, at its front or its back by a coin, until both fit."""
+    """Truncate a pair to `limit` tokens, in place.
+
+    Each token is removed from the longer segment, at its front or back with equal probability.
+    `losses` counts the truncated pairs and the removed tokens.
+    """
     excess = (pair[1] - pair[0]) + (pair[3] - pair[2]) - limit
     if excess <= 0:
         return
@@ -239,8 +261,8 @@ def _next_sentence(
             pair[0], pair[1] = sentences[start], sentences[split]
             partners[count] = documents[section]
             if is_random:
-                # The pool is ordered by group, so stepping over its own sentences leaves an even
-                # choice among all others, without a retry.
+                # The pool is ordered by group, so skipping the range of the own group gives a
+                # uniform choice among all other sentences, without retries.
                 chosen = _below(stream, len(pool_ends) - own)
                 if chosen >= own_first[section]:
                     chosen += own
@@ -248,7 +270,7 @@ def _next_sentence(
                 last = _fill(pool_sentences, chosen, pool_ends[chosen], wanted)
                 pair[2], pair[3] = pool_sentences[chosen], pool_sentences[last]
                 partners[count, 1] = pool_documents[chosen]
-                start = split  # what would have come next is used again
+                start = split  # the unused sentences start the next example
             else:
                 pair[2], pair[3] = sentences[split], sentences[stop]
                 start = stop

@@ -1,8 +1,9 @@
-"""Random segments come from a pool: a seeded sample of runs of sentences, mapped into memory.
+"""The pool that random segments are drawn from: a seeded sample of runs of sentences.
 
-The whole corpus where it is small, else about `POOL_PIECES` pieces of it, so that a worker's
-memory does not grow with the corpus and no disk is read at random. Which runs are in depends on
-their keys and weights alone. A pool folder holds one .npy file a column of `Pool`.
+A small corpus is in the pool as a whole. From a large one, about `POOL_PIECES` tokens are sampled,
+so a worker's memory does not grow with the corpus and there is no random access to disk. The sample
+depends on the runs' keys and weights only. A pool folder holds one .npy file per column of `Pool`;
+workers memory-map them.
 """
 
 from collections.abc import Sequence
@@ -16,15 +17,16 @@ from data_prep.examples.text import read_text
 from data_prep.random import key, keys
 
 POOL_PIECES = 1 << 26  # 128 MB of two-byte ids
-RUN_SENTENCES = 128  # long enough that few random segments meet a run's end
+RUN_SENTENCES = 128  # long enough that few random segments are cut at the end of a run
 
 
 def write_pool(texts: Sequence[Path], seed: int, folder: Path, size: int = POOL_PIECES) -> None:
-    """Sample the texts in these folders, in corpus order, into a pool of about `size` pieces."""
+    """Sample a pool of about `size` tokens from text folders, in corpus order, into `folder`."""
     heaviest = max(float(np.load(text / "weights.npy").max(initial=0.0)) for text in texts) or 1.0
     total = sum(_weighted_pieces(read_text(text)) for text in texts) / heaviest
     share = min(1.0, size / max(total, 1)) / heaviest
-    # The ends of the corpus are always in: where there are two documents, the pool has two.
+    # The first and the last run of the corpus are always sampled, so that a corpus of two
+    # documents has both in its pool.
     parts = [
         _sample(read_text(text), seed, share, text == texts[0], text == texts[-1]) for text in texts
     ]
@@ -34,7 +36,7 @@ def write_pool(texts: Sequence[Path], seed: int, folder: Path, size: int = POOL_
 
 
 def read_pool(folder: Path) -> Pool:
-    """A pool, mapped into memory."""
+    """Open a pool; its columns are memory-mapped."""
     columns = {
         item.name: np.asarray(np.load(folder / f"{item.name}.npy", mmap_mode="r"))
         for item in fields(Pool)
@@ -43,7 +45,7 @@ def read_pool(folder: Path) -> Pool:
 
 
 def group_count(folder: Path) -> int:
-    """How many groups, or documents without one, a pool has sentences of."""
+    """Count the groups in a pool; a document without a group counts as one."""
     return len(np.unique(np.load(folder / "groups.npy")))
 
 
@@ -52,7 +54,7 @@ def _weighted_pieces(text: Text) -> float:
 
 
 def _sample(text: Text, seed: int, share: float, is_first: bool, is_last: bool) -> Pool:
-    """Runs whose keys fall below `share` × weight, and the first or last run where asked for."""
+    """Sample runs with probability `share` × weight; always the first or last one if asked for."""
     section = np.repeat(np.arange(len(text.documents)), np.diff(text.sections))
     run = (np.arange(len(section)) - text.sections[section]) // RUN_SENTENCES
     run_keys = keys(key(seed, "pool"), (text.names[section] << 8) + run)
@@ -92,7 +94,7 @@ def _join(parts: Sequence[Pool]) -> Pool:
 
 
 def _by_group(pool: Pool) -> Pool:
-    """The same runs, those of a group one after another."""
+    """Return the same runs, stably sorted by group."""
     if (np.diff(pool.groups) >= 0).all():
         return pool
     starts = np.flatnonzero(np.diff(pool.ends, prepend=-1))

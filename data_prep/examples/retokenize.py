@@ -1,8 +1,8 @@
-"""Proof that rows hold what the tokenizer library itself makes of the source sentences.
+"""Check that the rows hold the ids that the tokenizer library gives for the source sentences.
 
-A sample of sections is read again from the document shards and tokenized by the library's plain
-`encode_batch`; every segment that rows take from them must be a run of these ids. Where the
-tokenizer keeps all of a text (unigram and BPE), decoding these ids must give the sentence back.
+A sample of sections is read again from the document shards and tokenized with the library's own
+`encode_batch`. Every segment in the rows that comes from these sections must be a run of these ids.
+For lossless tokenizers (unigram and BPE), decoding the ids must also return the sentence.
 """
 
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ from data_prep.random import key, keys
 from data_prep.tokenizers import Tokenizer
 
 SHARE_OF_PARTS, MOST_PARTS = 25, 40  # one part in 25, at least one and at most 40
-PART_CHARACTERS = 100_000  # tokenized again of each, at least one section
+PART_CHARACTERS = 100_000  # tokenized again per part; at least one section
 LOSSLESS = ("unigram", "bpe")
-SPACE_MARK = "▁"  # stands for a space in pieces, so a text that has it cannot be told apart
+SPACE_MARK = "▁"  # stands for a space in tokens, so a text that contains it decodes differently
 
 
 @dataclass(frozen=True)
 class Source:
-    """Rows `first` to `end` (excluded) of a split: from which part, and kept in which folder."""
+    """Rows [first, end) of a split: the part they were made from, and their rows folder."""
 
     part: ShardPart
     rows: Path
@@ -37,7 +37,7 @@ class Source:
 
 @dataclass
 class Compared:
-    """How much was compared."""
+    """Counts of what was compared."""
 
     sections: int = 0
     segments: int = 0
@@ -47,12 +47,15 @@ class Compared:
 def check_sources(
     folder: Path, split: str, sources: list[Source], tokenizer_folder: Path, seed: int
 ) -> Compared:
-    """Compare a sample of a split's segments with the library's ids of their sections."""
+    """Compare a sample of a split's segments with the library's ids of their sections.
+
+    Raises SesameError, naming the row, at the first difference.
+    """
     store = ChunkStore(folder, split)
     tokenizer = Tokenizer.load(tokenizer_folder)
     library = tokenizers.Tokenizer.from_file(str(tokenizer_folder / "tokenizer.json"))
     library.no_truncation()
-    library.encode_special_tokens = True  # "[MASK]" in a text is text
+    library.encode_special_tokens = True  # read "[MASK]" in a text as plain text
     unknown = tokenizer.unk if tokenizer.kind in LOSSLESS else None
     compared = Compared()
     sources = [source for source in sources if source.end > source.first]
@@ -70,7 +73,10 @@ def check_sources(
 def _sample(
     part: ShardPart, library: tokenizers.Tokenizer, dtype: str, seed: int
 ) -> tuple[dict[int, bytes], list[tuple[str, list[int]]]]:
-    """Some sections, chosen by chance: the library's ids by place in the part, and by sentence."""
+    """Tokenize a random sample of a part's sections with the library.
+
+    Returns the ids of each section as bytes, by its index in the part; and (sentence, ids) pairs.
+    """
     sections = list(read_sections(part.path, part.start, part.end))
     names = np.array([(section.document << 20) + section.section for section in sections])
     ids: dict[int, bytes] = {}
@@ -93,7 +99,10 @@ def _check_decoded(
     texts: list[tuple[str, list[int]]],
     unknown: int,
 ) -> int:
-    """Decode sentences without unknown pieces; all but white space must come back."""
+    """Decode sentences without unknown tokens; return how many were compared.
+
+    Raises SesameError if a decoded sentence differs in more than white space.
+    """
     compared = 0
     for text, ids in texts:
         if unknown in ids or SPACE_MARK in text:
@@ -101,8 +110,8 @@ def _check_decoded(
         expected = library.normalizer.normalize_str(text) if library.normalizer else text
         if _squeezed(library.decode(ids)) != _squeezed(expected):
             raise SesameError(
-                f"{part.path}: a sentence after byte {part.start} does not come back from its "
-                "pieces; the tokenizer loses text, so make it again"
+                f"{part.path}: a sentence after byte {part.start} differs when its tokens are "
+                "decoded; the tokenizer loses text, so make it again"
             )
         compared += 1
     return compared
@@ -113,7 +122,10 @@ def _squeezed(text: str) -> str:
 
 
 def _compare(store: ChunkStore, source: Source, ids: dict[int, bytes]) -> int:
-    """Look up every segment that this part's rows take from the sampled sections."""
+    """Check every segment that this source's rows take from the sampled sections.
+
+    Returns the number of segments compared.
+    """
     compared = before = 0
     section_of = read_sections_of_examples(source.rows)
     first = int(np.searchsorted(store.first_row, source.first, "right")) - 1
@@ -135,8 +147,8 @@ def _compare(store: ChunkStore, source: Source, ids: dict[int, bytes]) -> int:
                     row = start + int(np.searchsorted(chunk.row_examples, example, "right")) - 1
                     raise violation(
                         store, number, row,
-                        "a segment is no run of the ids that the tokenizer library gives its "
-                        f"section of document {chunk.documents[example, 0]}",
+                        "a segment is not a run of the ids that the tokenizer library gives for "
+                        f"its section of document {chunk.documents[example, 0]}",
                     )  # fmt: skip
                 compared += 1
     assert before == len(section_of), "the rows of a part are not where they should be"
@@ -144,7 +156,7 @@ def _compare(store: ChunkStore, source: Source, ids: dict[int, bytes]) -> int:
 
 
 def _has(ids: bytes, segment: bytes, size: int) -> bool:
-    """Whether ids of `size` bytes each hold a segment, at a whole id."""
+    """Return True if `segment` occurs in `ids` at an id boundary; ids have `size` bytes."""
     place = ids.find(segment)
     while place >= 0 and place % size:
         place = ids.find(segment, place + 1)

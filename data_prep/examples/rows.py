@@ -1,7 +1,7 @@
-"""Second pass: the pieces of one part of a shard to finished rows, and what they count.
+"""Second pass: turn the tokens of one part of a shard into finished rows.
 
-A rows folder holds rows.npz (the columns of a `Chunk`), sections.npy (which section of the text
-each example is of, for the proof) and counts.json.
+A rows folder holds rows.npz (the columns of a `Chunk`), sections.npy (the section of each example,
+for `retokenize`) and counts.json.
 """
 
 # mypy: disallow-untyped-decorators=False
@@ -41,12 +41,15 @@ Array = NDArray[Any]
 
 
 def is_static(config: ExamplesConfig, split: str) -> bool:
-    """Whether a split's masks are stored; held-out ones always are, so that scores compare."""
+    """Return True if the split's masks are stored.
+
+    Held-out masks always are, so that all models are scored on the same predictions.
+    """
     return config.masking == "static" or split == "heldout"
 
 
 def mask_rule(config: ExamplesConfig, split: str) -> MaskRule:
-    """The rule of a split's masks: the config's for training, one fixed rule for held-out rows."""
+    """Return the mask rule of a split: from the config for training, fixed for held-out rows."""
     if split == "heldout":
         return HELD_OUT_MASKS
     return MaskRule(config.mask_rate, config.max_masks, config.mask_unit, config.span_length)
@@ -57,7 +60,7 @@ class Rows:
     """Finished rows of one part of a split."""
 
     chunk: Chunk
-    sections: NDArray[np.int64]  # [E] each example's section in the text, by its place there
+    sections: NDArray[np.int64]  # [E] index of the example's section in the text
     counts: dict[str, Any]
 
 
@@ -72,7 +75,12 @@ def make_rows(
     part: int,
     duplicate: int,
 ) -> Rows:
-    """Make the rows of one part of a split from its used sections; `pool` is for pairs=nsp."""
+    """Make the rows of one part of a split, for one duplicate.
+
+    pool: where random segments come from; needed for pairs=nsp only.
+    is_used: sections of `text` that take part in this duplicate [N].
+    part, duplicate: numbers that, with the seed, determine all random draws.
+    """
     text = text.only(is_used)
     spans, losses = make_spans(text, pool, config, duplicate)
     order, row_examples = pack(spans.lengths, config.max_seq_length, config.packing_window)
@@ -109,7 +117,7 @@ def make_rows(
 def make_spans(
     text: Text, pool: Pool | None, config: ExamplesConfig, duplicate: int
 ) -> tuple[Spans, Discarded]:
-    """The examples of a text, as the config pairs them."""
+    """Choose the spans of a text's examples, as `config.pairs` says."""
     names = keys(key(config.seed, "pairs", duplicate), text.names)
     limit = config.max_seq_length - (2 if config.pairs == "none" else 3)
     if config.pairs == "none":
@@ -121,7 +129,7 @@ def make_spans(
 
 
 def assemble(spans: Spans, text: Text, pool: Pool | None, tokenizer: Tokenizer) -> dict[str, Array]:
-    """Copy the pieces that spans name, with special pieces around them, into a chunk's columns."""
+    """Copy the tokens of the spans, with [CLS] and [SEP], into the columns of a `Chunk`."""
     example_tokens = np.zeros(len(spans.label) + 1, np.int32)
     np.cumsum(spans.lengths, out=example_tokens[1:])
     tokens = np.empty(int(example_tokens[-1]), text.ids.dtype)
@@ -139,7 +147,10 @@ def assemble(spans: Spans, text: Text, pool: Pool | None, tokenizer: Tokenizer) 
 
 
 def count(chunk: Chunk, longest: int, mask: int) -> dict[str, Any]:
-    """What the rows of a chunk hold; counts of several chunks add up."""
+    """Count rows, examples, tokens, labels, lengths and masks; the counts of chunks add up.
+
+    `mask` is the id of [MASK], `longest` the largest possible length of an example.
+    """
     lengths = np.diff(chunk.example_tokens)
     counts = {
         "rows": chunk.rows,
@@ -164,26 +175,26 @@ def count(chunk: Chunk, longest: int, mask: int) -> dict[str, Any]:
 
 
 def write_rows(rows: Rows, folder: Path) -> None:
-    """Keep finished rows until they are merged."""
+    """Write finished rows to `folder`, until they are merged."""
     np.savez(folder / "rows.npz", allow_pickle=False, **rows.chunk.columns())
     np.save(folder / "sections.npy", rows.sections)
     (folder / "counts.json").write_text(json.dumps(rows.counts))
 
 
 def read_chunk(folder: Path) -> Chunk:
-    """The rows that `write_rows` kept."""
+    """Read the rows that `write_rows` wrote."""
     with np.load(folder / "rows.npz") as columns:
         return Chunk(**columns)
 
 
 def read_sections_of_examples(folder: Path) -> NDArray[np.int64]:
-    """Which section of its part each example is of, as `write_rows` kept it."""
+    """Read the section index of each example [E], in its part, that `write_rows` wrote."""
     sections: NDArray[np.int64] = np.load(folder / "sections.npy")
     return sections
 
 
 def read_counts(folder: Path) -> dict[str, Any]:
-    """The counts that `write_rows` or `write_text` kept."""
+    """Read the counts that `write_rows` or `write_text` wrote."""
     counts: dict[str, Any] = json.loads((folder / "counts.json").read_text())
     return counts
 

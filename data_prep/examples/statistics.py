@@ -1,4 +1,4 @@
-"""What a split's examples look like in numbers, for the manifest and the report."""
+"""Statistics of a split's examples, for the manifest and the report."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,7 +14,7 @@ SUMMED = (
 
 
 def statistics(counts: Iterable[dict[str, Any]], config: ExamplesConfig) -> dict[str, Any]:
-    """Add up the counts of texts and rows, and derive shares from the sums."""
+    """Add up the counts of all texts and rows, and compute means and packing efficiency."""
     sums = dict.fromkeys(SUMMED, 0)
     lengths = [0] * (config.max_seq_length + 1)
     for each in counts:
@@ -35,7 +35,7 @@ def statistics(counts: Iterable[dict[str, Any]], config: ExamplesConfig) -> dict
 
 
 def summary(whole: dict[str, Any]) -> dict[str, Any]:
-    """The part of a split's statistics that a manifest shows."""
+    """Return the statistics for the manifest: all but the histogram of lengths."""
     return {name: value for name, value in whole.items() if name != "lengths"}
 
 

@@ -1,9 +1,9 @@
-"""ELMo's examples: every sentence in its frame, `<S> words </S>`, documents in a seeded order.
+"""ELMo's examples: one row per sentence, `<S> words </S>`, documents in a seeded order.
 
-A row is one sentence, in the columns and chunks of BERT's rows without pairs, so that index,
-checksums and proofs are the same. The loader makes streams of them: it joins the rows to one text,
-which it can enter at any word. Words past the predicted vocabulary keep their own ids, because the
-model reads them by their characters.
+The rows have the columns and chunks of BERT's rows without pairs, so that index, checksums and
+checks are the same. The loader concatenates the rows to one text and reads streams that may start
+at any word. Words outside the predicted vocabulary keep their own ids, because the model reads
+words by their characters.
 
 Reads a folder of document shards and a words tokenizer; writes `train-*.tar`, `heldout-*.tar` with
 their indexes and `statistics.json`, the same bytes on any number of workers.
@@ -42,26 +42,29 @@ from data_prep.work_units import ArraySlice, worker_count
 
 Ints = NDArray[np.int64]
 
-TEXTS_OPEN = 64  # parts whose words are held while sections are picked from them, 4 MB each
-WORDS_COMPARED = 200_000  # with the library's own ids, in at least ten sections
+TEXTS_OPEN = 64  # tokenized parts cached while sections are written in random order, 4 MB each
+WORDS_COMPARED = 200_000  # compared with the library's ids, in at least ten sections
 
 
 @dataclass(frozen=True)
 class Framing:
-    """How sentences become rows."""
+    """Turns sentences into rows with begin and end tokens."""
 
-    begin: int
-    end: int
-    longest: int  # pieces of a row, frame included; longer sentences are cut
+    begin: int  # id of <S>
+    end: int  # id of </S>
+    longest: int  # tokens per row, including <S> and </S>; longer sentences are split
     dtype: str
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, config: ExamplesConfig) -> "Framing":
-        """As the vocabulary and the recipe say."""
+        """Take the ids from the tokenizer and the length from the config."""
         return cls(tokenizer.cls, tokenizer.sep, config.max_seq_length, token_dtype(tokenizer.size))
 
     def rows(self, ids: NDArray[Any], sentences: Ints, document: int) -> Chunk:
-        """The sentences between these offsets into `ids`, each in one row or more."""
+        """Return the rows of one document's sentences; a long sentence takes several rows.
+
+        `sentences` [S+1] are offsets into `ids`.
+        """
         room = self.longest - 2
         lengths = np.diff(sentences)
         parts_of = -(-lengths // room)
@@ -88,14 +91,14 @@ class Framing:
 
 @dataclass(frozen=True)
 class Order:
-    """The sections of a split in the order they are written: which part, which section of it."""
+    """The order in which the N sections of a split are written."""
 
-    part: Ints
-    section: Ints
+    part: Ints  # [N] index of the part
+    section: Ints  # [N] index of the section in its part
 
     @classmethod
     def of(cls, texts: Sequence[Path], seed: int) -> "Order":
-        """Documents by the hash of their number; the sections of one stay in their order."""
+        """Order documents by a seeded hash of their number; keep the order of their sections."""
         documents = [read_text(folder).documents for folder in texts]
         counts = [len(each) for each in documents]
         part = np.repeat(np.arange(len(counts)), counts)
@@ -112,16 +115,17 @@ def build_streams(
     config: ExamplesConfig,
     share: ArraySlice | None = None,
 ) -> dict[str, Any]:
-    """Make, prove and count the sentences of both splits; the counts are for the manifest.
+    """Make and check the rows of both splits; return the counts for the manifest.
 
-    With a `share` only its texts are tokenized; a launch without one goes on from there.
+    share: only tokenize the work units of this array slice and return {}; a later call without a
+        share reuses them and finishes the stage.
     """
     pieces, old = clear_leftovers(out)
     workers = worker_count(config.workers)
     tokenizer = Tokenizer.load(tokenizer_folder)
     predicted = len(read_vocabulary(tokenizer_folder / VOCABULARY))
     framing = Framing.of(tokenizer, config)
-    rules = Rules(config, tokenizer, HELD_OUT_MASKS)  # words have no masks to check
+    rules = Rules(config, tokenizer, HELD_OUT_MASKS)  # unused rule: these rows have no masks
     every: dict[str, dict[str, Any]] = {}
     for split in SPLITS:
         found = parts(shards, split)
@@ -141,10 +145,11 @@ def build_streams(
     if share is not None:
         return {}
     if every["train"]["rows"] == 0:
-        raise SesameError(f"{shards}: it has no training text; give the corpus more documents")
+        raise SesameError(f"{shards}: there is no training text; add documents to the corpus")
     content = {"examples": result_keys(config), **every}
     write_atomically(out / "statistics.json", json.dumps(content, indent=1) + "\n")
-    os.replace(pieces, old)  # at once: half-removed pieces would pass for whole ones after a kill
+    # Rename before removing: if we are killed here, no half-removed unit looks complete.
+    os.replace(pieces, old)
     shutil.rmtree(old)
     return {split: summary(every[split]) for split in SPLITS}
 
@@ -159,7 +164,7 @@ def _write(
     config: ExamplesConfig,
     out: Path,
 ) -> tuple[dict[str, Any], Ints]:
-    """Write a split's rows; what they count, and the row each section of the order begins at."""
+    """Write the rows of a split; return the counts, and the first row of each section [N]."""
     lengths = np.zeros(config.max_seq_length + 1, np.int64)
     unknown = sentences = 0
     first_rows = [0]
@@ -211,7 +216,10 @@ def _check_sources(
     tokenizer: Tokenizer,
     framing: Framing,
 ) -> int:
-    """Compare sections spread over the split with what the library makes of their sentences."""
+    """Compare evenly spaced sections with the ids that the library gives for their sentences.
+
+    Returns the number of sections compared; raises SesameError at the first difference.
+    """
     store = ChunkStore(folder, split)
     sections = len(order.part)
     count = min(sections, 10 + sections * WORDS_COMPARED // max(store.tokens, 1))
@@ -227,8 +235,8 @@ def _check_sources(
             number = int(np.searchsorted(store.first_row, start, "right")) - 1
             raise violation(
                 store, number, start - int(store.first_row[number]),
-                f"a section of document {section.document} is not what the tokenizer library makes "
-                "of its sentences",
+                f"a section of document {section.document} differs from the ids that the tokenizer "
+                "library gives for its sentences",
             )  # fmt: skip
     return count
 
@@ -239,7 +247,7 @@ def _sections(part: ShardPart) -> list[Any]:
 
 
 def _rows(store: ChunkStore, start: int, stop: int) -> NDArray[Any]:
-    """The tokens of a split's rows `start` to `stop`."""
+    """Return the tokens of rows [start, stop) of a split."""
     if start == stop:
         return np.zeros(0, np.int64)
     first, last = np.searchsorted(store.first_row, [start, stop - 1], "right") - 1

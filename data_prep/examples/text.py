@@ -1,9 +1,9 @@
-"""First pass over the shards: each part's sentences as pieces, on disk, in arrays.
+"""First pass over the shards: tokenize each part and write the tokens to disk.
 
-Pieces are kept because everything after needs them more than once: the pool, every duplicate.
-A text folder holds ids.npy (pieces of all sentences), sentences.npy (offsets into ids),
+The tokens are stored because later passes read them several times: the pool, and every duplicate.
+A text folder holds ids.npy (tokens of all sentences), sentences.npy (offsets into ids),
 sections.npy (document, section number, first sentence, group; a last row closes the offsets),
-weights.npy (one a section) and counts.json. Sentences without any piece are left out.
+weights.npy (one per section) and counts.json. Sentences without tokens are left out.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from data_prep.tokenizers import Tokenizer
 
 
 def write_text(part: ShardPart, tokenizer: Tokenizer, folder: Path) -> None:
-    """Tokenize a part of a shard into `folder`."""
+    """Tokenize a part of a shard and write its text folder."""
     sentences: list[str] = []
     sections: list[tuple[int, int, int, int]] = []
     weights: list[float] = []
@@ -50,7 +50,7 @@ def write_text(part: ShardPart, tokenizer: Tokenizer, folder: Path) -> None:
 
 
 def group_number(section: Section) -> int:
-    """One number for all documents of a group; one of its own for a document without a group."""
+    """Return the group's number (a hash), or the document number if it has no group."""
     if section.group is None:
         return section.document
     digest = hashlib.blake2b(section.group.encode(), digest_size=8).digest()
@@ -58,9 +58,9 @@ def group_number(section: Section) -> int:
 
 
 def copies(folder: Path, seed: int, duplicates: int) -> Ints:
-    """How often each section of a text is used: `duplicates` × its weight, on average.
+    """Return how often each section of a text is used [N]: `duplicates` × weight on average.
 
-    A fraction of a copy is a whole one for that share of documents, chosen by hash.
+    The fractional part is rounded up for that share of the documents, chosen by hash.
     """
     weights = np.load(folder / "weights.npy")
     documents = np.load(folder / "sections.npy")[:-1, 0]
@@ -70,7 +70,7 @@ def copies(folder: Path, seed: int, duplicates: int) -> Ints:
 
 
 def read_text(folder: Path) -> Text:
-    """The pieces of a part that `write_text` kept."""
+    """Read the text folder that `write_text` wrote."""
     table = np.load(folder / "sections.npy")
     return Text(
         ids=np.load(folder / "ids.npy"),

@@ -1,9 +1,9 @@
-"""Proof that written rows keep every rule of pairs, lengths and masks; a violation is an error.
+"""Check that the written rows follow every rule of pairs, lengths and masks.
 
-Each row is checked by itself (`check_chunk`), and what only many rows can show, coins and the
-80/10/10 of masks, must lie within `SIGMAS` standard deviations of what the rule implies. What
-the rules force (a lone sentence's random partner, rounded and capped mask counts) is known
-exactly and checked exactly. Reads `<split>-*.tar`, writes nothing.
+Each row is checked by itself (`check_chunk`). Random choices (pair labels, the 80/10/10 of masks)
+are checked over all rows: the counts must be within `SIGMAS` standard deviations of their
+expectation. Deterministic rules (forced random partners, rounded and capped mask counts) are
+checked exactly. Reads `<split>-*.tar`, writes nothing; raises SesameError at a violation.
 """
 
 import json
@@ -26,19 +26,19 @@ Array = NDArray[Any]
 Flags = NDArray[np.bool_]
 
 SIGMAS = 6.0
-MOST_ROWS = 2_000_000  # beyond this many, chunks spread evenly over the split are checked
+MOST_ROWS = 2_000_000  # of a larger split, an evenly spaced sample of chunks is checked
 
 
 @dataclass
 class Rules:
-    """What rows are checked against."""
+    """The settings that rows are checked against: V tokens in the vocabulary."""
 
     config: ExamplesConfig
     tokenizer: Tokenizer
     masks: MaskRule  # of the split that is checked
     vocabulary: Vocabulary = field(init=False)
-    is_ordinary: Flags = field(init=False)  # by id: may be a random replacement
-    is_structure: Flags = field(init=False)  # by id: a special piece that text never has
+    is_ordinary: Flags = field(init=False)  # [V] may be a random replacement
+    is_structure: Flags = field(init=False)  # [V] special token that never comes from text
 
     def __post_init__(self) -> None:
         tokenizer = self.tokenizer
@@ -51,7 +51,7 @@ class Rules:
 
 @dataclass
 class Draws:
-    """How often chance fell which way, over all rows checked."""
+    """Counts of the outcomes of random choices, over all rows checked."""
 
     rows: int = 0
     coins: int = 0
@@ -62,7 +62,7 @@ class Draws:
 
 
 def validate(folder: Path, split: str, rules: Rules) -> Draws:
-    """Check a split's rows, all of them or an even sample of `MOST_ROWS`."""
+    """Check the rows of a split: all, or an evenly spaced sample of about `MOST_ROWS`."""
     store = ChunkStore(folder, split)
     share = min(1.0, MOST_ROWS / max(store.rows, 1))
     count = min(store.chunks, 1 + int(store.chunks * share))
@@ -71,11 +71,15 @@ def validate(folder: Path, split: str, rules: Rules) -> Draws:
 
 
 def check(store: ChunkStore, numbers: Iterable[int], rules: Rules) -> Draws:
-    """Check these chunks, each row by itself and then what chance decided in all of them."""
+    """Check these chunks: every row by itself, then the random choices over all of them.
+
+    Raises SesameError at the first violation.
+    """
     if store.vocab_size != rules.tokenizer.size:
         raise SesameError(
             f"{store.folder}: its {store.split} examples have a vocabulary of {store.vocab_size} "
-            f"pieces, the tokenizer one of {rules.tokenizer.size}; give their own tokenizer"
+            f"tokens, the tokenizer has {rules.tokenizer.size}; use the tokenizer they were made "
+            "with"
         )
     draws = Draws()
     for number in numbers:
@@ -94,7 +98,7 @@ def check(store: ChunkStore, numbers: Iterable[int], rules: Rules) -> Draws:
 
 
 def violation(store: ChunkStore, number: int, row: int, what: str) -> SesameError:
-    """The error for one row that breaks a rule."""
+    """Return the error for a row that breaks a rule; `number` is the chunk, `what` the rule."""
     tars = sorted(store.folder.glob(f"{store.split}-*.tar"))
     tar = next(tar for tar in tars if number in shard_chunks(tar))
     return SesameError(
@@ -104,13 +108,13 @@ def violation(store: ChunkStore, number: int, row: int, what: str) -> SesameErro
 
 
 def shard_chunks(tar: Path) -> range:
-    """The numbers of the chunks in one shard file, as its index says."""
+    """Return the range of chunk numbers in one shard file, from its index."""
     index = json.loads(tar.with_name(f"{tar.name}.index.json").read_bytes())
     return range(index["first"], index["first"] + len(index["chunks"]))
 
 
 def check_chunk(chunk: Chunk, rules: Rules) -> tuple[int, str] | None:
-    """The first row that breaks a rule and the rule, or None."""
+    """Return the first row that breaks a rule and a description, or None."""
     found = _check_rows(chunk, rules.config)
     if found is not None:
         return found
@@ -126,7 +130,7 @@ def _check_rows(chunk: Chunk, config: ExamplesConfig) -> tuple[int, str] | None:
     is_long = row_tokens > config.max_seq_length
     if is_long.any():
         row = int(np.argmax(is_long))
-        what = f"it has {row_tokens[row]} pieces, more than {config.max_seq_length}"
+        what = f"it has {row_tokens[row]} tokens, more than {config.max_seq_length}"
         return row, what
     is_shared = np.diff(chunk.row_examples) > 1
     if not config.packing and is_shared.any():
@@ -135,7 +139,7 @@ def _check_rows(chunk: Chunk, config: ExamplesConfig) -> tuple[int, str] | None:
 
 
 def _example_rules(chunk: Chunk, rules: Rules) -> Iterable[tuple[Flags, str]]:
-    """Every rule about single examples: which examples break it, and what is wrong then."""
+    """Yield, per rule, the examples that break it [E] and a description of the violation."""
     tokenizer, pairs = rules.tokenizer, rules.config.pairs
     starts, lengths = chunk.example_tokens[:-1], np.diff(chunk.example_tokens)
     second = chunk.second.astype(np.int64)
@@ -152,7 +156,7 @@ def _example_rules(chunk: Chunk, rules: Rules) -> Iterable[tuple[Flags, str]]:
         yield chunk.tokens[starts + second - 1] != tokenizer.sep, "no [SEP] between the segments"
     is_structure = rules.is_structure[chunk.tokens]
     counts = np.add.reduceat(is_structure, starts, dtype=np.int64)
-    yield counts != (2 if pairs == "none" else 3), "a special piece stands inside a segment"
+    yield counts != (2 if pairs == "none" else 3), "a special token is inside a segment"
     yield from _pair_rules(chunk, pairs)
     if chunk.target is not None:
         yield from _mask_rules(chunk, rules)
@@ -163,16 +167,16 @@ def _pair_rules(chunk: Chunk, pairs: str) -> Iterable[tuple[Flags, str]]:
     is_same = chunk.documents[:, 0] == chunk.documents[:, 1]
     if pairs == "none":
         yield (label != -1) | (coin != 0), "an example has a pair label though pairs are off"
-        yield ~is_same, "an example is of two documents"
+        yield ~is_same, "an example has text of two documents"
         return
     yield (label != 0) & (label != 1), "a pair label is neither 0 nor 1"
     yield (coin != 0) & (coin != 1), "coin is neither 0 nor 1"
     if pairs == "nsp":
-        yield (label == 1) & is_same, "a random segment is of the same document"
-        yield (label == 0) & ~is_same, "a next segment is of another document"
+        yield (label == 1) & is_same, "a random segment is from the same document"
+        yield (label == 0) & ~is_same, "a next segment is from another document"
         yield (coin == 0) & (label == 0), "a next segment was not chosen by the coin"
     else:
-        yield ~is_same, "a pair is of two documents"
+        yield ~is_same, "a pair has text of two documents"
         yield coin == 0, "an order was not chosen by the coin"
 
 
@@ -190,10 +194,10 @@ def _mask_rules(chunk: Chunk, rules: Rules) -> Iterable[tuple[Flags, str]]:
 
     is_repeated = np.diff(places, prepend=-1) <= 0
     yield of_targets(is_repeated), "predictions are not in ascending order"
-    yield of_targets(vocabulary.special[originals]), "a special piece is to be predicted"
+    yield of_targets(vocabulary.special[originals]), "a special token is a target"
     is_known = (chunk.input == vocabulary.mask) | (chunk.input == originals)
     is_known |= rules.is_ordinary[chunk.input]
-    yield of_targets(~is_known), "a random replacement is not an ordinary piece"
+    yield of_targets(~is_known), "a random replacement is not an ordinary token"
 
     is_maskable = ~vocabulary.special[chunk.tokens]
     maskable = np.add.reduceat(is_maskable, starts, dtype=np.int64)
@@ -217,7 +221,7 @@ def _mask_rules(chunk: Chunk, rules: Rules) -> Iterable[tuple[Flags, str]]:
     is_free = (chosen == 0) & is_maskable[word_starts]
     yield (
         of_words(is_free & (sizes <= missing[word_example])),
-        "predictions are missing though a word would have fitted",
+        "there are too few predictions: one more word would have fitted",
     )
 
 
@@ -234,9 +238,9 @@ def _count_draws(chunk: Chunk, mask: int, draws: Draws) -> None:
 
 
 def _implausible(draws: Draws, ordinary: int) -> str | None:
-    """What chance would not have done, or None."""
+    """Describe the first count that is too far from its expectation, or return None."""
     kept = 1 - RANDOM
-    by_accident = (RANDOM - MASKED) / ordinary  # a random piece may be the original
+    by_accident = (RANDOM - MASKED) / ordinary  # a random token may equal the original
     for what, count, of, low, high in (
         ("pairs with label 1 by coin", draws.other, draws.coins, 0.5, 0.5),
         ("predictions shown as [MASK]", draws.masked, draws.predictions, MASKED, MASKED),
@@ -245,5 +249,5 @@ def _implausible(draws: Draws, ordinary: int) -> str | None:
         least = of * low - SIGMAS * sqrt(of * low * (1 - low))
         most = of * high + SIGMAS * sqrt(of * high * (1 - high))
         if not least <= count <= most:
-            return f"{count} of {of} {what}, where chance gives {least:.0f} to {most:.0f}"
+            return f"{count} of {of} {what}, expected {least:.0f} to {most:.0f}"
     return None

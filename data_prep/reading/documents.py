@@ -1,6 +1,6 @@
-"""Records of source files as raw documents: text, JSON lines, tables, Parquet and wiki pages.
+"""Read the records of source files as raw documents: text, JSON lines, tables, Parquet, wiki pages.
 
-What cannot be read as a document is counted by reason in the tally, with file and byte or row.
+A record that cannot be read is counted in the tally, with its reason, file and byte or row.
 """
 
 import csv
@@ -33,7 +33,7 @@ from data_prep.text.cleaning import LONE_SURROGATE
 
 @dataclass(frozen=True)
 class RawDocument:
-    """A document as its file has it."""
+    """A document as it is in its file, before cleaning."""
 
     id: str
     text: str
@@ -41,7 +41,10 @@ class RawDocument:
 
 
 def cut_whole(config: CorpusConfig) -> Callable[[SourceFile], bool]:
-    """Tells the files that cannot be cut: one compressed stream, tables, one document."""
+    """Return a predicate that is True for files that cannot be split.
+
+    These are tables, files of one document, and files that are one compressed stream.
+    """
 
     @cache
     def whole(file: SourceFile) -> bool:
@@ -55,7 +58,7 @@ def cut_whole(config: CorpusConfig) -> Callable[[SourceFile], bool]:
 
 
 def read_documents(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawDocument]:
-    """The documents of a part in order; every record counts as read, kept or dropped."""
+    """Yield the documents of a part in order; count every record in `tally`, in place."""
     read = {
         "txt": _read_text,
         "jsonl": _read_json_lines,
@@ -74,7 +77,7 @@ def read_documents(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[R
 
 @cache
 def excluded_ids(named: tuple[str, ...], file: str | None) -> frozenset[str]:
-    """The ids that `corpus.exclude` and `corpus.exclude_file` name."""
+    """Return the ids in `corpus.exclude` and `corpus.exclude_file`."""
     if file is None:
         return frozenset(named)
     try:
@@ -82,7 +85,7 @@ def excluded_ids(named: tuple[str, ...], file: str | None) -> frozenset[str]:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
             f"corpus.exclude_file={file}: cannot be read ({type(error).__name__}); "
-            "give a UTF-8 file with one id a line"
+            "give a UTF-8 file with one id per line"
         ) from error
     return frozenset(named) | {line.strip() for line in lines if line.strip()}
 
@@ -152,7 +155,7 @@ def _read_json_lines(part: Part, config: CorpusConfig, tally: Tally) -> Iterator
 
 def _load_json(text: str, tally: Tally) -> Any:
     record = json.loads(text)
-    if isinstance(record, str):  # an object written as a string: escaped twice
+    if isinstance(record, str):  # an object that was serialised twice
         record = json.loads(record)
         tally.repaired["double_escaped_json"] += 1
     return record
@@ -191,7 +194,7 @@ def _group_of(record: Mapping[str, Any], config: CorpusConfig) -> str | None:
 
 
 def _as_text(value: Any) -> str:
-    """A field's value as ids, groups and `corpus.where` have it: 7, true, 2020-01-31, a string."""
+    """Return a value as text, for ids, groups and `corpus.where`: 7, true, 2020-01-31, a string."""
     if isinstance(value, datetime.date | datetime.time):  # a datetime is a date too
         return value.isoformat()
     if isinstance(value, Decimal | datetime.timedelta):
@@ -211,7 +214,7 @@ def _read_table(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawD
     csv.field_size_limit(LONGEST_BYTES)
     if part.file.format == "csv":
         rows = csv.reader(text_lines())
-    else:  # GLUE and its kind: a quotation mark is a character like any other
+    else:  # as in GLUE's files, a quotation mark is an ordinary character
         rows = csv.reader(text_lines(), delimiter="\t", quoting=csv.QUOTE_NONE)
     header = next(rows, [])
     if header and config.text_field not in header:

@@ -1,8 +1,8 @@
-"""The lines of a part of a source file, decompressed, each with its offset.
+"""Read the lines of a part of a source file, decompressed, each with its offset.
 
-Reads plain and compressed files (.gz .bz2 .xz .zst) in blocks, so memory never follows their size.
-A file cut off in the middle gives all that comes before the cut; in a bzip2 file of several
-streams, all streams but the damaged one.
+Plain and compressed files (.gz .bz2 .xz .zst) are read in blocks, so memory does not grow with the
+file. A truncated file gives all lines before the damage; a bzip2 file of several streams gives all
+streams but the damaged one.
 """
 
 import bz2
@@ -23,13 +23,13 @@ from data_prep.reading.sources import Part, SourceFile
 from data_prep.reading.tally import Tally
 
 BLOCK_BYTES = 1 << 20
-LONGEST_BYTES = 64 << 20  # a line or document longer than this is cut, to keep memory bounded
+LONGEST_BYTES = 64 << 20  # longer lines and documents are split, to bound memory
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 DECODE_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 DAMAGED = "truncated or damaged archive"
-# The largest window the format has (zstd --ultra --long=31). The decoder takes the memory of the
-# window that a file declares; most files declare 8 MB or less.
+# The largest window of the format (zstd --ultra --long=31). The decoder allocates the window that a
+# file declares; most files declare 8 MB or less.
 ZSTD_WINDOW_BYTES = 1 << 31
 
 StartsRecord = Callable[[bytes, bytes], bool]
@@ -40,7 +40,7 @@ def _zstd_frame() -> "zstandard.ZstdDecompressionObj":
 
 
 class _ZstdReader(io.BufferedIOBase):
-    """zstandard's own reader takes a cut-off file for a complete one; this one notices."""
+    """Raises EOFError at the end of a truncated file; zstandard's own reader does not."""
 
     def __init__(self, path: Path):
         self._raw = path.open("rb")
@@ -69,7 +69,7 @@ class _ZstdReader(io.BufferedIOBase):
 
 
 def open_source(file: SourceFile) -> io.BufferedIOBase:
-    """Open a file for reading its decompressed bytes in blocks."""
+    """Open a file for reading its decompressed bytes; raises SesameError if it cannot be opened."""
     openers: dict[str, Callable[[Path], Any]] = {
         "": lambda path: path.open("rb"),
         ".gz": gzip.open,
@@ -84,22 +84,26 @@ def open_source(file: SourceFile) -> io.BufferedIOBase:
 
 
 def read_blocks(file: SourceFile, tally: Tally) -> Iterator[bytes]:
-    """A file's decompressed bytes; where they break off, that is counted and the rest is lost."""
+    """Yield the decompressed bytes of a file in blocks.
+
+    At damage in an archive it stops and counts it in `tally`. Raises SesameError at disk errors.
+    """
     stream = open_source(file)
     offset = 0
     try:
-        while block := stream.read1(BLOCK_BYTES):  # not read, which loses data at a cut
+        # read1 returns the data before the damage of a truncated archive; read would lose it.
+        while block := stream.read1(BLOCK_BYTES):
             if offset == 0:
                 _refuse_utf16(file, block)
             yield block
             offset += len(block)
     except DECODE_ERRORS as error:
-        if isinstance(error, OSError) and error.errno:  # the disk's fault, not the archive's
+        if isinstance(error, OSError) and error.errno:  # an error of the disk, not of the archive
             raise _unreadable(file, offset, error) from error
         if isinstance(error, zstandard.ZstdError) and "memory" in str(error):
             raise SesameError(
-                f"{file.name} needs more memory than there is: its zstd window is too large; set "
-                "corpus.workers lower, or compress the file again without --long"
+                f"{file.name} needs too much memory: its zstd window is too large; lower "
+                "corpus.workers, or compress the file again without --long"
             ) from error
         tally.break_off(DAMAGED, file.name, offset)
     finally:
@@ -116,11 +120,14 @@ def _refuse_utf16(file: SourceFile, block: bytes) -> None:
 
 
 def split_lines(blocks: Iterable[bytes], offset: int = 0) -> Iterator[tuple[int, bytes]]:
-    """Lines with their line breaks, each with the offset of its first byte."""
+    """Yield (offset of the first byte, line with its line break); `offset` is that of the blocks.
+
+    A line longer than LONGEST_BYTES comes in several parts.
+    """
     held: list[bytes] = []
     held_bytes = 0
     for block in blocks:
-        # Not splitlines, which also cuts at a lone carriage return.
+        # Not splitlines, which also splits at a lone carriage return.
         first, *middle = block.split(b"\n")
         held.append(first)
         held_bytes += len(first)
@@ -140,11 +147,11 @@ def split_lines(blocks: Iterable[bytes], offset: int = 0) -> Iterator[tuple[int,
 
 
 def read_part(part: Part, starts_record: StartsRecord, tally: Tally) -> Iterator[tuple[int, bytes]]:
-    """The lines of a part, with offsets; a byte order mark at the file's start is left out.
+    """Yield (offset, line) for the lines of the records of a part; strips a byte order mark.
 
-    `starts_record(line before, line)` tells where a record may start; the line before is empty
-    where it is not known. Neighbouring parts ask the same question of the same bytes, so each
-    record falls to exactly one of them.
+    `starts_record(line before, line)` returns True if a record may start at the line; the line
+    before is empty if it is unknown. Adjacent parts apply it to the same bytes, so every record
+    belongs to exactly one part.
     """
     if part.file.compression == ".bz2":
         lines = _stream_lines(part, starts_record, tally)
@@ -162,16 +169,16 @@ def read_part(part: Part, starts_record: StartsRecord, tally: Tally) -> Iterator
 def _stream_lines(
     part: Part, starts_record: StartsRecord, tally: Tally
 ) -> Iterator[tuple[int, bytes]]:
-    """The lines of the bzip2 streams that start in a part, up to the first record after them.
+    """Yield the lines of the bzip2 streams that start in a part, up to the next record.
 
-    Where a part begins or ends, the rest of a line falls to the part before, as do all lines up
-    to the first that starts a record. Offsets in the first stream are those of the text; in later
-    ones, where the stream starts in the file plus the place in its text.
+    All lines up to the first record start in a part belong to the part before, including the rest
+    of a line. An offset is the byte at which the line's stream starts in the file, plus the
+    position in the stream's text.
     """
-    marks: list[tuple[int, int]] = []  # of each stream: where its text starts, where it starts
+    marks: list[tuple[int, int]] = []  # per stream: offset of its text, its offset in the file
     began = part.start == 0
-    before_begin: bytes | None = None  # not known before the first line has ended
-    before_end: bytes | None = None
+    before_begin: bytes | None = None  # the line before; None until the first line has ended
+    before_end: bytes | None = None  # the line before, once past the part's end
     for place, line in split_lines(_read_streams(part, marks, tally)):
         if before_end is not None and starts_record(before_end, line):
             return
@@ -189,7 +196,11 @@ def _stream_lines(
 
 
 def _read_streams(part: Part, marks: list[tuple[int, int]], tally: Tally) -> Iterator[bytes]:
-    """The text of all streams from a part's start on; only damage inside the part is counted."""
+    """Yield the text of all streams from a part's start to the file's end.
+
+    Appends to `marks`, per stream, the offset of its text and its offset in the file. Only damage
+    inside the part is counted in `tally`.
+    """
     done = 0
     with part.file.path.open("rb") as raw:
         start = 0 if part.start == 0 else next_stream(raw, part.start)
@@ -233,7 +244,7 @@ def _next_record(stream: io.BufferedIOBase, position: int, starts_record: Starts
     if position == 0:
         return 0
     stream.seek(position - 1)
-    # The rest of some line: only its line break, if a new line starts at `position`.
+    # Skip the rest of the line; from position - 1, so that a line that starts here is not skipped.
     offset = position - 1 + len(stream.readline(LONGEST_BYTES))
     before = b""
     while offset - position < LONGEST_BYTES:

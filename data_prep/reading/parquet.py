@@ -1,6 +1,6 @@
-"""Rows of Parquet files: parts take whole row groups, batches of rows keep memory bounded.
+"""Read the rows of Parquet files, in batches that bound memory.
 
-A part has the row groups whose first byte lies in its range, so parts follow from sizes alone.
+A part has the row groups whose first byte is in its range, so parts depend on sizes only.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,9 +23,11 @@ Row = dict[str, Any]
 def read_rows(
     part: Part, text_field: str, others: Sequence[str], tally: Tally
 ) -> Iterator[tuple[int, Row]]:
-    """The rows of a part by number: the text, and other columns where the file has them.
+    """Yield (row number in the file, values by column) for the rows of a part.
 
-    Strings come as bytes, since files may hold invalid ones.
+    The columns are the text and those of `others` that the file has. Strings are returned as
+    bytes, since files may hold invalid UTF-8. Damage is counted in `tally`. Raises UsageError if
+    there is no text column.
     """
     row = 0
     try:
@@ -51,7 +53,7 @@ def read_rows(
                         yield row, values
                         row += 1
     except (pa.ArrowException, OSError) as error:
-        # A file that does not open is one file, whatever number of parts it was cut into.
+        # Count a file that cannot be opened once: only its first part counts it.
         if row or part.start == 0:
             tally.break_off("truncated or damaged file", part.file.name, row, "row")
         elif isinstance(error, OSError) and error.errno:
@@ -74,6 +76,6 @@ def _as_bytes(column: pa.Array) -> pa.Array:
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         return column.cast(pa.large_binary())
     if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
-        # Python's own times have microseconds.
+        # Python's datetime has microseconds only.
         return column.cast(pa.timestamp("us", column.type.tz), safe=False)
     return column

@@ -1,4 +1,4 @@
-"""The user's files: which there are, and how they are cut into parts and pieces of work."""
+"""Find the user's files and divide them into parts and work units."""
 
 import glob
 import os
@@ -12,15 +12,15 @@ from typing import Any
 
 from data_prep.errors import SesameError, UsageError
 
-PIECE_BYTES = 16 << 20  # raw bytes one piece of work takes, where a file can be cut
-# Dumps in several files are called …xml-p10p30302.bz2.
+PIECE_BYTES = 16 << 20  # raw bytes per work unit, if a file can be split
+# Wikipedia dumps in several files have names such as …xml-p10p30302.bz2.
 FORMAT = re.compile(
     r"\.(?:(txt|jsonl|ndjson|csv|tsv|xml)(?:-p\d+p\d+[^.]*)?(\.(?:gz|bz2|xz|zst))?|(parquet))$",
     re.IGNORECASE,
 )
 ENDINGS = ".parquet; .txt, .jsonl, .ndjson, .csv, .tsv, .xml, each also with .gz, .bz2, .xz or .zst"
 JSON_DOCUMENT = re.compile(r"\.json(\.(?:gz|bz2|xz|zst))?$", re.IGNORECASE)
-# Why a file in a corpus folder is not read. The keys are counted in the manifest.
+# Reasons why a file in a corpus folder is not read. The manifest has a count per key.
 UNREAD = {
     "unknown_ending": f"the ending is unknown; known: {ENDINGS}",
     "json_document": "a .json file may be one document; name it .jsonl if each line is an object",
@@ -31,7 +31,7 @@ UNREAD = {
 
 @dataclass(frozen=True)
 class FileState:
-    """What changes when a file does."""
+    """The size, time and inode of a file; any change of the file changes one of them."""
 
     size: int
     modified: int  # in nanoseconds
@@ -39,7 +39,7 @@ class FileState:
 
     @classmethod
     def of(cls, path: Path) -> "FileState | None":
-        """The state of a file now; None where there is none."""
+        """Return the present state of a file, or None if it cannot be read."""
         try:
             status = path.stat()
         except OSError:
@@ -49,42 +49,46 @@ class FileState:
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file of the corpus; `name` is its path below the root the user gave.
+    """A file of the corpus.
 
-    Below a named source it is `<source>/<path>`, and `source` the source's number.
+    `name` is its path below the root that the user gave, or `<source>/<path>` for a named source.
+    `source` is the number of the source.
     """
 
     path: Path
     name: str
     source: int = 0
-    state: FileState | None = field(default=None, compare=False)  # when a survey found it
+    state: FileState | None = field(default=None, compare=False)  # at the time of the survey
 
     def refuse_change(self) -> None:
-        """Stop where the file is no longer as the survey found it: text of it may be lost."""
+        """Raise SesameError if the file has changed since the survey: text may be lost."""
         now = FileState.of(self.path)
         if self.state is None or now == self.state:
             return
         sizes = f" ({self.state.size:,} bytes, now {now.size:,})" if now else ""
         raise SesameError(
             f"{self.name} {'changed' if now else 'is gone'}{sizes} while the corpus was read; "
-            "nothing is finished: leave the files alone and run the same command again"
+            "no output was made: do not change the files, and run the same command again"
         )
 
     @property
     def format(self) -> str:
-        """One of txt, jsonl, csv, tsv, xml, parquet; .ndjson is another name of .jsonl."""
+        """The format: txt, jsonl (also .ndjson), csv, tsv, xml or parquet."""
         ending = _endings(self.path.name)[0]
         return "jsonl" if ending == "ndjson" else ending
 
     @property
     def compression(self) -> str:
-        """The compressed ending with its dot, or nothing."""
+        """The suffix of the compression with its dot, or an empty string."""
         return _endings(self.path.name)[1]
 
 
 @dataclass(frozen=True)
 class Part:
-    """The records of a file that start in [start, end) after both ends move to a record's start."""
+    """A part of a file: the records that start in bytes [start, end).
+
+    Both bounds may lie inside a record. Readers move each to the start of the next record.
+    """
 
     file: SourceFile
     start: int
@@ -99,13 +103,13 @@ def _endings(name: str) -> tuple[str, str]:
 
 @dataclass
 class Survey:
-    """What `corpus.paths` or `corpus.sources` names: the files to read, and those left unread."""
+    """The files below `corpus.paths` or `corpus.sources`: those to read, and the others."""
 
-    files: list[SourceFile] = field(default_factory=list)  # by name; no name comes twice
-    unread: dict[str, str] = field(default_factory=dict)  # name to its reason, a key of UNREAD
+    files: list[SourceFile] = field(default_factory=list)  # sorted by name; names are unique
+    unread: dict[str, str] = field(default_factory=dict)  # name to reason, a key of UNREAD
 
     def take(self, path: Path, root: Path) -> None:
-        """Put a path found below `root` on one of the two lists."""
+        """Add a path below `root` to `files`, or to `unread` with the reason."""
         name = path.relative_to(root).as_posix()
         reason = _reason_not_to_read(path)
         if reason is None:
@@ -115,7 +119,11 @@ class Survey:
 
 
 def survey(paths: Any, sources: Mapping[str, Any] | None = None) -> Survey:
-    """Find all files, and every file in a folder or glob that is not going to be read."""
+    """Find all files to read, and all files in the same folders and globs that are not read.
+
+    paths, sources: `corpus.paths` and `corpus.sources`; sources, if given, take precedence.
+    Raises UsageError if a path does not exist or has nothing to read, or a file has two sources.
+    """
     if not sources:
         found = _find("corpus.paths", paths)
         return replace(found, files=sorted(found.files, key=lambda file: file.name))
@@ -128,7 +136,8 @@ def survey(paths: Any, sources: Mapping[str, Any] | None = None) -> Survey:
             place = os.path.realpath(file.path)
             if place in files:
                 raise UsageError(
-                    f"{key}: {file.name} is {files[place].name} too; a file has one source"
+                    f"{key}: {file.name} is also {files[place].name}; a file can have only one "
+                    "source"
                 )
             files[place] = replace(file, name=f"{name}/{file.name}", source=number)
         unread |= {f"{name}/{other}": reason for other, reason in found.unread.items()}
@@ -136,12 +145,12 @@ def survey(paths: Any, sources: Mapping[str, Any] | None = None) -> Survey:
 
 
 def discover(paths: Any, sources: Mapping[str, Any] | None = None) -> list[SourceFile]:
-    """The files that `corpus.paths` or `corpus.sources` means, by name; no name comes twice."""
+    """Return the files to read, sorted by name; names are unique. See `survey`."""
     return survey(paths, sources).files
 
 
 def describe_unread(unread: Mapping[str, str], most: int = 5) -> list[str]:
-    """One sentence per reason: how many files it keeps unread, the first names, and why."""
+    """Return one sentence per reason: the number of unread files, the first names, the reason."""
     lines = []
     for reason, why in UNREAD.items():
         names = sorted(name for name, found in unread.items() if found == reason)
@@ -161,10 +170,10 @@ def _reason_not_to_read(path: Path) -> str | None:
 
 
 def _is_special(path: str | Path) -> bool:
-    """Whether a path leads to a FIFO, socket or device, whose reading may never end."""
+    """Return True for a FIFO, socket or device: reading it might never end."""
     try:
         mode = os.stat(path).st_mode
-    except OSError:  # a link that leads nowhere: reading it is refused by name
+    except OSError:  # a dangling link: opening it will fail with a message that names it
         return False
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
@@ -181,7 +190,7 @@ def _find(key: str, paths: Any) -> Survey:
             found.setdefault(os.path.realpath(file.path), (number, file))
         unread |= own.unread
     files = [file for _, file in found.values()]
-    if len({file.name for file in files}) < len(files):  # two roots have a file of the same name
+    if len({file.name for file in files}) < len(files):  # two roots have files of the same name
         files = [replace(file, name=f"{number}/{file.name}") for number, file in found.values()]
     return Survey(files, unread)
 
@@ -190,7 +199,7 @@ def _survey_item(key: str, item: str) -> Survey:
     found = Survey()
     if os.path.isfile(item):
         if not FORMAT.search(item):
-            raise UsageError(f"{key}={item}: cannot tell what this is; known: {ENDINGS}")
+            raise UsageError(f"{key}={item}: the file ending is unknown; known: {ENDINGS}")
         path = Path(item)
         found.files.append(SourceFile(path, path.name, state=FileState.of(path)))
         return found
@@ -205,7 +214,7 @@ def _survey_item(key: str, item: str) -> Survey:
     if not found.files:
         others = "; ".join(describe_unread(found.unread))
         raise UsageError(
-            f"{key}={item}: nothing there to read; {others or f'known endings: {ENDINGS}'}"
+            f"{key}={item}: there is nothing to read; {others or f'known endings: {ENDINGS}'}"
         )
     return found
 
@@ -227,7 +236,7 @@ def _walk(key: str, folder: str, root: Path, found: Survey) -> None:
 
     seen: set[str] = set()
     for place, folders, names in os.walk(folder, followlinks=True, onerror=refuse):
-        if os.path.realpath(place) in seen:  # a link that leads back up
+        if os.path.realpath(place) in seen:  # a link to a folder that was visited before
             folders.clear()
             continue
         seen.add(os.path.realpath(place))
@@ -242,11 +251,12 @@ def _walk(key: str, folder: str, root: Path, found: Survey) -> None:
 def plan_pieces(
     files: Sequence[SourceFile], whole: Callable[[SourceFile], bool], piece_bytes: int
 ) -> list[list[Part]]:
-    """Cut files into parts and group small ones, in order; `whole` files are never cut.
+    """Divide files into work units: lists of parts with about `piece_bytes` bytes, in order.
 
-    The result follows from names and sizes alone, never from the number of workers. A file of a
-    quarter piece or more shares with no other, and a piece of small ones also ends where a file's
-    name says so: a new file changes the pieces around it and no others.
+    Large files are split, unless `whole(file)` is True; small files are grouped. The result depends
+    on names and sizes only, not on the number of workers. A new file changes only the units next to
+    it, so that the others stay in the cache: a file of at least a quarter unit shares its unit with
+    no other file, and a unit of small files also ends after a file whose name's hash says so.
     """
     pieces: list[list[Part]] = []
     filled = piece_bytes

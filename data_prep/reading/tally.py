@@ -1,6 +1,6 @@
-"""What happened to the documents of a corpus: read = kept + dropped, each drop with its reason.
+"""Count the documents of a corpus: read = kept + dropped, with the reason of each drop.
 
-Notes on damage name file, place (a byte or a row) and reason, never the text itself.
+Notes on damage have the file, the byte or row, and the reason, never the text itself.
 """
 
 from collections import Counter
@@ -10,38 +10,41 @@ from typing import Any
 from data_prep.errors import SesameError
 from data_prep.reading.named_fields import FieldsSeen
 
-NOTES = 20  # damaged places remembered for the log; the counters count them all
+NOTES = 20  # most notes kept for the log; the counters count all damage
 
 
 @dataclass
 class Tally:
-    """Counters of one piece of a corpus, or of the whole; with `strict`, damage stops the work."""
+    """Counters of one work unit or of the whole corpus.
+
+    With `strict`, the methods that note damage raise SesameError.
+    """
 
     strict: bool = False
     read: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
     repaired: Counter[str] = field(default_factory=Counter)
     broken_files: int = 0
-    notes: list[tuple[str, str, str]] = field(default_factory=list)
+    notes: list[tuple[str, str, str]] = field(default_factory=list)  # file, byte or row, reason
     fields: FieldsSeen = field(default_factory=FieldsSeen)
 
     @property
     def kept(self) -> int:
-        """Documents read and not dropped."""
+        """The number of documents read and not dropped."""
         return self.read - self.dropped.total()
 
     def drop_damaged(self, reason: str, file: str, offset: int, unit: str = "byte") -> None:
-        """Count a document that cannot be read."""
+        """Count a document that cannot be read and is dropped."""
         self.dropped[reason] += 1
         self._note(file, f"{unit} {offset}", f"{reason}, document dropped")
 
     def repair_damaged(self, reason: str, file: str, offset: int, unit: str = "byte") -> None:
-        """Count a document that was damaged and could be mended."""
+        """Count a document that was damaged and has been repaired."""
         self.repaired[reason] += 1
         self._note(file, f"{unit} {offset}", f"{reason}, repaired")
 
     def break_off(self, reason: str, file: str, offset: int, unit: str = "byte") -> None:
-        """Count a file, or stream of one, that cannot be read past `offset`."""
+        """Count a file, or one stream of it, that cannot be read past `offset`."""
         self.broken_files += 1
         self._note(file, f"{unit} {offset}", f"{reason}, what follows is lost")
 
@@ -51,16 +54,16 @@ class Tally:
         self.check_strict()
 
     def check_strict(self) -> None:
-        """Stop at the first damage if that is asked for."""
+        """Raise SesameError if `strict` is set and damage was noted."""
         if self.strict and self.notes:
             file, place, reason = self.notes[0]
             raise SesameError(
                 f"{file}, {place}: {reason}; corpus.strict=true stops here: "
-                "mend the file, or set corpus.strict=false"
+                "repair the file, or set corpus.strict=false"
             )
 
     def add(self, other: "Tally") -> None:
-        """Take in the counts of the next piece in corpus order."""
+        """Add the counts of the next work unit, in corpus order."""
         self.read += other.read
         self.dropped.update(other.dropped)
         self.repaired.update(other.repaired)
@@ -69,7 +72,7 @@ class Tally:
         self.fields.add(other.fields)
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values, sorted, to be stored with a piece."""
+        """Return plain, sorted values, to be stored with a work unit."""
         return {
             "read": self.read,
             "dropped": dict(sorted(self.dropped.items())),
@@ -81,7 +84,7 @@ class Tally:
 
     @classmethod
     def from_json(cls, values: dict[str, Any], strict: bool = False) -> "Tally":
-        """The inverse of `as_json`."""
+        """Build a tally from the values of `as_json`."""
         return cls(
             strict=strict,
             read=values["read"],

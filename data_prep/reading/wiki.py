@@ -1,8 +1,8 @@
-"""MediaWiki dumps: pages as they are streamed by, and their markup turned into prose.
+"""Read MediaWiki dumps page by page and turn their markup into prose.
 
-Reads …pages-articles….xml, plain or compressed, page by page. `read_pages` gives raw wikitext;
+Reads …pages-articles….xml, plain or compressed. `read_pages` yields pages with raw wikitext.
 `to_prose` drops templates, tables, references, files, categories and HTML, keeps the text of links,
-and turns sections into paragraph breaks. A `link` function may mark links instead of hiding them.
+and turns sections into paragraph breaks. A `link` function may mark links in the text.
 """
 
 import html
@@ -40,16 +40,16 @@ class Page:
 
 @dataclass(frozen=True)
 class Wiki:
-    """What a dump says about its site: prefixes of links that show no text of their own."""
+    """The link prefixes of a wiki that show no text, such as files and categories."""
 
     hidden: frozenset[str] = frozenset({"file", "image", "media", "category"})
 
 
-ENGLISH = Wiki()  # its names are understood on every wiki
+ENGLISH = Wiki()  # every wiki understands the English names
 
 
 def read_siteinfo(file: SourceFile) -> Wiki:
-    """The dump's own names for files and categories (Datei, Kategorie, …) from its head."""
+    """Read the dump's own names for files and categories (Datei, Kategorie, …) from its header."""
     hidden = set(ENGLISH.hidden)
     for _, line in split_lines(read_blocks(file, Tally())):
         match = re.search(rb'<namespace key="(-?\d+)"[^>]*>([^<]+)<', line)
@@ -61,7 +61,7 @@ def read_siteinfo(file: SourceFile) -> Wiki:
 
 
 def read_pages(path: Path) -> Iterator[Page]:
-    """Every page of a dump in order, redirects and talk pages included, with raw wikitext."""
+    """Yield every page of a dump in order with raw wikitext, also redirects and talk pages."""
     file = SourceFile(path, path.name)
     tally = Tally()
     part = Part(file, 0, path.stat().st_size)
@@ -69,12 +69,15 @@ def read_pages(path: Path) -> Iterator[Page]:
 
 
 def starts_page(before: bytes, line: bytes) -> bool:
-    """Whether a page may start in `line`; text cannot look so, its angle brackets are escaped."""
+    """Return True if a page starts in `line`; in text, angle brackets are escaped."""
     return b"<page" in line
 
 
 def split_pages(lines: Iterable[tuple[int, bytes]], name: str, tally: Tally) -> Iterator[Page]:
-    """Pages from a dump's lines; each has an XML parser of its own, so damage stays local."""
+    """Yield the pages in a dump's (offset, line) pairs; count damage in `tally`.
+
+    Each page is parsed by itself, so damage is limited to one page.
+    """
     held: list[bytes] = []
     start = 0
     for offset, line in lines:
@@ -121,7 +124,7 @@ def _page_of(page: ElementTree.Element) -> Page:
 
 
 def is_disambiguation(page: Page) -> bool:
-    """Whether a page only lists the meanings of its title."""
+    """Return True if a page only lists the meanings of its title."""
     if page.title.endswith("(disambiguation)"):
         return True
     return DISAMBIGUATION.search(page.text) is not None
@@ -136,7 +139,7 @@ TOKEN = re.compile(
     r"\{\{|\[\[|\{\||\}\}|\]\]|\|\}(?!\})|<(/?)([a-zA-Z]+)\b[^<>]*?(/?)>|<!--.*?-->", re.DOTALL
 )
 OPENERS = {"}}": "{{", "]]": "[[", "|}": "{|"}
-BEFORE_TABLE = " \t:*#;"  # may stand before a table's mark; anything else makes it plain text
+BEFORE_TABLE = " \t:*#;"  # may precede "{|" on a line; after anything else it is plain text
 ELEMENTS_WITHOUT_PROSE = _words(
     "ref references math chem gallery table timeline score syntaxhighlight source pre imagemap "
     "hiero graph mapframe maplink templatedata style inputbox section"
@@ -149,12 +152,12 @@ EXTERNAL_LINK = re.compile(r"\[(?:https?:|ftp:|mailto:)?//[^\s\]]*\s*([^\]\n]*)\
 BARE_ADDRESS = re.compile(r"https?://[^\s<>\]]+")
 EMPHASIS = re.compile(r"'{2,}")
 MAGIC_WORD = re.compile(r"__[A-Z]+__")
-# What dropped templates leave behind: "( ; )", "(, born 1900)", "word ,".
+# Remains of dropped templates: "( ; )", "(, born 1900)", "word ,".
 EMPTY_BRACKETS = re.compile(r"[ \t]*[(\[][\s,;:/–-]*[)\]]")
 BRACKET_START = re.compile(r"\([\s,;:]+")
 SPACE_BEFORE_MARK = re.compile(r"[ \t]+(\)|[,.;:!?](?=\s|$))")
 TERMINATORS = tuple('.!?…。！？"”')
-# Sections made of references and links rather than prose, on the larger Wikipedias.
+# Titles of sections with references and links instead of prose, on the larger Wikipedias.
 APPENDICES = frozenset(
     """references|external links|see also|further reading|notes|bibliography|sources|footnotes
     |citations|notes and references|einzelnachweise|weblinks|literatur|siehe auch|referenser|källor
@@ -165,7 +168,7 @@ APPENDICES = frozenset(
 
 
 def show_label(target: str, label: str) -> str:
-    """The usual rendering of a link: its text."""
+    """Render a link as its text; the default of `to_prose`."""
     return label
 
 
@@ -174,9 +177,9 @@ def to_prose(
     wiki: Wiki = ENGLISH,
     link: Callable[[str, str], str] = show_label,
 ) -> str:
-    """The running text of a page, paragraphs parted by blank lines.
+    """Return the running text of a page, with a blank line between paragraphs.
 
-    `link(target, label)` renders each link to another page.
+    `link(target, label)` returns the text for each link to another page.
     """
     text = html.unescape(_resolve(wikitext, wiki, link))
     text = EMPHASIS.sub("", MAGIC_WORD.sub("", text))
@@ -187,10 +190,10 @@ def to_prose(
 
 
 def _resolve(wikitext: str, wiki: Wiki, link: Callable[[str, str], str]) -> str:
-    """Render everything that nests, innermost first, in one pass with a stack.
+    """Render all nested markup, innermost first, in one pass with a stack.
 
-    A frame holds the text since its opening mark. A mark that is never closed disappears and its
-    text stays, so one missing bracket does not swallow the rest of the page.
+    A frame holds the text since its opening mark. A mark that is never closed is removed and its
+    text stays, so a missing bracket does not remove the rest of the page.
     """
     frames: list[tuple[str, list[str]]] = [("", [])]
     position = 0
@@ -295,7 +298,7 @@ TEMPLATES_WITH_TEXT: dict[str, Callable[[list[str]], str]] = {
 
 
 def _paragraphs(lines: Iterable[str]) -> Iterator[str]:
-    """Paragraphs of running text; list items only where they are sentences, headings never."""
+    """Yield the paragraphs of running text; list items only if they are sentences, no headings."""
     held: list[str] = []
     skipped_level = 0
     for line in lines:

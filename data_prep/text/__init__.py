@@ -1,4 +1,4 @@
-"""What happens to a document's text: cleaning, filters, sentences, words, scripts.
+"""Operations on a document's text: cleaning, filters, sentence and word splitting.
 
 May use data_prep's root modules only.
 """

@@ -1,7 +1,8 @@
-"""Abbreviations whose full stop ends no sentence: lists for four languages, and the user's own.
+"""Abbreviations whose full stop does not end a sentence: four languages, and the user's file.
 
-A user's file has one a line, without its last full stop, as Moses' `nonbreaking_prefix` files do:
-`#` starts a comment, and `#NUMERIC_ONLY#` after one says that it counts before a number alone.
+A user's file has one abbreviation per line, without its last full stop, like the files
+`nonbreaking_prefix` of Moses. `#` starts a comment; `#NUMERIC_ONLY#` after an abbreviation limits
+it to the position before a number.
 """
 
 from dataclasses import dataclass, fields
@@ -15,13 +16,13 @@ NUMBERS_ONLY = "#NUMERIC_ONLY#"
 
 @dataclass(frozen=True)
 class Abbreviations:
-    """Words in small letters that a full stop may follow inside a sentence."""
+    """Lower-case words that may be followed by a full stop inside a sentence."""
 
-    inside: frozenset[str] = frozenset()  # never the end: a name or more of the sentence follows
-    before_numbers: frozenset[str] = frozenset()  # not the end where a number follows
-    undecided: frozenset[str] = frozenset()  # a usual first word after them decides
-    first_words: frozenset[str] = frozenset()  # what sentences usually start with
-    after_ordinals: frozenset[str] = frozenset()  # what makes a number an ordinal: 3. Oktober
+    inside: frozenset[str] = frozenset()  # never end a sentence
+    before_numbers: frozenset[str] = frozenset()  # do not end a sentence if a number follows
+    undecided: frozenset[str] = frozenset()  # end a sentence if one of `first_words` follows
+    first_words: frozenset[str] = frozenset()  # words that often start a sentence, as written
+    after_ordinals: frozenset[str] = frozenset()  # make the number before an ordinal: 3. Oktober
 
     def __or__(self, other: "Abbreviations") -> "Abbreviations":
         return Abbreviations(
@@ -30,7 +31,7 @@ class Abbreviations:
 
     @property
     def longest(self) -> int:
-        """Characters of the longest abbreviation."""
+        """The length of the longest abbreviation in characters."""
         return max(map(len, self.inside | self.before_numbers | self.undecided), default=0)
 
 
@@ -104,20 +105,20 @@ BUILT_IN = {"de": GERMAN, "en": ENGLISH, "ru": RUSSIAN, "sv": SWEDISH}
 
 
 def load_abbreviations(languages: list[str], file: str | None) -> Abbreviations:
-    """The lists of these languages and a file of the user's together."""
+    """Return the union of the lists of these languages and the user's file."""
     own = [] if file is None else [read_abbreviations(Path(file).expanduser())]
     lists = [*(BUILT_IN[language] for language in languages), *own]
     return reduce(lambda one, other: one | other, lists, Abbreviations())
 
 
 def read_abbreviations(path: Path) -> Abbreviations:
-    """The abbreviations of a user's file."""
+    """Read the abbreviations of a user's file; raises UsageError if it cannot be read."""
     try:
         lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
             f"corpus.abbreviations_file={path}: cannot be read ({type(error).__name__}); "
-            "give a UTF-8 file with one abbreviation a line"
+            "give a UTF-8 file with one abbreviation per line"
         ) from error
     inside: set[str] = set()
     before_numbers: set[str] = set()

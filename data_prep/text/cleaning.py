@@ -1,7 +1,7 @@
-"""Raw text made clean: characters repaired and normalised, white space and lines put in order.
+"""Clean raw text: repair and normalise characters, white space and line breaks.
 
-Clean text is NFC without control characters; lines have single spaces and no margins; paragraphs
-are parted by one blank line. Most text needs none of the repairs, so each has a cheap test first.
+Clean text is NFC without control characters. Lines have single spaces and none at either end; one
+blank line separates paragraphs. Most text needs no repair, so each repair starts with a cheap test.
 """
 
 import re
@@ -16,21 +16,21 @@ from data_prep.config import CorpusConfig
 
 HTML_BREAK = re.compile(r"<(?:[bB][rR]|/?[pP])\s*/?>")
 LINE_BREAK = re.compile("\r\n?|[\v\f\x85\u2028\u2029]")
-# Controls, the byte order mark, soft hyphens, non-characters.
+# Control characters, the byte order mark, soft hyphens, non-characters.
 INVISIBLE = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\xad\ufeff\ufff9-\ufffb\ufffe\uffff]")
-LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # "\ud83d" alone in JSON; UTF-8 cannot write it
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # such as "\ud83d" in JSON; not valid in UTF-8
 ODD_SPACE = re.compile("[\t\xa0\u1680\u2000-\u200a\u202f\u205f\u3000]")
 BLANK_LINES = re.compile(r"\n{3,}")
 BROKEN_WORD = re.compile(r"([^\W\d_]+)[-\u2010\xac]\n([^\W\d_]+)([^\s]*)(?: |(?=\n)|$)")
-BOILERPLATE_CHARACTERS = 20  # shorter lines, such as "Yes." or "* * *", repeat for good reasons
+BOILERPLATE_CHARACTERS = 20  # shorter lines, such as "Yes." or "* * *", may repeat
 
 
 def _suspect_pattern() -> re.Pattern[str]:
-    """What wrongly decoded UTF-8 or Windows-1252 leaves in a line, in whatever encoding.
+    """Return a pattern for text that may be UTF-8 or Windows-1252 decoded with a wrong encoding.
 
-    ftfy's own test reads 3 MB/s; this one finds the few lines that are worth it. A sequence has
-    a first byte C2-F4 and a next one 80-BF; a no-break space there is often a plain space by now;
-    and 80-9F alone are Windows' dashes and quotes read as Latin-1.
+    ftfy's own test reads only 3 MB/s, so it is applied only to lines with a match. A UTF-8 sequence
+    has a first byte C2-F4 and a second byte 80-BF; a no-break space in second place may have become
+    a plain space. 80-9F alone are Windows' dashes and quotes, decoded as Latin-1.
     """
     first = "".join(bytes(range(0xC2, 0xF5)).decode(code, "ignore") for code in CHARMAP_ENCODINGS)
     next_ = "".join(bytes(range(0x80, 0xC0)).decode(code, "ignore") for code in CHARMAP_ENCODINGS)
@@ -44,7 +44,10 @@ SUSPECT = _suspect_pattern()
 
 
 def clean_document(text: str, config: CorpusConfig, repaired: Counter[str]) -> str:
-    """A document's clean text, with the repairs of lines that `config` asks for."""
+    """Return a document's clean text, with the line repairs that `config` asks for.
+
+    `repaired` counts the repairs, in place, here and in the functions below.
+    """
     text = clean_text(text, repaired)
     if config.join_hyphens:
         text = join_hyphens(text, repaired)
@@ -54,9 +57,9 @@ def clean_document(text: str, config: CorpusConfig, repaired: Counter[str]) -> s
 
 
 def join_hyphens(text: str, repaired: Counter[str]) -> str:
-    """Put words together that end with a hyphen on one line and go on, in small, on the next.
+    """Join words that are hyphenated at a line end and continue in lower case on the next line.
 
-    The hyphen stays where the text has the word with one elsewhere, and never without.
+    The hyphen is kept if the text elsewhere has the word with a hyphen, and never without.
     """
 
     def join(match: re.Match[str]) -> str:
@@ -74,7 +77,7 @@ def join_hyphens(text: str, repaired: Counter[str]) -> str:
 
 
 def drop_boilerplate(text: str, often: int, repaired: Counter[str]) -> str:
-    """Keep the first copy alone of every line that occurs at least `often` times."""
+    """Keep only the first copy of every line that occurs at least `often` times."""
     if text.count("\n") + 1 < often:
         return text
     lines = text.split("\n")
@@ -96,14 +99,14 @@ def drop_boilerplate(text: str, often: int, repaired: Counter[str]) -> str:
 
 
 def clean_text(text: str, repaired: Counter[str]) -> str:
-    """The clean form of any text; `repaired` counts what had to be mended."""
+    """Return the clean form of any text; count the repairs in `repaired`."""
     if "<" in text:
         text = HTML_BREAK.sub("\n\n", text)
-    if "&" in text and "<" not in text:  # with tags it is source code, whose entities are meant
+    if "&" in text and "<" not in text:  # with tags it is source code, which keeps its entities
         text = unescape_html(text)
     if not text.isascii():
         text = unicodedata.normalize("NFC", _repair_encoding(text, repaired))
-    if not text.replace("\n", " ").isprintable():  # controls, or spaces other than U+0020
+    if not text.replace("\n", " ").isprintable():  # control characters, spaces other than U+0020
         text = ODD_SPACE.sub(" ", _repair_characters(text, repaired))
     if "  " in text or " \n" in text or "\n " in text:
         text = "\n".join([" ".join(line.split()) for line in text.split("\n")])

@@ -1,4 +1,4 @@
-"""Filters: which clean documents are no running text, each by a threshold and a name of its own."""
+"""Filters that drop clean documents which are not running text; each has a threshold and a name."""
 
 import re
 from itertools import pairwise
@@ -7,14 +7,14 @@ from data_prep.config import CorpusConfig
 from data_prep.text.scripts import SPACELESS
 
 ASCII_LETTERS = bytes(range(ord("A"), ord("Z") + 1)) + bytes(range(ord("a"), ord("z") + 1))
-RUN_WORDS = 5  # Gopher's filters (Rae et al., 2021, table A1) also start at runs of five
+RUN_WORDS = 5  # as the shortest n-grams of Gopher's filters (Rae et al., 2021, table A1)
 SPACELESS_CHARACTER = re.compile(f"[{SPACELESS}]")
 MEASURED_WORDS = 5000  # a document that repeats itself does so from its beginning
-LONGEST_USUAL_WORD = 12  # characters a word has on average, at most, where spaces part words
+LONGEST_USUAL_WORD = 12  # largest mean word length, in characters, of text with spaces
 
 
 def reason_to_drop(text: str, config: CorpusConfig) -> str | None:
-    """The name of the first filter that refuses a clean text, if one does."""
+    """Return the name of the first filter that rejects a clean text, or None."""
     if not text:
         return "empty"
     if len(text) < config.min_characters:
@@ -29,7 +29,7 @@ def reason_to_drop(text: str, config: CorpusConfig) -> str | None:
 
 
 def letter_share(text: str) -> float:
-    """The share of letters among a text's characters."""
+    """Return the share of letters among a text's characters."""
     if not text:
         return 0.0
     data = text.encode()
@@ -41,10 +41,10 @@ def letter_share(text: str) -> float:
 
 
 def is_repetitive(text: str, most: float) -> bool:
-    """Whether more than `most` of a text's first runs of five words repeat an earlier one.
+    """Return True if more than `most` of the five-word runs repeat an earlier one.
 
-    No more runs than words, or pairs, can repeat; that settles it for most documents at little
-    cost.
+    Only the first MEASURED_WORDS words are read. The numbers of repeated words and pairs are upper
+    bounds for the number of repeated runs, and decide most documents at little cost.
     """
     words = first_words(text, MEASURED_WORDS)
     allowed = most * (len(words) - RUN_WORDS + 1)
@@ -56,7 +56,7 @@ def is_repetitive(text: str, most: float) -> bool:
 
 
 def first_words(text: str, most: int) -> list[str]:
-    """What stands between spaces, or single characters in scripts that write none."""
+    """Return the first words of a text: split at spaces, or characters in scripts without them."""
     words = text.split(None, most)[:most]
     if text.isascii() or sum(map(len, words)) <= LONGEST_USUAL_WORD * len(words):
         return words
@@ -64,7 +64,7 @@ def first_words(text: str, most: int) -> list[str]:
 
 
 def repeated_share(words: list[str]) -> float:
-    """The share of runs of five words that occur earlier in the text."""
+    """Return the share of five-word runs that occur earlier in the text."""
     runs = len(words) - RUN_WORDS + 1
     if runs < 1:
         return 0.0

@@ -1,6 +1,6 @@
-"""Facts about writing systems that several parts need."""
+"""Properties of writing systems."""
 
-# Characters of scripts that put no spaces between words, as the inside of a class of `re`:
+# Characters of scripts without spaces between words, for use inside a character class of `re`:
 # Thai, Lao, Burmese, Khmer, kana, Han and its extensions.
 SPACELESS = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"

@@ -1,8 +1,8 @@
-"""Clean text cut into paragraphs of sentences.
+"""Split clean text into paragraphs of sentences.
 
-`rules` looks at every mark that may end a sentence and at the words around it: abbreviations,
-initials, decimals, quotations and ellipses do not end one. `lines` takes lines as they are (one
-sentence a line, as google-research/bert wants it); `none` keeps paragraphs whole.
+`rules` tests every mark that may end a sentence and the words around it: abbreviations, initials,
+decimals, quotations and ellipses do not end one. `lines` takes every line as a sentence (the input
+format of google-research/bert). `none` keeps paragraphs whole.
 """
 
 import re
@@ -11,9 +11,9 @@ from itertools import pairwise
 
 from data_prep.text.abbreviations import ENGLISH, Abbreviations
 
-# A mark that may end a sentence, more of them ("?!", "...", ". . ."), what closes with it, and a
-# space with no small letter after it; in scripts that write no spaces, the mark is enough. One
-# leading class of characters for all of them keeps the search fast.
+# A mark that may end a sentence, repeated marks ("?!", "...", ". . ."), closing quotes or brackets,
+# and a space that is not followed by a lower-case letter. In scripts without spaces the mark is
+# enough. A single leading character class keeps the search fast.
 END = re.compile(
     r"[.!?…؟۔।॥։።။៕。！？｡](?:"
     r"(?<=[。！？｡])[。！？｡…]*[”’」』）》〉\"']*\s*"
@@ -24,13 +24,13 @@ OPENING = "\"'“‘«‹„([{¿¡-–— "
 INITIALS = re.compile(r"(?:[^\W\d_]\.)*[^\W\d_]$")  # J, U.S, a.m
 WORD = re.compile(r"\w+")
 
-LONGEST_WRAPPED_LINE = 120  # text whose lines are all shorter may be wrapped by hand
+LONGEST_WRAPPED_LINE = 120  # text whose longest line is between these two may be hard-wrapped
 SHORTEST_WRAPPED_LINE = 40
-RAGGED = 10  # characters by which a wrapped line may fall short of the width
+RAGGED = 10  # characters by which a wrapped line may be shorter than the width allows
 
 
 class Splitter:
-    """Cuts clean text into paragraphs of sentences in one of three ways."""
+    """Splits clean text into paragraphs of sentences; `how` is rules, lines or none."""
 
     def __init__(self, how: str, abbreviations: Abbreviations = ENGLISH):
         ways = {"rules": self._by_rules, "lines": self._by_lines, "none": self._whole}
@@ -40,14 +40,14 @@ class Splitter:
         self._longest = abbreviations.longest
 
     def paragraphs(self, text: str) -> list[list[str]]:
-        """The paragraphs of a clean text, each a list of sentences."""
+        """Return the paragraphs of a clean text, each as a list of sentences."""
         if self._unwraps and "\n" in text:
             text = unwrap(text)
         split = self._split
         return [split(paragraph) for paragraph in text.split("\n\n") if paragraph]
 
     def sentences(self, line: str) -> list[str]:
-        """The sentences of one line of clean text, by the rules."""
+        """Split one line of clean text into sentences, by the rules."""
         found = []
         start = 0
         for match in END.finditer(line):
@@ -70,7 +70,10 @@ class Splitter:
         return [sentence for line in paragraph.split("\n") for sentence in self.sentences(line)]
 
     def _ends_sentence(self, line: str, start: int, mark: int, after: int) -> bool:
-        """Whether the mark at `mark` ends the sentence from `start`; `after` is what follows."""
+        """Return True if the mark at `mark` ends the sentence that begins at `start`.
+
+        `after` is the position of the text that follows the mark.
+        """
         follows = line[after]
         if not follows.isupper():
             if follows in OPENING:
@@ -89,7 +92,7 @@ class Splitter:
         if word.isdigit():  # "1. First point", "am 3. Oktober"
             is_ordinal = _next_word_in(known.after_ordinals, line, after)
             return mark - start > len(word) and not is_ordinal
-        may_be_initials = len(word) == 1 or "." in word  # worth the pattern
+        may_be_initials = len(word) == 1 or "." in word  # cheap test before the pattern
         if folded in known.undecided or (may_be_initials and INITIALS.match(word)):
             return _next_word_in(known.first_words, line, after)
         return True
@@ -99,7 +102,7 @@ def _next_word_in(words: frozenset[str], line: str, after: int) -> bool:
     next_word = WORD.search(line, after)
     if next_word is None or next_word[0] not in words:
         return False
-    end = next_word.end()  # "A" starts a sentence, "A." is one more initial
+    end = next_word.end()  # "A" may start a sentence, "A." is another initial
     return len(next_word[0]) > 1 or line[end : end + 1] != "."
 
 
@@ -107,15 +110,16 @@ ENGLISH_RULES = Splitter("rules")
 
 
 def split_sentences(line: str) -> list[str]:
-    """The sentences of one line of English."""
+    """Split one line of English into sentences."""
     return ENGLISH_RULES.sentences(line)
 
 
 def unwrap(text: str) -> str:
-    """Join lines that were broken only because the next word did not fit.
+    """Join the lines of hard-wrapped text.
 
-    Where every line is short and this break left no room for the word after it, the break means
-    nothing; all other breaks stay, such as those after headings and in lists.
+    A line break is removed if the next word would not have fitted on the line before. All other
+    breaks stay, such as those after headings and in lists. Text with very short or long lines is
+    returned unchanged.
     """
     lines = text.split("\n")
     width = max(map(len, lines))

@@ -1,4 +1,4 @@
-"""Texts as words: the unit of word vectors, of ELMo, and of answers that are spans of a text."""
+"""Split texts into words: the unit of word vectors, of ELMo, and of tasks with answer spans."""
 
 import re
 import sys
@@ -11,7 +11,7 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-# Where BERT's tokenizer sets Chinese characters apart.
+# The Chinese characters that BERT's tokenizer makes single words.
 CHINESE = (
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002a6df\U0002a700-\U0002b81f"
     "\U0002b820-\U0002ceaf\U0002f800-\U0002fa1f"
@@ -20,10 +20,10 @@ ASCII_MARKS = r"!-/:-@\[-`{-~"
 
 
 def split_words(text: str) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-    """A text's words, and the characters of each as [words, 2]: first, one past the last.
+    """Return the words of a text, and their character ranges [words, 2]: start, end (excluded).
 
-    It is cut as BERT does before it makes pieces. So a word alone has the pieces that it has in
-    the text if the tokenizer is BERT's WordPiece, and not if it is another: use `TextWords` there.
+    The text is split like BERT's pre-tokenizer does. So with BERT's WordPiece, a word has the same
+    tokens alone and in the text. With other tokenizers it may not: use `TextWords` there.
     """
     found = list(_word_pattern().finditer(text))
     spans = np.array([match.span() for match in found], np.int64).reshape(-1, 2)
@@ -32,10 +32,11 @@ def split_words(text: str) -> tuple[tuple[str, ...], NDArray[np.int64]]:
 
 @dataclass(frozen=True)
 class TextWords(Sequence[str]):
-    """Successive words of a text; they know the whole text, whose pieces they have.
+    """Successive words of a text, with a reference to the whole text.
 
-    A slice has the same text. How the text is cut follows from the text and `is_spaced`, so two
-    objects of one text and one range are equal.
+    Encoders tokenize the whole text and align its tokens with these words. A slice refers to the
+    same text. The text and `is_spaced` determine the words, so objects with the same text and range
+    are equal.
     """
 
     text: str
@@ -43,17 +44,17 @@ class TextWords(Sequence[str]):
     characters: NDArray[np.int64] = field(compare=False, repr=False)  # of all words, [words, 2]
     first: int
     last: int  # excluded
-    is_spaced: bool = False  # whether words are what stands between the text's spaces
+    is_spaced: bool = False  # True if the words are separated by spaces only
 
     @classmethod
     def of(cls, text: str) -> "TextWords":
-        """The words that `split_words` finds."""
+        """Split a text with `split_words`."""
         words, characters = split_words(text)
         return cls(text, words, characters, 0, len(words))
 
     @classmethod
     def joined(cls, words: Sequence[str]) -> "TextWords":
-        """Given words; the text is these words with a space between any two."""
+        """Take these words; the text is the words joined by single spaces."""
         lengths = np.array([len(word) for word in words], np.int64)
         ends = np.cumsum(lengths + 1) - 1
         characters = np.stack([ends - lengths, ends], 1)
@@ -61,7 +62,7 @@ class TextWords(Sequence[str]):
 
     @property
     def own_characters(self) -> NDArray[np.int64]:
-        """The characters of these words as [words, 2]: first, one past the last."""
+        """The character ranges of these words [words, 2]: start, end (excluded)."""
         return self.characters[self.first : self.last]
 
     def __len__(self) -> int:
@@ -86,7 +87,7 @@ class TextWords(Sequence[str]):
 
 @cache
 def _word_pattern() -> re.Pattern[str]:
-    """Runs of characters between white space; punctuation and Chinese stand alone."""
+    """Match runs of characters without white space; punctuation and Chinese match one by one."""
     marks = (
         c for c in map(chr, range(128, sys.maxunicode + 1)) if unicodedata.category(c)[0] == "P"
     )

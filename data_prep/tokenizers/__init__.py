@@ -1,4 +1,4 @@
-"""Vocabularies trained from word counts, and the tokenizer that all later stages use.
+"""The `tokenizer` stage (`build.build_tokenizer`), and the `Tokenizer` that later stages use.
 
 May use `corpus`, `text` and data_prep's root modules.
 """

@@ -1,6 +1,6 @@
-"""Words of a text and the pieces that a tokenizer makes of the whole text, matched by characters.
+"""Align the words of a text with the tokens of the whole text, by characters.
 
-P pieces, W words
+P tokens, W words
 """
 
 from collections.abc import Sequence
@@ -14,15 +14,15 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Alignment:
-    """The pieces of a text, and which of them its words have."""
+    """The tokens of a text, and the tokens that belong to each word."""
 
     ids: NDArray[np.int32]  # [P]
-    bounds: Ints  # [W + 1]: word w has the pieces bounds[w] to bounds[w + 1] to itself, maybe none
-    firsts: Ints  # [W]: the first piece with a character of the word; words may share one
-    stands_apart: NDArray[np.bool_]  # [W]: whether the word shares no piece with those before it
+    bounds: Ints  # [W + 1] word w owns the tokens bounds[w] to bounds[w + 1], possibly none
+    firsts: Ints  # [W] first token with a character of the word; words may share a token
+    stands_apart: NDArray[np.bool_]  # [W] True if the word shares no token with words before it
 
     def between(self, first: int, last: int) -> "Alignment":
-        """The pieces of words `first` to `last` (excluded), a shared one at the start included."""
+        """Return the alignment of words [first, last); a shared token at the start is included."""
         begin = min(int(self.firsts[first]), int(self.bounds[first]))
         bounds = self.bounds[first : last + 1] - begin
         bounds[0] = 0
@@ -39,16 +39,17 @@ class Alignment:
 def align(
     ids: NDArray[np.int32], piece_characters: Ints, word_characters: Ints, unknown: int
 ) -> Alignment:
-    """Match pieces [P, 2] and words [W, 2] by their first characters and those past the last.
+    """Align tokens and words by their character ranges: start, end (excluded).
 
-    A piece goes to the first word that it has a character of. One without any, such as the mark
-    of a space, goes to the word after it. A text without pieces has one unknown piece, so that
-    every word has a piece.
+    ids: [P]; piece_characters: [P, 2]; word_characters: [W, 2]; unknown: id of the unknown token.
+    A token belongs to the first word with which it shares a character. A token without a word's
+    character, such as a space mark, belongs to the word after it. A text without tokens gets one
+    unknown token, so that every word has a first token.
     """
     words = len(word_characters)
     if not len(ids):
         ids, piece_characters = np.array([unknown], np.int32), np.zeros((1, 2), np.int64)
-    # Normalising may give two pieces the same character; their order stays.
+    # Normalisation may map two tokens to the same character; the running maximum keeps the order.
     begins, ends = np.maximum.accumulate(piece_characters, axis=0).T
     owners = np.minimum(np.searchsorted(word_characters[:, 1], begins, side="right"), words - 1)
     bounds = np.searchsorted(owners, np.arange(words + 1))
@@ -64,7 +65,7 @@ def align(
 
 
 def concatenate(parts: Sequence[Alignment]) -> Alignment:
-    """The words and pieces of all parts, one after another."""
+    """Concatenate the words and tokens of all parts."""
     sizes = np.array([len(part.ids) for part in parts], np.int64)
     moves = np.cumsum(sizes) - sizes
     bounds = [part.bounds[:-1] + move for part, move in zip(parts, moves, strict=True)]

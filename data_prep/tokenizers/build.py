@@ -1,7 +1,8 @@
-"""Make a tokenizer folder: train it on document shards, or take one that exists.
+"""Make a tokenizer folder: train a tokenizer on document shards, or copy an existing one.
 
-Reads shards (or `tokenizer.source`); writes what `huggingface.write_folder` lists, and
-`statistics.json` with counts and the figures on held-out text.
+Reads shards (or `tokenizer.source`); writes the files of `huggingface.write_folder`, and
+`statistics.json` with counts and measures on held-out text.
+Try it: sesame tokenizer 'corpus.paths=[my_texts/]' tokenizer=wordpiece
 """
 
 import json
@@ -34,7 +35,10 @@ from data_prep.work_units import worker_count
 
 
 def build_tokenizer(shards: Path | None, out: Path, config: TokenizerConfig) -> dict[str, Any]:
-    """Write the tokenizer to `out` and return its counts; a given source needs no shards."""
+    """Write the tokenizer to `out` and return its statistics for the manifest.
+
+    `shards` may be None if `config.source` is set.
+    """
     if config.source is not None:
         source = read_source(Path(config.source))
         write_folder(out, source.tokenizer, source.specials, source.sentencepiece_model)
@@ -56,7 +60,8 @@ def build_tokenizer(shards: Path | None, out: Path, config: TokenizerConfig) -> 
             "heldout": measure(shards, out, pieces_root, workers),
         },
     )
-    os.replace(pieces_root, removed)  # in one step, so that no half-removed piece looks complete
+    # Rename before removing: if we are killed here, no half-removed unit looks complete.
+    os.replace(pieces_root, removed)
     shutil.rmtree(removed)
     return statistics
 

@@ -1,10 +1,10 @@
-"""Words as characters, in the numbering that bilm-tf and AllenNLP share.
+"""Words as character ids, with the ids of bilm-tf and AllenNLP.
 
-A word is `max_characters` numbers: begin-of-word, its UTF-8 bytes (cut to fit), end-of-word,
-padding. `<S>` and `</S>` have one symbol of their own instead of bytes. All are one higher than the
-symbols below, because 0 is AllenNLP's mask of positions without a word.
+A word is `max_characters` ids: begin-of-word, its UTF-8 bytes (truncated to fit), end-of-word,
+padding. `<S>` and `</S>` have one symbol of their own instead of bytes. Every id is its symbol
+below plus 1, because AllenNLP uses 0 for positions without a word.
 
-W words, C characters a word
+W words, C characters per word
 """
 
 from collections.abc import Sequence
@@ -17,19 +17,20 @@ MAX_CHARACTERS = 50
 BEGIN_SENTENCE, END_SENTENCE = "<S>", "</S>"
 # 0 to 255 are bytes.
 BEGIN_SENTENCE_SYMBOL, END_SENTENCE_SYMBOL, BEGIN_WORD, END_WORD, PADDING = range(256, 261)
-ALPHABET = 262  # the symbols, and the mask
+ALPHABET = 262  # number of character ids, including 0
 
 
 class Spelling:
-    """The characters of numbered words, from one buffer of all their bytes."""
+    """Looks up the character ids of numbered words; all bytes are in one buffer."""
 
     def __init__(self, words: Sequence[str], max_characters: int = MAX_CHARACTERS) -> None:
-        room = max_characters - 2  # begin and end take one each
+        room = max_characters - 2  # without begin-of-word and end-of-word
         spelt = [_bytes(word)[:room] for word in words]
         self._max_characters = max_characters
         self._lengths = np.array([len(each) for each in spelt], np.int64)
         self._starts = np.cumsum(self._lengths) - self._lengths
-        self._buffer = np.frombuffer(b"".join(spelt) + b"\0", np.uint8)  # never empty
+        # The extra byte keeps index 0 valid for an empty vocabulary.
+        self._buffer = np.frombuffer(b"".join(spelt) + b"\0", np.uint8)
         self._sentence_symbols = {
             number: symbol
             for number, word in enumerate(words)
@@ -37,9 +38,9 @@ class Spelling:
         }
 
     def characters(self, words_W: NDArray[Any]) -> NDArray[np.uint16]:
-        """The characters [W, C] of the words with these numbers."""
+        """Return the character ids [W, C] of the words with these numbers."""
         lengths_W1 = self._lengths[words_W][:, None]
-        places_C = np.arange(self._max_characters) - 1  # of a byte in its word
+        places_C = np.arange(self._max_characters) - 1  # index of the byte in its word
         is_byte = (places_C >= 0) & (places_C < lengths_W1)
         sources = np.where(is_byte, self._starts[words_W][:, None] + places_C, 0)
         characters_WC = np.where(is_byte, self._buffer[sources].astype(np.uint16), PADDING)
@@ -54,10 +55,13 @@ _SENTENCE_SYMBOLS = {BEGIN_SENTENCE: BEGIN_SENTENCE_SYMBOL, END_SENTENCE: END_SE
 
 
 def _bytes(word: str) -> bytes:
-    """UTF-8, without what it cannot spell (lone surrogates); a sentence's end has room for one."""
+    """Return the UTF-8 bytes of a word, without lone surrogates.
+
+    `<S>` and `</S>` get one placeholder byte, which their symbol replaces.
+    """
     return b"\0" if word in _SENTENCE_SYMBOLS else word.encode("utf-8", "ignore")
 
 
 def character_ids(words: Sequence[str], max_characters: int = MAX_CHARACTERS) -> NDArray[np.uint16]:
-    """The characters [W, C] of these words."""
+    """Return the character ids [W, C] of these words."""
     return Spelling(words, max_characters).characters(np.arange(len(words)))

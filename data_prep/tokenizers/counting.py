@@ -1,8 +1,8 @@
-"""Count the words of document shards, in pieces, and merge the counts in bounded memory.
+"""Count the words of document shards, in work units, and merge the counts in bounded memory.
 
-Reads document shards; writes, below a folder of pieces, `words` (sorted, each ended by 0xFF), their
-`counts.npy` (weighed by source) and in how many documents they are (`documents.npy`, `edges.npy`).
-What is counted are the words a trainer sees: normalised, without white space.
+Reads document shards. Each work unit writes `words` (sorted, each ended by 0xFF), `counts.npy`
+(occurrences, weighted by source) and the number of documents per word (`documents.npy`,
+`edges.npy`). Words are counted as the trainer sees them: normalised, without white space.
 """
 
 import re
@@ -30,7 +30,7 @@ BLOCK = 1 << 20  # bytes of text numbered at once
 
 
 def count_raw_words(texts: Iterable[str], punctuation_stands_alone: bool) -> Counter[str]:
-    """How often each stretch between white space occurs in the texts, as it is written."""
+    """Count the words between white space (and, if asked, ASCII punctuation), as written."""
     table = WordTable(punctuation_stands_alone)
     totals = np.zeros(0, np.int64)
     for block in _blocks(texts):
@@ -57,7 +57,7 @@ def _blocks(texts: Iterable[str]) -> Iterable[list[bytes]]:
 
 
 def word_normaliser(config: TokenizerConfig) -> Callable[[str], list[str]]:
-    """What cuts a stretch between white space into the words a trainer sees."""
+    """Return a function that splits text without white space into the words a trainer sees."""
     if config.kind == "wordpiece":
         bert = bert_normaliser(config.lowercase, config.strip_accents)
         cut = pre_tokenizers.BertPreTokenizer()
@@ -73,7 +73,7 @@ def word_normaliser(config: TokenizerConfig) -> Callable[[str], list[str]]:
         return lambda raw: [word for word, _ in whole.pre_tokenize_str(plain.normalize_str(raw))]
     if config.min_documents <= 1:
         return lambda raw: plain.normalize_str(raw).split()
-    # Whole clauses of a script without spaces would never be in several documents.
+    # In a script without spaces a whole clause would be one word, found in one document only.
     words = re.compile(rf"[{SPACELESS}]|[^\s{SPACELESS}]+")
     return lambda raw: words.findall(plain.normalize_str(raw))
 
@@ -86,7 +86,7 @@ class _CountTask:
 
 def _count_piece(task: _CountTask, folder: Path) -> None:
     config = task.config
-    # A symbol of the user's may have punctuation in it, so it is found before words are cut there.
+    # A user symbol may contain punctuation, so it must be found before words are split there.
     table = WordTable(config.kind == "wordpiece" and not config.user_symbols)
     found: list[NDArray[np.int32]] = [np.zeros(0, np.int32)]
     lengths: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
@@ -114,7 +114,11 @@ def _count_piece(task: _CountTask, folder: Path) -> None:
 def _normalised(
     table: WordTable, normalise: Callable[[str], list[str]]
 ) -> tuple[list[bytes], NDArray[np.int64], NDArray[np.int32]]:
-    """The words a trainer sees, and which of them each stretch of the table is."""
+    """Normalise the distinct words of a table.
+
+    Returns the W normalised words, and for each word w of the table its normalised words'
+    indices expanded[starts[w] : starts[w + 1]], as (words, starts, expanded).
+    """
     numbers: dict[str, int] = {}
     starts, expanded = [0], []
     for raw in table.words():
@@ -134,9 +138,14 @@ def _add_up(
     expanded: NDArray[np.int32],
     words: int,
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.bool_]]:
-    """Each word's weighed count, its documents, and whether the first and last are of these."""
+    """Count the normalised words.
+
+    found: table words of all sections; lengths, weights, documents: one value per section.
+    Returns per word the weighted count [W], the number of documents [W], and whether it is in the
+    first and in the last document [2, W].
+    """
     counts, seen_in = np.zeros(words), np.zeros(words, np.int64)
-    latest = np.full(words, -1, np.int64)  # document that had the word
+    latest = np.full(words, -1, np.int64)  # last document with the word
     edges = np.zeros((2, words), np.bool_)
     position = 0
     for section in range(lengths.size):
@@ -168,19 +177,19 @@ def _section_blocks(sections: Iterable[Section]) -> Iterator[list[Section]]:
 
 
 def sections_of(shard_parts: Iterable[ShardPart]) -> Iterator[Section]:
-    """The sections of several parts in order."""
+    """Yield the sections of several parts in order."""
     for part in shard_parts:
         yield from read_sections(part.path, part.start, part.end)
 
 
 def texts_of(shard_parts: Iterable[ShardPart]) -> Iterable[str]:
-    """The sections' text, a sentence a line."""
+    """Yield the text of each section, one sentence per line."""
     for section in sections_of(shard_parts):
         yield "\n".join(section.sentences)
 
 
 def grouped_parts(shards: Path, split: str) -> list[list[ShardPart]]:
-    """A split's parts by the piece of work they belong to."""
+    """Group the parts of a split into work units."""
     all_parts = parts(shards, split)
     return [
         all_parts[first : first + PARTS_A_PIECE]
@@ -191,7 +200,7 @@ def grouped_parts(shards: Path, split: str) -> list[list[ShardPart]]:
 def count_words(
     shards: Path, config: TokenizerConfig, pieces_root: Path, workers: int
 ) -> WordCounts:
-    """The words of all training shards."""
+    """Count the words of all training shards; work units are stored below `pieces_root`."""
     pieces = [
         WorkUnit(f"count-{number:06d}", _CountTask(group, config))
         for number, group in enumerate(grouped_parts(shards, "train"))

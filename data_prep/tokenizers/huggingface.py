@@ -1,7 +1,7 @@
-"""Vocabularies as the `tokenizers` library's tokenizers, and folders `AutoTokenizer` loads.
+"""Build tokenizers of the `tokenizers` library, and write folders that `AutoTokenizer` loads.
 
 Writes tokenizer.json, tokenizer_config.json, special_tokens_map.json, vocab.txt or spiece.model,
-and sesame.json (kind, size and special ids, for people and programs that need no library).
+and sesame.json (kind, size and special ids, readable without the library).
 """
 
 import json
@@ -26,7 +26,7 @@ KINDS = {"WordPiece": "wordpiece", "Unigram": "unigram", "BPE": "bpe", "WordLeve
 
 @dataclass(frozen=True)
 class Specials:
-    """What a vocabulary calls its special pieces."""
+    """The names of a vocabulary's special tokens."""
 
     pad: str = "[PAD]"
     unk: str = "[UNK]"
@@ -35,11 +35,11 @@ class Specials:
     mask: str = "[MASK]"
 
     def names(self) -> list[str]:
-        """In the order of the ids we give them."""
+        """Return the names in the order of the ids in the vocabularies we train."""
         return [self.pad, self.unk, self.cls, self.sep, self.mask]
 
     def as_tokens(self) -> dict[str, str]:
-        """In the words of transformers' configuration."""
+        """Return the names by their keys in transformers' configuration."""
         return {f"{role}_token": name for role, name in asdict(self).items()}
 
 
@@ -50,7 +50,10 @@ def from_vocabulary(
     specials: Specials,
     user_symbols: Sequence[str] = (),
 ) -> Tokenizer:
-    """BERT's WordPiece over a vocabulary; the user's symbols are found before words are cut."""
+    """Return BERT's WordPiece with this vocabulary.
+
+    User symbols are found in the text before it is split into words.
+    """
     ids = {piece: number for number, piece in enumerate(vocabulary)}
     tokenizer = Tokenizer(models.WordPiece(ids, unk_token=specials.unk))
     tokenizer.normalizer = bert_normaliser(lowercase, strip_accents)
@@ -63,7 +66,10 @@ def from_vocabulary(
 def from_sentencepiece(
     model: bytes, lowercase: bool, strip_accents: bool, specials: Specials
 ) -> Tokenizer:
-    """A SentencePiece model's pieces and scores in the library's own Unigram or BPE."""
+    """Convert a SentencePiece model to the library's Unigram or BPE.
+
+    Raises SesameError if the model is of another type.
+    """
     proto: Any = sentencepiece_model_pb2.ModelProto()
     proto.ParseFromString(model)
     trained = proto.trainer_spec
@@ -93,14 +99,17 @@ def from_sentencepiece(
 
 
 def _unigram(proto: Any) -> models.Model:
-    # The scores have single precision. Their shortest decimals survive the library's JSON reader,
-    # which changes the last bit of longer ones.
+    # The scores have single precision. The library's JSON reader changes the last bit of long
+    # decimals, but not of the shortest ones.
     vocabulary = [(piece.piece, float(str(np.float32(piece.score)))) for piece in proto.pieces]
     return models.Unigram(vocabulary, proto.trainer_spec.unk_id, proto.trainer_spec.byte_fallback)
 
 
 def _bpe(proto: Any) -> models.Model:
-    """SentencePiece ranks whole pieces, the library pairs: list every pair that makes a piece."""
+    """Build BPE merges: SentencePiece ranks tokens, the library ranks pairs of tokens.
+
+    So every pair that makes a token is listed, in the order of the tokens' scores.
+    """
     ids = {piece.piece: number for number, piece in enumerate(proto.pieces)}
     scores = {piece.piece: piece.score for piece in proto.pieces if piece.type == piece.NORMAL}
     merges = [
@@ -115,16 +124,16 @@ def _bpe(proto: Any) -> models.Model:
         unk_token=proto.pieces[proto.trainer_spec.unk_id].piece,
         fuse_unk=True,
         byte_fallback=proto.trainer_spec.byte_fallback,
-        # A symbol of the user's, which `_set_apart` leaves by itself, is made by no merges.
+        # No merges make a user symbol; `_set_apart` isolates it, so it is looked up as a whole.
         ignore_merges=any(piece.type == piece.USER_DEFINED for piece in proto.pieces),
     )
 
 
 def _keep_apart(controls: list[str]) -> pre_tokenizers.PreTokenizer:
-    """Cut a control piece written in plain text after its first character.
+    """Split the name of a control token in plain text after its first character.
 
-    The library's Unigram would take it for the piece itself, which SentencePiece never does. No
-    piece of running text is lost: SentencePiece keeps brackets and letters apart anyway.
+    The library's Unigram would read it as the control token, which SentencePiece never does. No
+    token of running text is lost: SentencePiece never joins brackets and letters.
     """
     literals = [
         rf"{re.escape(name[0])}(?={re.escape(name[1:])})" for name in controls if len(name) > 1
@@ -134,16 +143,20 @@ def _keep_apart(controls: list[str]) -> pre_tokenizers.PreTokenizer:
 
 
 def _set_apart(symbols: list[str]) -> pre_tokenizers.PreTokenizer:
-    """Cut around the user's symbols, the longest first, as SentencePiece looks for them.
+    """Isolate user symbols, longest first, as SentencePiece does.
 
-    Not as the library's added tokens: after these it begins a new word, and SentencePiece none.
+    They are not added tokens of the library: after these it begins a new word, SentencePiece does
+    not.
     """
     pattern = "|".join(map(re.escape, sorted(symbols, key=len, reverse=True)))
     return pre_tokenizers.Split(Regex(pattern), "isolated")
 
 
 def finished(tokenizer: Tokenizer, specials: Specials) -> Tokenizer:
-    """Declare the special pieces (new ids where the vocabulary lacks them) and BERT's frame."""
+    """Declare the special tokens and BERT's template ([CLS] A [SEP] B [SEP]); changes `tokenizer`.
+
+    A special token that the vocabulary lacks gets a new id. Returns the same tokenizer.
+    """
     tokenizer.add_special_tokens(
         [AddedToken(name, normalized=False, special=True) for name in specials.names()]
     )
@@ -158,13 +171,13 @@ def finished(tokenizer: Tokenizer, specials: Specials) -> Tokenizer:
 
 
 def pieces_of(tokenizer: Tokenizer) -> list[str]:
-    """Every piece at its id."""
+    """Return all tokens by id; an id that is not used has an empty string."""
     by_id = {number: piece for piece, number in tokenizer.get_vocab(True).items()}
     return [by_id.get(number, "") for number in range(max(by_id) + 1)]
 
 
 def special_ids(tokenizer: Tokenizer, specials: Specials) -> dict[str, int]:
-    """The ids of pad, unk, cls, sep and mask, in this order."""
+    """Return the ids of pad, unk, cls, sep and mask, in this order."""
     vocabulary = tokenizer.get_vocab(True)
     return {role: vocabulary[name] for role, name in asdict(specials).items()}
 
@@ -172,7 +185,7 @@ def special_ids(tokenizer: Tokenizer, specials: Specials) -> dict[str, int]:
 def write_folder(
     out: Path, tokenizer: Tokenizer, specials: Specials, sentencepiece_model: bytes | None
 ) -> None:
-    """Write everything `AutoTokenizer` and other tools want to find."""
+    """Write the files that `AutoTokenizer` and other tools read, each atomically."""
     stated = json.loads(tokenizer.to_str())
     kind = KINDS[stated["model"]["type"]]
     config = {
@@ -196,7 +209,7 @@ def write_folder(
 
 
 def _class_settings(stated: dict[str, Any]) -> dict[str, Any]:
-    """The transformers class to load with: BERT's own where it does the same."""
+    """Return the settings for transformers: its BERT class if that gives the same tokens."""
     normaliser = stated["normalizer"] or {}
     is_bert = (
         stated["model"]["type"] == "WordPiece"

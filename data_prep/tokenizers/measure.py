@@ -1,6 +1,7 @@
-"""How well a vocabulary fits text it has not seen: figures over the held-out shards.
+"""Measure how well a vocabulary fits unseen text: fertility, unknown rate, character coverage.
 
-Reads held-out document shards, in pieces; each piece is `sums.json`, and sums add up.
+Reads the held-out document shards in work units. Each unit writes `sums.json`; the sums of all
+units are added.
 """
 
 import json
@@ -32,7 +33,7 @@ def _measure_piece(task: _MeasureTask, folder: Path) -> None:
 
 
 def sums_over(words: Counter[str], tokenizer: Tokenizer) -> Counter[str]:
-    """What the figures are made of, over words between white space and how often they occur."""
+    """Return the sums for `figures`, from words (split at white space) and their counts."""
     encoded = tokenizer.encode_words(list(words))
     counts = np.array(list(words.values()), np.int64)
     unknown = np.concatenate([[0], np.cumsum(encoded.ids == tokenizer.unk)])
@@ -65,7 +66,7 @@ def sums_over(words: Counter[str], tokenizer: Tokenizer) -> Counter[str]:
 
 
 def measure(shards: Path, tokenizer: Path, pieces_root: Path, workers: int) -> dict[str, Any]:
-    """Fertility, unknown rate, coverage and the like on the held-out split."""
+    """Return the measures of a tokenizer folder on the held-out split (see `figures`)."""
     pieces = [
         WorkUnit(f"measure-{number:06d}", _MeasureTask(group, tokenizer))
         for number, group in enumerate(grouped_parts(shards, "heldout"))
@@ -77,7 +78,7 @@ def measure(shards: Path, tokenizer: Path, pieces_root: Path, workers: int) -> d
 
 
 def figures(sums: Counter[str]) -> dict[str, Any]:
-    """The sums with the rates they give; a rate over nothing is null."""
+    """Compute rates from the sums; a rate with denominator 0 is None."""
 
     def rate(part: str, whole: str) -> float | None:
         return sums[part] / sums[whole] if sums[whole] else None

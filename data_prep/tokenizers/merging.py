@@ -1,7 +1,7 @@
-"""Add up the word counts of pieces, in bounded memory, to what vocabularies are trained on.
+"""Add up the word counts of all work units, in bounded memory; vocabularies are trained on the sum.
 
-Reads the folders that `counting` writes. A document may go on from one piece to the next; the words
-it has in both are not taken for two documents.
+Reads the folders that `counting` writes. A document may span several work units; a word that it has
+in more than one of them is counted for one document.
 """
 
 from collections.abc import Iterable
@@ -17,41 +17,41 @@ from data_prep.tokenizers.wordtable import WordTable, as_buffer
 
 @dataclass(frozen=True)
 class Limit:
-    """How many distinct words are held, and bytes of them; the rarest go first."""
+    """The most distinct words in memory, and their most bytes; the rarest are dropped first."""
 
     words: int
     bytes: int
 
 
 IN_MERGE = Limit(4_000_000, 64_000_000)  # about half a gigabyte
-IN_TRAINING = Limit(800_000, 8_000_000)  # SentencePiece's unigram takes 120 bytes for each byte
+IN_TRAINING = Limit(800_000, 8_000_000)  # SentencePiece's unigram takes 120 bytes per byte
 
 
 @dataclass(frozen=True)
 class WordCounts:
-    """Distinct words, most frequent first and equally frequent ones in byte order."""
+    """Distinct words by falling count; words with equal counts are in byte order."""
 
     words: list[str]
     counts: list[int]
-    total: int  # words counted
-    distinct: int  # different words among them, but for what a full memory dropped
-    kept_out: int = 0  # of these, in too few documents
+    total: int  # all occurrences, of dropped words too
+    distinct: int  # distinct words, except those dropped to bound memory
+    kept_out: int = 0  # distinct words that are in fewer than min_documents documents
 
 
 @dataclass(frozen=True)
 class Counted:
-    """What one piece counted; places are those of its words."""
+    """The counts of one work unit with W distinct words."""
 
-    words: list[bytes]
-    counts: NDArray[np.float64]
-    documents: NDArray[np.int64]
-    edges: NDArray[np.bool_]  # [2, words]: in the piece's first document, in its last
+    words: list[bytes]  # [W] sorted
+    counts: NDArray[np.float64]  # [W] occurrences, weighted by source
+    documents: NDArray[np.int64]  # [W] documents with the word
+    edges: NDArray[np.bool_]  # [2, W] is the word in the unit's first document, in its last
     first_document: int
     last_document: int
 
     @classmethod
     def load(cls, folder: Path) -> "Counted":
-        """Read a piece back."""
+        """Read the counts that `save` wrote."""
         words = (folder / "words").read_bytes().split(b"\xff")[:-1]
         counts, documents, edges, span = (
             np.load(folder / f"{name}.npy", allow_pickle=False)
@@ -60,7 +60,7 @@ class Counted:
         return cls(words, counts, documents, edges, *span.tolist())
 
     def save(self, folder: Path) -> None:
-        """Write the piece."""
+        """Write the counts to `folder`."""
         (folder / "words").write_bytes(as_buffer(self.words).tobytes())
         np.save(folder / "counts.npy", self.counts)
         np.save(folder / "documents.npy", self.documents)
@@ -70,13 +70,16 @@ class Counted:
 
 @dataclass
 class OpenDocument:
-    """The document in which the pieces so far end; the next may go on with it."""
+    """The last document of the work units read so far; the next unit may continue it."""
 
     number: int = -1
     words: set[bytes] = field(default_factory=set)
 
     def go_on(self, piece: Counted) -> list[int]:
-        """Take in the next piece; returns places of its words that this document had before."""
+        """Read the next work unit; return the indices of its words counted before.
+
+        These are words of its first document, if that continues this document, which had them.
+        """
         in_first, in_last = (np.flatnonzero(edge).tolist() for edge in piece.edges)
         again = []
         if piece.first_document == self.number:
@@ -93,7 +96,11 @@ def merge(
     in_merge: Limit = IN_MERGE,
     in_training: Limit = IN_TRAINING,
 ) -> WordCounts:
-    """Add up the pieces' counts in their order; what is too rare for memory is dropped."""
+    """Add up the counts of work units, in corpus order.
+
+    Words in fewer than `min_documents` documents are left out. If the words exceed `in_merge`, the
+    rarest are dropped; the result has at most `in_training` words.
+    """
     table, totals, documents = WordTable(), np.zeros(0), np.zeros(0, np.int64)
     total, last = 0.0, OpenDocument()
     for folder in folders:
@@ -112,7 +119,7 @@ def merge(
             table = WordTable()
             table.number(as_buffer([words[index] for index in kept.tolist()]), len(kept))
     words = table.words()
-    counts = np.rint(totals).astype(np.int64)  # whole already, but where sources have weights
+    counts = np.rint(totals).astype(np.int64)  # fractional only if sources have weights
     seldom = documents < min_documents
     counts[seldom] = 0
     kept = most_frequent(words, counts, in_training)
@@ -126,7 +133,10 @@ def merge(
 
 
 def most_frequent(words: list[bytes], totals: NDArray[Any], limit: Limit) -> NDArray[np.int64]:
-    """The numbers of the most frequent words; byte order decides between equals."""
+    """Return the indices of the most frequent words within `limit`, by falling count.
+
+    Ties are in byte order. Words with count 0 are left out.
+    """
     by_word = np.array(sorted(range(len(words)), key=words.__getitem__), np.int64)
     order = by_word[np.argsort(-totals[by_word], kind="stable")]
     order = order[totals[order] > 0]

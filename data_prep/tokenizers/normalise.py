@@ -1,7 +1,7 @@
-"""The one normalisation of a tokenizer, as `tokenizer.json` states it; nothing normalises twice.
+"""The normalisers of tokenizers, as stored in `tokenizer.json`; text is normalised only once.
 
-WordPiece has BERT's own. SentencePiece kinds have composed Unicode (NFC) with white space made
-single spaces; SentencePiece itself is told to change nothing.
+WordPiece uses BERT's normaliser. The SentencePiece kinds use NFC and single spaces; SentencePiece
+itself is configured to change nothing.
 """
 
 from tokenizers import Regex, normalizers
@@ -9,8 +9,8 @@ from tokenizers.normalizers import Normalizer
 
 
 def bert_normaliser(lowercase: bool, strip_accents: bool) -> Normalizer:
-    """BERT's: control characters dropped, Chinese characters set apart."""
-    # `strip_accents` is always given: left out, the library ties it to lower-casing.
+    """Return BERT's normaliser: drops control characters, puts spaces around Chinese characters."""
+    # `strip_accents` is always given: if it is None, the library derives it from `lowercase`.
     return normalizers.BertNormalizer(
         clean_text=True,
         handle_chinese_chars=True,
@@ -22,9 +22,9 @@ def bert_normaliser(lowercase: bool, strip_accents: bool) -> Normalizer:
 def sentencepiece_normaliser(
     lowercase: bool, strip_accents: bool, charsmap: bytes = b""
 ) -> Normalizer:
-    """Composed characters, single spaces; the space mark of the pieces counts as a space.
+    """Return a normaliser to NFC and single spaces; the space mark ▁ counts as a space.
 
-    A foreign SentencePiece model brings its own character map, which then replaces NFC.
+    charsmap: the character map of an existing SentencePiece model; it replaces NFC.
     """
     steps: list[Normalizer] = [normalizers.Precompiled(charsmap)] if charsmap else []
     if lowercase:
@@ -35,7 +35,7 @@ def sentencepiece_normaliser(
         steps.append(normalizers.NFC())
     steps += [
         normalizers.Replace(Regex(r"[\s▁]+"), " "),
-        # Not Strip(): it takes away characters that are no space to the line above.
+        # Not Strip(), which also removes characters that the line above does not treat as space.
         normalizers.Replace(Regex(r"^ | $"), ""),
     ]
     return normalizers.Sequence(steps)

@@ -1,6 +1,6 @@
-"""Tokenizers others made: a folder or file with tokenizer.json, vocab.txt or a .model.
+"""Read existing tokenizers: a folder or file with tokenizer.json, vocab.txt or a .model.
 
-Reads the folders of Hugging Face, of Google's BERT releases and of this package.
+These are the folders of Hugging Face, of Google's BERT releases and of this package.
 """
 
 import json
@@ -23,10 +23,10 @@ from data_prep.tokenizers.huggingface import (
 from data_prep.tokenizers.vocabulary import COUNTS, VOCABULARY, read_vocabulary
 from data_prep.tokenizers.words import SPECIAL_WORDS, SPECIALS, from_words
 
-MODEL = "spiece.model"  # kept where it lies beside a tokenizer.json made from it
+MODEL = "spiece.model"  # kept if it is in the folder of the tokenizer.json made from it
 VOCABULARIES = ("tokenizer.json", "vocab.txt", VOCABULARY)
 BESIDE = ("special_tokens_map.json", "tokenizer_config.json", MODEL, VOCABULARY, COUNTS)
-SETTINGS = ("special_tokens_map.json", "tokenizer_config.json")  # the later one decides
+SETTINGS = ("special_tokens_map.json", "tokenizer_config.json")  # the later one takes precedence
 ALIASES = {
     "pad": ("[PAD]", "<pad>"),
     "unk": ("[UNK]", "<unk>"),
@@ -38,7 +38,7 @@ ALIASES = {
 
 @dataclass(frozen=True)
 class Source:
-    """A tokenizer as found, its special pieces declared."""
+    """An existing tokenizer, with its special tokens declared."""
 
     tokenizer: Tokenizer
     specials: Specials
@@ -46,12 +46,15 @@ class Source:
 
 
 def has_vocabulary(folder: Path) -> bool:
-    """Whether a folder of a model brings a tokenizer or a vocabulary."""
+    """Return True if a model's folder contains a tokenizer or a vocabulary."""
     return any((folder / name).is_file() for name in VOCABULARIES) or any(folder.glob("*.model"))
 
 
 def source_files(path: Path) -> list[Path]:
-    """The files of a tokenizer that are read, the one with the vocabulary last."""
+    """List the files of a tokenizer that are read; the last one has the vocabulary.
+
+    Raises UsageError if there is none.
+    """
     if path.is_file() and path.suffix in (".json", ".txt", ".model"):
         return [path]
     if path.is_dir():
@@ -67,7 +70,7 @@ def source_files(path: Path) -> list[Path]:
 
 
 def read_source(path: Path) -> Source:
-    """Read a tokenizer; what its folder leaves unsaid follows from its vocabulary."""
+    """Read a tokenizer; settings that its folder does not state are derived from its vocabulary."""
     *beside, vocabulary = source_files(path)
     settings: dict[str, Any] = {}
     for file in beside:
@@ -103,13 +106,13 @@ def _from_vocabulary_file(file: Path, settings: dict[str, Any]) -> Source:
     first_seen: dict[str, int] = {}
     for line, piece in enumerate(vocabulary, 1):
         if piece in first_seen:
-            raise SesameError(f"{file}, line {line}: the piece of line {first_seen[piece]} again")
+            raise SesameError(f"{file}, line {line}: repeats the token of line {first_seen[piece]}")
         first_seen[piece] = line
     specials = _specials(settings, first_seen)
     if specials.unk not in first_seen:
-        raise SesameError(f"{file}: no line is {specials.unk}, the piece for unknown words")
+        raise SesameError(f"{file}: no line is {specials.unk}, the token for unknown words")
     lowercase = settings.get("do_lower_case")
-    if lowercase is None:  # Google's releases do not say; an uncased vocabulary has no capitals
+    if lowercase is None:  # not stated in Google's releases; uncased vocabularies have no capitals
         lowercase = not any(
             piece != piece.lower() for piece in vocabulary if not piece.startswith("[")
         )
@@ -131,7 +134,10 @@ def _from_model_file(file: Path, settings: dict[str, Any]) -> Source:
 
 
 def _specials(settings: dict[str, Any], vocabulary: Collection[str]) -> Specials:
-    """The folder's own names, else the usual ones it has, else ours, to be added."""
+    """Return the special tokens: as the settings state, else a usual name in the vocabulary.
+
+    If it has none of the usual names, ours is used; the caller adds it to the vocabulary.
+    """
     names = {}
     for role, aliases in ALIASES.items():
         stated = settings.get(f"{role}_token")

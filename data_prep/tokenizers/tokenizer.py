@@ -1,9 +1,9 @@
-"""The tokenizer at work: text to piece ids, every distinct word tokenised once.
+"""Convert text to token ids; every distinct word is tokenized only once.
 
-Reads a folder that the `tokenizer` stage wrote, or any Hugging Face or BERT tokenizer folder. Ids
-are those of the `tokenizers` library. Where its rules never look across white space (all kinds we
-train, and any BERT) text is cut into words, each new word goes through the library once, and the
-ids of the text are put together from those; any other tokenizer goes through the library whole.
+Reads a folder that the `tokenizer` stage wrote, or any Hugging Face or BERT tokenizer folder. The
+ids are those of the `tokenizers` library. If no rule of the tokenizer looks across white space (all
+kinds we train, and every BERT), the text is split into words, the library tokenizes each new word
+once, and the ids of the text are assembled from a table. Other tokenizers get the whole text.
 """
 
 import json
@@ -35,14 +35,14 @@ from data_prep.tokenizers.wordtable import WordTable, as_buffer
 BLOCK = 1 << 20  # bytes of text worked on at once
 CACHE_WORDS = 1 << 20  # words remembered between calls
 CACHE_BYTES = 1 << 25
-# How far around a word a tokenizer looks to make its pieces: not at all (words are those of
-# data_prep.text.words.split_words), up to the next white space, or over the whole text.
+# The context that determines the tokens of a word: the word alone (as split by
+# data_prep.text.words.split_words), the text up to the next white space, or the whole text.
 REACHES = {True: "word", False: "space", None: "text"}
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """The pieces of several texts, one after another."""
+    """The N token ids of several texts, one after another."""
 
     ids: NDArray[np.int32]  # [N]
     offsets: NDArray[np.int64]  # [texts + 1]: text t has ids[offsets[t] : offsets[t + 1]]
@@ -55,10 +55,13 @@ class Encoded:
 
 
 class Tokenizer:
-    """Text to ids and back; no special pieces are added, and none is read from text."""
+    """Converts text to ids and back.
+
+    It adds no special tokens, and reads "[MASK]" and the like in a text as plain text.
+    """
 
     def __init__(self, library: tokenizers.Tokenizer, specials: Specials) -> None:
-        library.encode_special_tokens = True  # "[MASK]" in a text is six characters
+        library.encode_special_tokens = True  # read "[MASK]" in a text as six characters
         self.library = library
         stated = json.loads(library.to_str())
         self.kind = KINDS[stated["model"]["type"]]
@@ -77,12 +80,12 @@ class Tokenizer:
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizer":
-        """The tokenizer of a folder."""
+        """Load the tokenizer of a folder."""
         source = read_source(Path(folder))
         return cls(source.tokenizer, source.specials)
 
     def encode(self, texts: Sequence[str]) -> Encoded:
-        """The ids of each text, as `encode_batch(texts, add_special_tokens=False)` gives them."""
+        """Return the ids of each text, equal to `encode_batch(texts, add_special_tokens=False)`."""
         work = self._whole if self._words is None else self._words.encode
         ids = [np.zeros(0, np.int32)]
         lengths = [np.zeros(1, np.int64)]
@@ -93,23 +96,26 @@ class Tokenizer:
         return Encoded(np.concatenate(ids), np.cumsum(np.concatenate(lengths)))
 
     def encode_words(self, words: Sequence[str]) -> Encoded:
-        """The ids of each word as it is tokenised inside a sentence, after white space."""
-        if self._words is None:  # some kinds, as RoBERTa's, put the space into the word's piece
+        """Return the ids of each word as it is tokenized inside a sentence, after white space."""
+        if self._words is None:  # some kinds, such as RoBERTa's, put the space into the token
             return self.encode([f" {word}" for word in words])
         return self.encode(words)
 
     def align(self, text: str, words: NDArray[np.int64]) -> Alignment:
-        """The pieces of a whole text, and which of them its words have; [words, 2] characters."""
+        """Tokenize a whole text and align the tokens with its words.
+
+        `words` are character ranges [W, 2]: start, end (excluded).
+        """
         encoded = self.library.encode(text, add_special_tokens=False)
         characters = np.array(encoded.offsets, np.int64).reshape(-1, 2)
         return align(np.array(encoded.ids, np.int32), characters, words, self.unk)
 
     def decode(self, ids: Sequence[int] | NDArray[Any]) -> str:
-        """Readable text, special pieces included."""
+        """Return readable text, including special tokens."""
         return str(self.library.decode([int(id) for id in ids], skip_special_tokens=False))
 
     def piece(self, id: int) -> str:
-        """The piece with this id as the vocabulary writes it."""
+        """Return the token with this id as it is written in the vocabulary."""
         return self._pieces[id]
 
     def _whole(self, block: list[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
@@ -117,7 +123,7 @@ class Tokenizer:
 
 
 class _Words:
-    """The words-once way: a table of distinct words, and the pieces of each."""
+    """Tokenizes every distinct word once: a table of words, and the token ids of each."""
 
     def __init__(self, library: tokenizers.Tokenizer, punctuation_stands_alone: bool) -> None:
         self._library = library
@@ -130,7 +136,7 @@ class _Words:
         self._starts = np.zeros(1, np.int64)  # word w has ids[starts[w] : starts[w + 1]]
 
     def encode(self, block: list[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """The block's ids, and how many each text has."""
+        """Return the ids of a block of texts, and the number of ids per text."""
         if len(self._table) > CACHE_WORDS or self._table.size > CACHE_BYTES:
             self._forget()
         known = len(self._table)
@@ -152,7 +158,11 @@ def _expand(
     starts: NDArray[np.int64],
     ids: NDArray[np.int32],
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """The words' pieces one after another, and how many each text has."""
+    """Return the ids of all words, one after another, and the number of ids per text.
+
+    words: word numbers; text_ends: end of each text in `words`; word w has the ids
+    ids[starts[w] : starts[w + 1]].
+    """
     lengths = np.zeros(text_ends.size, np.int64)
     first = 0
     for text in range(text_ends.size):
@@ -171,7 +181,7 @@ def _expand(
 def _encode_each(
     library: tokenizers.Tokenizer, texts: Sequence[str]
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    # One by one, not as a batch: a batch starts threads in every worker process.
+    # Not encode_batch, which starts threads in every worker process.
     lists = [library.encode(text, add_special_tokens=False).ids for text in texts]
     ids = np.array([id for each in lists for id in each], np.int32)
     return ids, np.array([len(each) for each in lists], np.int64)
@@ -191,14 +201,15 @@ def _blocks(texts: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _cut(stated: dict[str, Any]) -> bool | None:
-    """Whether words may be cut at ASCII punctuation too; None where words cannot be cut at all.
+    """Decide where text may be split before it is tokenized, from the tokenizer's JSON.
 
-    Cutting is exact where every rule of the tokenizer stays inside the cuts. BERT's do, at ASCII
-    white space and around ASCII punctuation: its normaliser looks at characters and combining
-    marks, which never combine with either across a cut. Those of our SentencePiece kinds do at
-    ASCII white space. Nothing is assumed of other tokenizers.
+    Returns True: at white space and ASCII punctuation; False: at white space only; None: nowhere.
+    Splitting is exact if no rule of the tokenizer looks across a split. This holds for BERT at
+    ASCII white space and punctuation: its normaliser looks at single characters and combining
+    marks, which do not combine across such a split. It holds for our SentencePiece kinds at ASCII
+    white space. Nothing is assumed about other tokenizers.
     """
-    # Pieces that are looked for in the text before all rules.
+    # Tokens that the library searches in the text before it applies any rule.
     added = [token for token in stated["added_tokens"] if not token["special"]]
     if any(not _stays_in_a_word(token) for token in added):
         return None
@@ -217,7 +228,7 @@ def _cut(stated: dict[str, Any]) -> bool | None:
 
 
 def _stays_in_a_word(token: dict[str, Any]) -> bool:
-    """Whether an added piece is found in a word alone as it is in running text."""
+    """Return True if an added token is found in a single word exactly as in running text."""
     looks_around = any(token[rule] for rule in ("single_word", "lstrip", "rstrip", "normalized"))
     return not looks_around and len(token["content"].split()) == 1
 
@@ -244,7 +255,7 @@ def _starts_word(pieces: list[str], stated: dict[str, Any]) -> NDArray[np.bool_]
 
 
 def _ordinary(pieces: list[str], library: tokenizers.Tokenizer) -> NDArray[np.int64]:
-    """Ids of pieces that stand for text: not special, reserved or single bytes."""
+    """Return the ids of tokens that stand for text: not special, reserved or single bytes."""
     added = library.get_added_tokens_decoder()
     special = {number for number, token in added.items() if token.special}
     reserved = re.compile(rf"\[unused\d+\]|{BYTE_PIECE}|")

@@ -1,9 +1,10 @@
-"""Train vocabularies from word counts with SentencePiece, the same bytes on every run.
+"""Train vocabularies from word counts with SentencePiece, with the same bytes on every run.
 
-SentencePiece reads counts (its TSV form), so that training does not grow with the corpus; one
-thread, no path and no shuffling keep it deterministic. The trainers of the `tokenizers` library
-break ties by hash order and give another vocabulary every time, so WordPiece is trained here
-too: BERT's pieces come from byte-pair merges over characters that know whether they begin a word.
+SentencePiece reads word counts (its TSV format), so the cost of training does not grow with the
+corpus. One thread, no paths and no shuffling make it deterministic. The trainers of the
+`tokenizers` library break ties by hash order, so their result differs from run to run. Therefore
+WordPiece is trained here too: as byte-pair merges over characters, with different symbols for a
+character at the beginning of a word and inside it.
 """
 
 import io
@@ -20,12 +21,15 @@ from data_prep.tokenizers.merging import WordCounts
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_PIECES
 CONTINUES = "##"
-LONGEST_WORD = 100  # characters; BERT makes longer words [UNK]
-FIRST_CODE = 0x20000  # characters from here on stand for WordPiece symbols while it is trained
+LONGEST_WORD = 100  # characters; BERT maps longer words to [UNK]
+FIRST_CODE = 0x20000  # during training, characters from here on encode the WordPiece symbols
 
 
 def train_sentencepiece(counts: WordCounts, config: TokenizerConfig) -> bytes:
-    """A SentencePiece model file of kind `unigram` or `bpe`."""
+    """Train a model of kind `unigram` or `bpe`; return the bytes of the SentencePiece model file.
+
+    Raises SesameError if the corpus does not support the vocabulary size.
+    """
     _check_any(counts)
     model = _train(
         zip(counts.words, counts.counts, strict=True),
@@ -46,7 +50,10 @@ def train_sentencepiece(counts: WordCounts, config: TokenizerConfig) -> bytes:
 
 
 def train_wordpiece(counts: WordCounts, config: TokenizerConfig) -> list[str]:
-    """BERT's vocabulary: special pieces, characters, then merges by frequency."""
+    """Train BERT's vocabulary: special tokens, user symbols, characters, merges by frequency.
+
+    Raises SesameError if the corpus does not support the vocabulary size.
+    """
     _check_any(counts)
     alphabet = _alphabet(counts, config.character_coverage)
     words = {
@@ -54,11 +61,11 @@ def train_wordpiece(counts: WordCounts, config: TokenizerConfig) -> list[str]:
         for word, count in zip(counts.words, counts.counts, strict=True)
         if len(word) <= LONGEST_WORD and alphabet.issuperset(word)
     }
-    # A character that joins others needs both forms, or new words would be unknown as a whole.
+    # A character inside words needs both forms, or a new word with it would be [UNK] as a whole.
     joining = {character for word in words if len(word) > 1 for character in word}
     symbols = sorted(alphabet) + [CONTINUES + character for character in sorted(joining)]
     given = [*SPECIAL_PIECES, *config.user_symbols]
-    # A character may be a symbol of the user's as well.
+    # A user symbol may be a single character.
     symbols = [symbol for symbol in symbols if symbol not in config.user_symbols]
     merges_wanted = config.vocab_size - len(given) - len(symbols)
     if merges_wanted < 0:
@@ -88,8 +95,8 @@ def train_wordpiece(counts: WordCounts, config: TokenizerConfig) -> list[str]:
     merges = [_decoded(piece, symbols) for piece in pieces if len(piece) > 1]
     if len(merges) < merges_wanted:
         raise _too_large(config, len(given) + len(symbols) + len(merges))
-    # SentencePiece sums coverage in single precision: where it takes that for complete before
-    # the rarest character, it fills the place with one more merge.
+    # SentencePiece sums coverage in single precision. If the sum reaches 1 before the rarest
+    # character, it leaves this character out and adds one more merge.
     return given + symbols + merges[:merges_wanted]
 
 
@@ -99,7 +106,7 @@ def _decoded(piece: str, symbols: list[str]) -> str:
 
 
 def _alphabet(counts: WordCounts, coverage: float) -> set[str]:
-    """The most frequent characters that together make up `coverage` of all characters."""
+    """Return the most frequent characters that together make up `coverage` of all characters."""
     characters: Counter[str] = Counter()
     for word, count in zip(counts.words, counts.counts, strict=True):
         for character in word:
@@ -125,7 +132,7 @@ def _train(words: Iterable[tuple[str, int]], config: TokenizerConfig, **options:
             normalization_rule_name="identity",
             num_threads=1,
             shuffle_input_sentence=False,
-            hard_vocab_limit=False,  # a smaller vocabulary comes back, and tells what fits
+            hard_vocab_limit=False,  # if the size is too large, returns the largest that fits
             minloglevel=2,
             **options,
         )
@@ -148,13 +155,13 @@ def _check_any(counts: WordCounts) -> None:
 def _too_large(config: TokenizerConfig, largest: int) -> SesameError:
     return SesameError(
         f"tokenizer.vocab_size={config.vocab_size}: this corpus supports at most {largest} "
-        f"{config.kind} pieces; set tokenizer.vocab_size={largest} or less, or add text"
+        f"{config.kind} tokens; set tokenizer.vocab_size={largest} or less, or add text"
     )
 
 
 def _too_small(config: TokenizerConfig, smallest: int) -> SesameError:
     return SesameError(
-        f"tokenizer.vocab_size={config.vocab_size}: the special pieces and single characters of "
-        f"this corpus alone are {smallest}; set tokenizer.vocab_size to more, or lower "
+        f"tokenizer.vocab_size={config.vocab_size}: the special tokens and single characters of "
+        f"this corpus need {smallest}; set tokenizer.vocab_size to more, or lower "
         f"tokenizer.character_coverage ({config.character_coverage})"
     )

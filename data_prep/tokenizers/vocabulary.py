@@ -1,10 +1,10 @@
-"""ELMo's vocabulary: the words to be predicted, in bilm-tf's form, and the spelling of the rest.
+"""ELMo's vocabulary: the words that the model predicts, in the format of bilm-tf.
 
-The vocabulary is `<S>`, `</S>`, `<UNK>`, then words by falling count. Only its words are predicted,
-but a model that reads characters can read any word, so rarer ones have ids too, past the
-vocabulary's end. Writes, beside what `huggingface.write_folder` does,
-    vocabulary.txt  the predicted words, one a line; a word's id is the number of its line, from 0
-    counts.npy      how often each of them occurs in the training text
+The vocabulary is `<S>`, `</S>`, `<UNK>`, then words by falling count. Only its words are predicted.
+But the model reads words by their characters, so rarer words have ids too, after the vocabulary.
+Writes the files of `huggingface.write_folder`, and
+    vocabulary.txt  the predicted words, one per line; the id of a word is its line number, from 0
+    counts.npy      the number of occurrences of each predicted word in the training text
 Try it: sesame tokenizer corpus.paths=texts/ tokenizer=words tokenizer.vocab_size=5000
 """
 
@@ -25,8 +25,12 @@ END_OF_TERMS = "!!!MAXTERMID"  # the last line of vocabularies that bilm-tf's au
 
 
 def write_words(counts: WordCounts, out: Path, config: TokenizerConfig) -> None:
-    """Write the vocabulary of `tokenizer.vocab_size` words, and the spelling of the others."""
-    # A text may hold words that look like ours; they are read as the special ones, never counted.
+    """Write the tokenizer folder with a vocabulary of `tokenizer.vocab_size` predicted words.
+
+    Raises SesameError if the corpus has too few distinct words.
+    """
+    # A text may contain words that look like the special ones; they are read as these and not
+    # counted.
     found = [
         (word, count)
         for word, count in zip(counts.words, counts.counts, strict=True)
@@ -52,13 +56,16 @@ def write_words(counts: WordCounts, out: Path, config: TokenizerConfig) -> None:
 
 
 def write_counts(out: Path, counts: list[int]) -> None:
-    """How often each word of the vocabulary occurs, in its order."""
+    """Write the occurrences of each word of the vocabulary, in its order."""
     with atomic_write(out / COUNTS) as stream:
         np.save(stream, np.array(counts, np.int64))
 
 
 def read_vocabulary(file: Path) -> list[str]:
-    """The predicted words of a vocabulary file, ours or bilm-tf's."""
+    """Read the predicted words of a vocabulary file, ours or bilm-tf's.
+
+    Raises SesameError, with the line, if it is not a list of distinct words.
+    """
     try:
         lines = file.read_bytes().decode().removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
@@ -70,14 +77,14 @@ def read_vocabulary(file: Path) -> list[str]:
         if word != wanted:
             raise SesameError(
                 f"{file}, line {line}: must be {wanted}; a vocabulary begins with "
-                f"{', '.join(SPECIAL_WORDS)} and goes on with words by falling count"
+                f"{', '.join(SPECIAL_WORDS)} and continues with words by falling count"
             )
     first_seen: dict[str, int] = {}
     for line, word in enumerate(words, 1):
         if not word or word.split() != [word]:
             raise SesameError(f"{file}, line {line}: must be one word, without white space")
         if word in first_seen:
-            raise SesameError(f"{file}, line {line}: the word of line {first_seen[word]} again")
+            raise SesameError(f"{file}, line {line}: repeats the word of line {first_seen[word]}")
         first_seen[word] = line
     if len(words) <= len(SPECIAL_WORDS):
         raise SesameError(f"{file}: has no words after the {len(SPECIAL_WORDS)} special ones")
@@ -85,7 +92,7 @@ def read_vocabulary(file: Path) -> list[str]:
 
 
 def read_counts(file: Path) -> list[int]:
-    """The counts of a vocabulary's words, which must fall."""
+    """Read the counts of a vocabulary's words; raises SesameError unless they fall."""
     counts = np.load(file, allow_pickle=False)
     rises = np.flatnonzero(np.diff(counts[len(SPECIAL_WORDS) :]) > 0)
     if rises.size:
@@ -98,12 +105,15 @@ def read_counts(file: Path) -> list[int]:
 
 
 def take_vocabulary(files: list[Path], library: Tokenizer, out: Path) -> None:
-    """Write the vocabulary that a given tokenizer predicts: what its files say, or all it knows."""
+    """Write the vocabulary and counts of an existing tokenizer of words.
+
+    The predicted words are those of its vocabulary.txt, or all words it knows if it has none.
+    """
     known = pieces_of(library)
     stated = [file for file in files if file.name == VOCABULARY]
     words = read_vocabulary(stated[0]) if stated else known
     if known[: len(words)] != words:
-        raise SesameError(f"{files[-1]}: its first words are not those of {VOCABULARY}")
+        raise SesameError(f"{files[-1]}: its first words differ from those of {VOCABULARY}")
     write_atomically(out / VOCABULARY, "\n".join([*words, ""]))
     for file in files:
         if file.name == COUNTS:

@@ -1,7 +1,8 @@
-"""Text cut into whole words, for ELMo: what finds them, and a tokenizer whose pieces they are.
+"""Tokenizers whose tokens are whole words, for ELMo.
 
-A word of `words` is a run of letters and digits, punctuation stands apart; `spaced_words` takes
-tokenised text, where white space alone tells. Try it: split_words("Don't panic, it's 42.")
+With the kind `words`, a word is a run of letters and digits, and punctuation is split off. The kind
+`spaced_words` is for text that is already tokenized: it splits at white space only.
+Try it: split_words("Don't panic, it's 42.")
 """
 
 import json
@@ -17,19 +18,22 @@ from data_prep.tokenizers.normalise import sentencepiece_normaliser
 
 UNKNOWN = "<UNK>"
 SPECIAL_WORDS = [BEGIN_SENTENCE, END_SENTENCE, UNKNOWN]
-# There is neither padding nor a mask; other code wants to know some id that is no word's.
+# There is no padding and no mask token; other code needs an id that belongs to no word.
 SPECIALS = Specials(
     pad=END_SENTENCE, unk=UNKNOWN, cls=BEGIN_SENTENCE, sep=END_SENTENCE, mask=END_SENTENCE
 )
-# Letters and digits, also around single marks inside (don't, 3.14, well-known); any other character
-# stands alone, and so does a Chinese one, since no space parts words there.
+# Letters and digits, with single marks between them (don't, 3.14, well-known). Any other character
+# is a word by itself, and so is a Chinese one, since Chinese has no spaces between words.
 LETTERS = r"(?:(?!\p{Han})[\p{L}\p{M}\p{N}_])+"
 WORD = rf"{LETTERS}(?:['’.,\-]{LETTERS})*|\S"
 
 
 def words_normaliser(lowercase: bool, strip_accents: bool, spaced: bool) -> Normalizer:
-    """Composed characters and single spaces; where only spaces cut words, a `<S>` that the text
-    itself has is an unknown word, not the beginning of a sentence."""
+    """Return a normaliser to NFC and single spaces.
+
+    With `spaced`, it turns `<S>` and `</S>` in the text into the unknown word, since they would
+    otherwise be read as the beginning and end of a sentence.
+    """
     usual = sentencepiece_normaliser(lowercase, strip_accents)
     if not spaced:
         return usual
@@ -37,7 +41,7 @@ def words_normaliser(lowercase: bool, strip_accents: bool, spaced: bool) -> Norm
 
 
 def words_cutter(spaced: bool) -> pre_tokenizers.PreTokenizer:
-    """What finds the words of normalised text: by white space alone, or with punctuation apart."""
+    """Return the pre-tokenizer: at white space only if `spaced`, else also at punctuation."""
     if spaced:
         return pre_tokenizers.WhitespaceSplit()
     return pre_tokenizers.Split(Regex(WORD), "removed", invert=True)
@@ -49,15 +53,20 @@ def _plain() -> Tokenizer:
 
 
 def split_words(text: str, library: Tokenizer | None = None) -> list[str]:
-    """The words of a text as a words tokenizer finds them, or else with punctuation apart."""
+    """Return the words of a text, as split by `library`, a tokenizer of words.
+
+    Without a library, punctuation is split off (the kind `words`).
+    """
     finder = library or _plain()
     normal = finder.normalizer.normalize_str(text) if finder.normalizer else text
     return [word for word, _ in finder.pre_tokenizer.pre_tokenize_str(normal)]
 
 
 def cuts_words(stated: dict[str, Any]) -> bool:
-    """Whether a tokenizer, as its JSON states it, is one of `from_words`: it knows no rule that
-    looks across white space."""
+    """Return True if a tokenizer's JSON is that of `from_words`.
+
+    Such a tokenizer has no rule that looks across white space.
+    """
     return any(
         (stated["normalizer"], stated["pre_tokenizer"])
         == (
@@ -75,7 +84,7 @@ def _state(part: Normalizer | pre_tokenizers.PreTokenizer) -> Any:
 
 
 def from_words(words: list[str], lowercase: bool, strip_accents: bool, spaced: bool) -> Tokenizer:
-    """A tokenizer whose ids are the special words and then these, in their order."""
+    """Return a tokenizer with the special words as first ids, then `words` in their order."""
     ids = {word: number for number, word in enumerate([*SPECIAL_WORDS, *words])}
     tokenizer = Tokenizer(models.WordLevel(ids, UNKNOWN))
     tokenizer.normalizer = words_normaliser(lowercase, strip_accents, spaced)

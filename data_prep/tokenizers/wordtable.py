@@ -1,8 +1,8 @@
-"""Find the distinct words of text at memory speed: a hash table over UTF-8 bytes, in numba.
+"""Find the distinct words of text fast: a hash table over UTF-8 bytes, in numba.
 
-Text is a buffer of texts, each ended by the byte 0xFF, which UTF-8 never uses. It is cut only at
-ASCII bytes, so that a word is always valid UTF-8 by itself. A word gets a number when it is first
-seen; cutting a buffer gives the numbers of its words in order and where each text ends.
+The input is a buffer of texts, each ended by the byte 0xFF, which UTF-8 never uses. It is split
+only at ASCII bytes, so that every word is valid UTF-8. A word gets the next number when it is first
+seen. Scanning a buffer returns the numbers of its words in order, and the end of each text.
 """
 
 from collections.abc import Sequence
@@ -13,15 +13,16 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-SPACE, PUNCTUATION, LETTER, END = 0, 1, 2, 3  # what a byte does: separates, stands alone, joins
+# Byte classes: separates words, is a word by itself, is part of a word, ends a text.
+SPACE, PUNCTUATION, LETTER, END = 0, 1, 2, 3
 END_BYTE = 0xFF
 
-# Fields of the state a scan goes on from when the table had to grow.
+# Fields of the state from which a scan resumes after the table has grown.
 POSITION, TEXT, FOUND, WORDS, BYTES = range(5)
 
 
 def byte_classes(punctuation_stands_alone: bool) -> NDArray[np.uint8]:
-    """What each byte does: cut at ASCII white space, and around ASCII punctuation where asked."""
+    """Return the class of each byte [256]; punctuation splits words only if asked for."""
     classes = np.full(256, LETTER, np.uint8)
     classes[list(b" \t\n\r")] = SPACE
     classes[END_BYTE] = END
@@ -31,7 +32,7 @@ def byte_classes(punctuation_stands_alone: bool) -> NDArray[np.uint8]:
 
 
 def as_buffer(texts: Sequence[bytes]) -> NDArray[np.uint8]:
-    """The texts one after another, each with its end byte."""
+    """Concatenate the texts, each followed by the end byte."""
     ended = b"\xff".join([*texts, b""])
     return np.frombuffer(ended, np.uint8)
 
@@ -48,7 +49,11 @@ def _scan(
     text_ends: NDArray[np.int64],
     state: NDArray[np.int64],
 ) -> bool:
-    """Number the words of `buffer` from where `state` stands; False where the table is full."""
+    """Number the words of `buffer`, starting from `state`; return False if the table is full.
+
+    Changes in place: the table (`slots`, `hashes`, `starts`, `arena`), the output (`found`,
+    `text_ends`) and `state`. After False, grow the table and call it again.
+    """
     mask = np.uint64(slots.size - 1)
     position, text, count = state[POSITION], state[TEXT], state[FOUND]
     words, used = state[WORDS], state[BYTES]
@@ -108,7 +113,7 @@ def _scan(
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
 def _place(slots: NDArray[np.int32], hashes: NDArray[np.uint64], words: int) -> None:
-    """Put the first `words` words into empty slots."""
+    """Insert the first `words` words into `slots`, in place; the slots must be empty."""
     mask = np.uint64(slots.size - 1)
     for word in range(words):
         slot = hashes[word] & mask
@@ -118,15 +123,15 @@ def _place(slots: NDArray[np.int32], hashes: NDArray[np.uint64], words: int) -> 
 
 
 class WordTable:
-    """Distinct words, numbered from 0 in the order they were first seen."""
+    """A table of distinct words, numbered from 0 in the order in which they were first seen."""
 
     def __init__(self, punctuation_stands_alone: bool = False) -> None:
         self._classes = byte_classes(punctuation_stands_alone)
         self.clear()
 
     def clear(self) -> None:
-        """Forget every word."""
-        self._slots = np.zeros(1 << 14, np.int32)  # always twice the words there is room for
+        """Remove all words."""
+        self._slots = np.zeros(1 << 14, np.int32)  # always twice as many as words fit
         self._hashes = np.empty(1 << 13, np.uint64)
         self._starts = np.zeros((1 << 13) + 1, np.int64)
         self._arena = np.empty(1 << 16, np.uint8)
@@ -137,11 +142,11 @@ class WordTable:
 
     @property
     def size(self) -> int:
-        """How many bytes the distinct words have together."""
+        """The total number of bytes of the distinct words."""
         return int(self._starts[self._words])
 
     def words(self, first: int = 0) -> list[bytes]:
-        """The words numbered from `first` on."""
+        """Return the words with numbers `first` and above."""
         bounds = self._starts[first : self._words + 1]
         origin = int(bounds[0])
         joined = self._arena[origin : int(bounds[-1])].tobytes()
@@ -151,7 +156,10 @@ class WordTable:
     def number(
         self, buffer: NDArray[np.uint8], texts: int
     ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """The numbers of the buffer's words, and for each of its `texts` where its words end."""
+        """Number the words of a buffer of `texts` texts; adds new words to the table.
+
+        Returns the word numbers in order, and the end of each text in them [texts].
+        """
         found = np.empty(buffer.size, np.int32)
         text_ends = np.empty(texts, np.int64)
         state = np.array([0, 0, 0, self._words, self.size], np.int64)
@@ -166,7 +174,7 @@ class WordTable:
         return found[: int(state[FOUND])], text_ends
 
     def _grow(self, longest_word: int) -> None:
-        """Make room for twice the words, and for any word of the buffer at hand."""
+        """Double the capacity, and make room for a word of `longest_word` bytes."""
         self._hashes = _lengthened(self._hashes, 2 * self._hashes.size)
         self._starts = _lengthened(self._starts, self._hashes.size + 1)
         self._arena = _lengthened(self._arena, 2 * self._arena.size + longest_word)

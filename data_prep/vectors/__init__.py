@@ -1,4 +1,4 @@
-"""Static word vectors: read from the files others publish, or trained on the corpus.
+"""The `vectors` stage: static word vectors, read from published files or trained on the corpus.
 
 May use `corpus`, `text` and data_prep's root modules.
 """

@@ -1,10 +1,10 @@
-"""Reads the vectors that others publish.
+"""Read published word vectors.
 
-    text    a word and its numbers a line, split by spaces (GloVe), or the same after a line with
-            the counts of words and numbers (word2vec, fastText's .vec)
-    binary  word2vec's and fastText's .bin, through gensim
+    text    one word per line with its numbers, separated by spaces (GloVe); word2vec and fastText
+            (.vec) have a first line with the number of words and dimensions
+    binary  the .bin files of word2vec and fastText, read by gensim
     folder  one .npy matrix, and one .parquet file whose first column lists its words
-Of a word that comes twice the first vector counts.
+If a word occurs twice, the first vector is used.
 """
 
 import re
@@ -22,7 +22,7 @@ Floats = NDArray[np.float32]
 
 
 def read_vectors(source: Path) -> VectorTable:
-    """The vectors of a file or folder."""
+    """Read the vectors of a file or folder; raises SesameError if they are damaged."""
     if source.is_dir():
         return _unique(source, *_read_folder(source))
     if source.suffix == ".bin":
@@ -31,7 +31,7 @@ def read_vectors(source: Path) -> VectorTable:
 
 
 def source_files(source: Path) -> list[Path]:
-    """The files that `read_vectors` reads."""
+    """List the files that `read_vectors` reads."""
     return [source] if source.is_file() else list(_matrix_and_words(source))
 
 
@@ -53,7 +53,7 @@ def _text_lines(path: Path) -> Iterator[tuple[str, Floats]]:
             if number == 1 and re.fullmatch(rb"\d+ \d+", line):
                 width = int(line.split()[1])
                 continue
-            # From the right: in some files words hold spaces.
+            # Split from the right: in some files words contain spaces.
             width = width or line.count(b" ")
             word, *numbers = line.rsplit(b" ", width)
             try:
@@ -62,7 +62,7 @@ def _text_lines(path: Path) -> Iterator[tuple[str, Floats]]:
                 vector = np.zeros(0, np.float32)
             if len(vector) != width or not width:
                 raise SesameError(
-                    f"{path}:{number}: not a word and {width or 'its'} numbers split by single "
+                    f"{path}:{number}: not a word and {width or 'its'} numbers separated by single "
                     "spaces; give a GloVe or word2vec text file, or a .bin file"
                 )
             yield word.decode(errors="replace"), vector
@@ -82,7 +82,7 @@ def _read_binary(path: Path) -> tuple[list[str], Floats]:
         found = KeyedVectors.load_word2vec_format(str(path), binary=True, unicode_errors="replace")
     except (ValueError, EOFError, IndexError, RuntimeError) as error:
         raise SesameError(
-            f"{path}: damaged, or neither word2vec's nor fastText's binary form; fetch it again"
+            f"{path}: damaged, or not a binary file of word2vec or fastText; download it again"
         ) from error
     return list(found.index_to_key), np.asarray(found.vectors, np.float32)
 
@@ -94,7 +94,7 @@ def _read_folder(folder: Path) -> tuple[list[str], Floats]:
     try:
         vectors = np.load(matrix, allow_pickle=False)
     except ValueError as error:
-        raise SesameError(f"{matrix}: damaged, or no plain matrix of numbers") from error
+        raise SesameError(f"{matrix}: damaged, or not a plain matrix of numbers") from error
     listed = pyarrow.parquet.read_table(words).column(0).to_pylist()
     if vectors.ndim != 2 or len(listed) != len(vectors):
         raise SesameError(
@@ -108,14 +108,17 @@ def _matrix_and_words(folder: Path) -> tuple[Path, Path]:
     matrices, lists = sorted(folder.glob("*.npy")), sorted(folder.glob("*.parquet"))
     if len(matrices) != 1 or len(lists) != 1:
         raise SesameError(
-            f"{folder}: {len(matrices)} .npy and {len(lists)} .parquet files where a folder of "
-            "vectors has one of each"
+            f"{folder}: has {len(matrices)} .npy and {len(lists)} .parquet files; a folder of "
+            "vectors must have one of each"
         )
     return matrices[0], lists[0]
 
 
 def _unique(source: Path, words: list[str], vectors: Floats) -> VectorTable:
-    """Words fit for a list of lines, each once; all numbers finite."""
+    """Build the table: each word once, without empty words and words with line breaks.
+
+    Raises SesameError if a number is not finite.
+    """
     if not np.isfinite(vectors).all():
         row = int(np.flatnonzero(~np.isfinite(vectors).all(1))[0])
         raise SesameError(f"{source}: vector {row + 1} holds a number that is not finite")

@@ -1,4 +1,4 @@
-"""A table of word vectors on disk: words.txt, a word a line, and vectors.npy, a row a word."""
+"""A table of word vectors on disk: words.txt, one word per line; vectors.npy, a row per word."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,14 +20,14 @@ class VectorTable:
     vectors: NDArray[np.float32]  # [words, width]
 
     def write(self, folder: Path) -> None:
-        """Write both files."""
+        """Write both files atomically."""
         write_atomically(folder / WORDS, "".join(f"{word}\n" for word in self.words))
         with atomic_write(folder / VECTORS) as stream:
             np.save(stream, self.vectors, allow_pickle=False)
 
 
 def read_table(folder: Path) -> VectorTable:
-    """The table in a folder; vectors stay on disk until they are asked for."""
+    """Open the table in a folder; the vectors are memory-mapped."""
     words = (folder / WORDS).read_text().removesuffix("\n").split("\n")
     vectors = np.load(folder / VECTORS, mmap_mode="r", allow_pickle=False)
     if len(words) != len(vectors):

@@ -1,7 +1,7 @@
-"""Trains word vectors on document shards, through gensim.
+"""Train word vectors on document shards with gensim.
 
-Words are the runs of letters, digits and marks between white space and punctuation, as encoders cut
-them. One thread: with more, gensim's result would differ from run to run.
+Words are those of `data_prep.text.words.split_words`, as for encoders. Training uses one thread:
+with more, gensim's result differs from run to run.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from data_prep.vectors.table import VectorTable
 
 
 class ShardSentences:
-    """The sentences of the training shards as lists of words, as often as gensim asks."""
+    """An iterable over the sentences of the training shards, as lists of words; restartable."""
 
     def __init__(self, shards: Path, lowercase: bool) -> None:
         self._parts = parts(shards, "train")
@@ -32,7 +32,7 @@ class ShardSentences:
 
 
 def train_vectors(shards: Path, config: VectorsConfig) -> VectorTable:
-    """Vectors for all words that are frequent enough, the most frequent first."""
+    """Train vectors for all words with at least `min_count` occurrences, most frequent first."""
     from gensim.models import FastText, Word2Vec
 
     sentences = ShardSentences(shards, config.lowercase)
@@ -49,7 +49,7 @@ def train_vectors(shards: Path, config: VectorsConfig) -> VectorTable:
     model.build_vocab(sentences)
     if not len(model.wv):
         raise SesameError(
-            f"vectors.min_count={config.min_count}: no word of the corpus is so frequent; lower it"
+            f"vectors.min_count={config.min_count}: no word occurs so often in the corpus; lower it"
         )
     model.train(sentences, total_examples=model.corpus_count, epochs=config.epochs)
     words = list(model.wv.index_to_key)

@@ -63,7 +63,7 @@ def test_lists_of_the_users_files_count_as_content(tmp_path: Path) -> None:
         ("corpus.exclude_file", tmp_path / "ids"),
         ("corpus.abbreviations_file", tmp_path / "own"),
     ]
-    with pytest.raises(UsageError, match=r"corpus\.exclude_file=.*one id a line"):
+    with pytest.raises(UsageError, match=r"corpus\.exclude_file=.*one id per line"):
         shard(tmp_path / "bad", path, exclude_file=str(tmp_path / "none"))
 
 

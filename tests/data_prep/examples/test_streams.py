@@ -95,7 +95,7 @@ def test_a_wrong_word_is_found_by_the_proof(
         return right(self, np.where(ids == 10, 11, ids) if len(ids) > 200 else ids, *others)
 
     monkeypatch.setattr(streams.Framing, "rows", wrong)
-    with pytest.raises(SesameError, match="is not what the tokenizer library makes"):
+    with pytest.raises(SesameError, match="differs from the ids that the tokenizer library gives"):
         build_streams(shards, tokenizer, tmp_path, streams_config())
 
 

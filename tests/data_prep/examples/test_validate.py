@@ -92,16 +92,16 @@ def joined_rows(columns: dict[str, Any]) -> None:
 
 
 DAMAGES = {
-    one_document: "a random segment is of the same document",
-    other_document: "a next segment is of another document",
+    one_document: "a random segment is from the same document",
+    other_document: "a next segment is from another document",
     uncounted_coin: "not chosen by the coin",
     unknown_label: "neither 0 nor 1",
-    masked_special: "special piece is to be predicted",
-    replaced_by_special: "not an ordinary piece",
+    masked_special: "special token is a target",
+    replaced_by_special: "not an ordinary token",
     missing_prediction: "number of predictions",
     no_start: r"does not start with \[CLS\]",
     no_end: r"does not end with \[SEP\]",
-    special_inside: "special piece stands inside",
+    special_inside: "special token is inside",
     moved_border: "between the segments",
     joined_rows: "more than 32|several examples",
 }
@@ -213,5 +213,5 @@ def test_lossless_tokenizers_give_sentences_back_or_are_refused(
     path.write_text(json.dumps(described))
     again = tmp_path / "again"
     again.mkdir()
-    with pytest.raises(SesameError, match="does not come back from its pieces"):
+    with pytest.raises(SesameError, match="differs when its tokens are decoded"):
         build(shards, tokenizer, again, config())

@@ -86,7 +86,7 @@ def test_named_sources_come_before_their_files_names(corpus: Path) -> None:
         ("one/d.csv", 0),
         ("two/b.txt", 1),
     ]
-    with pytest.raises(UsageError, match=r"corpus\.sources\.two: b\.txt is one/b\.txt too"):
+    with pytest.raises(UsageError, match=r"corpus\.sources\.two: b\.txt is also one/b\.txt"):
         discover([], {"one": str(corpus), "two": str(corpus / "b.txt")})
     with pytest.raises(UsageError, match=r"corpus\.sources\.one=.*no such file"):
         discover([], {"one": "nowhere"})

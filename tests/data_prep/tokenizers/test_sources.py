@@ -113,7 +113,7 @@ def test_space_in_the_piece_counts_as_inside_a_sentence(tmp_path: Path) -> None:
     [
         ("tokenizer.json", b"{}", "not a tokenizer"),
         ("own.model", b"\x00\x01nonsense", "not a SentencePiece model"),
-        ("vocab.txt", b"[UNK]\na\nb\na\n", "line 4: the piece of line 2"),
+        ("vocab.txt", b"[UNK]\na\nb\na\n", "line 4: repeats the token of line 2"),
         ("vocab.txt", b"a\nb\n", r"no line is \[UNK\]"),
         ("vocab.txt", b"[UNK]\n\xff\n", "not UTF-8 at byte 6"),
     ],

@@ -73,7 +73,7 @@ def test_a_vocabulary_the_text_cannot_fill_is_an_error(tmp_path: Path) -> None:
     [
         ("the\n<S>\n</S>\n<UNK>\n", "line 1: must be <S>"),
         ("<S>\n</S>\nthe\n<UNK>\n", "line 3: must be <UNK>"),
-        ("<S>\n</S>\n<UNK>\nthe\nsea\nthe\n", "line 6: the word of line 4 again"),
+        ("<S>\n</S>\n<UNK>\nthe\nsea\nthe\n", "line 6: repeats the word of line 4"),
         ("<S>\n</S>\n<UNK>\nthe sea\n", "line 4: must be one word"),
         ("<S>\n</S>\n<UNK>\n\nsea\n", "line 4: must be one word"),
         ("<S>\n</S>\n<UNK>\n", "no words after"),
