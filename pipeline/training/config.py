@@ -15,7 +15,7 @@ ZERO_BUCKET = 100_000_000
 
 @dataclass
 class InitConfig:
-    """Where pretraining starts from."""
+    """The model or vectors that pretraining starts from."""
 
     source: str | None = execution(
         None,
