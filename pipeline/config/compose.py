@@ -1,7 +1,7 @@
-"""Hydra's side of the house: composes YAML groups and overrides into the typed `Config`.
+"""Composes YAML groups and command-line overrides into the typed `Config`, with Hydra.
 
-The user's own `./conf` comes first on the search path, then ours. Mistakes are answered with the
-key's full name, the value and what is allowed.
+The user's own `./conf` comes before ours on the search path. A mistake raises `UsageError` with the
+full key, the value and the allowed values.
 """
 
 import importlib.util
@@ -27,7 +27,7 @@ from pipeline.config.schema import Config
 from pipeline.config.sharing import reads_only
 from pipeline.models.config import KINDS
 
-# In the repository conf/ stands beside the packages; in a wheel it lies inside `pipeline`.
+# In the repository conf/ is beside the packages; in a wheel it is inside `pipeline`.
 _INSIDE = Path(__file__).parents[1] / "conf"
 CONF = _INSIDE if _INSIDE.is_dir() else Path(__file__).parents[2] / "conf"
 GROUPS = (
@@ -37,7 +37,7 @@ GROUPS = (
 
 
 class UserConf(SearchPathPlugin):
-    """Puts the user's `./conf` before ours."""
+    """Puts the user's `./conf` before ours on Hydra's search path."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         user = Path.cwd() / "conf"
@@ -46,7 +46,10 @@ class UserConf(SearchPathPlugin):
 
 
 def package_path(package: str, inside: str) -> str:
-    """A file or folder inside an installed package, found without importing it."""
+    """Return the path of a file or folder inside an installed package, without importing it.
+
+    Raises `UsageError` if the package is not installed.
+    """
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         raise UsageError(
@@ -57,7 +60,7 @@ def package_path(package: str, inside: str) -> str:
 
 
 def register() -> None:
-    """Tell Hydra our schema, resolvers and search path; safe to call again."""
+    """Register schema, resolvers and search path with Hydra; may be called repeatedly."""
     store = ConfigStore.instance()
     store.store(name="schema", node=Config)
     for kind, schema in KINDS.items():
@@ -67,7 +70,7 @@ def register() -> None:
 
 
 def compose_raw(overrides: list[str]) -> DictConfig:
-    """Compose the configuration as Hydra sees it."""
+    """Compose the untyped config for overrides. Raises `UsageError` for unknown keys or values."""
     register()
     overrides = prepared(overrides)
     try:
@@ -80,7 +83,10 @@ def compose_raw(overrides: list[str]) -> DictConfig:
 
 
 def emptied(raw: DictConfig, overrides: list[str]) -> DictConfig:
-    """Let `key={}` empty what a recipe has set, and what follows fill it: Hydra would merge."""
+    """Apply overrides `key={}`, which empty a dict of the recipe, and later ones below that key.
+
+    Hydra alone would merge `{}` into the dict and change nothing. Changes `raw` in place.
+    """
     empty: tuple[str, ...] = ()
     for override in OverridesParser.create().parse_overrides(overrides):
         key = override.key_or_group
@@ -95,7 +101,10 @@ def emptied(raw: DictConfig, overrides: list[str]) -> DictConfig:
 
 
 def typed(raw: DictConfig) -> Config:
-    """The typed form of a composed configuration, checked."""
+    """Convert a composed config to `Config` and check it. Raises `UsageError` if a value is wrong.
+
+    Also sets `share.text` if the user did not.
+    """
     try:
         config = OmegaConf.to_object(raw)
     except OmegaConfBaseException as error:
@@ -114,13 +123,13 @@ def typed(raw: DictConfig) -> Config:
         if is_dataclass(section) and hasattr(section, "check"):
             section.check()
     config.check()
-    if config.share.text is None:  # here, so that no way to a configuration goes round it
+    if config.share.text is None:  # decided here, because every config passes through here
         config.share.text = reads_only(config, _demo_files())
     return config
 
 
 def _demo_files() -> set[Path]:
-    """The files of the demo's text, which is public; none where they are not installed."""
+    """Return the files of the demo's text, which is public; empty if they are not installed."""
     try:
         paths = OmegaConf.load(CONF / "corpus" / "demo.yaml").paths
         return {Path(path).resolve() for path in paths}
@@ -129,12 +138,12 @@ def _demo_files() -> set[Path]:
 
 
 def compose_config(overrides: list[str]) -> Config:
-    """The typed, checked configuration for command-line overrides."""
+    """Return the typed, checked config for command-line overrides."""
     return typed(compose_raw(overrides))
 
 
 def literal(value: Any) -> Any:
-    """Plain values in which OmegaConf finds nothing to interpolate, such as shell's ${HOME}."""
+    """Escape `${` in all strings of a value, so that OmegaConf does not interpolate (`${HOME}`)."""
     if isinstance(value, dict):
         return {key: literal(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -143,7 +152,8 @@ def literal(value: Any) -> Any:
 
 
 def sweep_points(overrides: list[str]) -> list[list[str]]:
-    """The overrides of every point of a grid: each combination of comma-separated values."""
+    """Return the overrides of every point of a grid, one per combination of comma-separated
+    values."""
     from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 
     parsed = OverridesParser.create().parse_overrides(prepared(overrides))
@@ -152,7 +162,7 @@ def sweep_points(overrides: list[str]) -> list[list[str]]:
 
 
 def group_options(group: str) -> list[str]:
-    """The names a config group offers, the user's included."""
+    """Return the options of a config group, with those of the user's `./conf`."""
     folders = (Path.cwd() / "conf" / group, CONF / group)
     return sorted({path.stem for folder in folders for path in folder.glob("*.yaml")})
 
@@ -168,7 +178,11 @@ def _explain_missing(error: MissingConfigException, overrides: list[str]) -> str
 
 
 def prepared(overrides: list[str]) -> list[str]:
-    """Check that every override names a key there is; let free-form keys be added to."""
+    """Check that every override names an existing key; return the overrides for Hydra.
+
+    Overrides below free-form keys (dicts) get the prefix `++`, so that Hydra accepts new keys
+    there. Raises `UsageError` for an unknown key, with the nearest known one.
+    """
     try:
         parsed = OverridesParser.create().parse_overrides(overrides)
     except HydraException as error:
@@ -192,7 +206,7 @@ def prepared(overrides: list[str]) -> list[str]:
 
 
 def _explain(error: Exception) -> str:
-    """One sentence for what Hydra says in several."""
+    """Reduce an error of Hydra or OmegaConf to one sentence that names the key."""
     cause: BaseException = error
     while cause.__cause__ is not None and not isinstance(cause, OmegaConfBaseException):
         cause = cause.__cause__
@@ -210,7 +224,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def describe_keys(sections: tuple[str, ...]) -> list[tuple[str, Any, str]]:
-    """Key, default and meaning of every field below the named sections, for help pages."""
+    """Return (key, default, meaning) of every field in the named sections, for help pages."""
     rows = []
     for key, rule, value in _leaves():
         if key.partition(".")[0] in sections:
@@ -220,7 +234,7 @@ def describe_keys(sections: tuple[str, ...]) -> list[tuple[str, Any, str]]:
 
 
 def _leaves() -> Iterator[tuple[str, Rule, Any]]:
-    """Every key that some configuration has: those of all kinds of models, each once."""
+    """Yield (key, rule, default) of every key of every model kind, each key once."""
     seen = set()
     for schema in KINDS.values():
         for key, rule, value in walk(Config(model=schema())):

@@ -1,7 +1,8 @@
-"""The whole configuration as typed dataclasses, torch-free; only the CLI sees Hydra's own form.
+"""The complete config as typed dataclasses, without torch.
 
-`Config` is what code below the CLI takes. Each field says beside itself whether it is a result key
-(enters fingerprints) or an execution key; see `data_prep.fields`.
+All code below the command line takes a `Config`; only `compose` sees Hydra's untyped form. Each
+field is declared as a result key (it enters fingerprints) or as an execution key; see
+`data_prep.fields`.
 """
 
 import re
@@ -23,57 +24,61 @@ from pipeline.training.config import (
     TrainerConfig,
 )
 
-RANDOM = "random"  # the encoder that was never trained
+# Special values of `encoder=`.
+RANDOM = "random"  # an encoder with random weights
 VECTORS = "vectors"  # word vectors trained on this experiment's corpus
-TFIDF = "tfidf"  # counts of words under a linear model
-MAJORITY = "majority"  # the commonest answer, whatever the text
-# Floors under every encoder, by the kinds of task they can do.
+TFIDF = "tfidf"  # baseline: a linear model over tf-idf weights
+MAJORITY = "majority"  # baseline: the most frequent answer
+# Baselines without an encoder, with the task kinds they support.
 FLOORS = {TFIDF: ("classify", "regress"), MAJORITY: ("classify", "regress", "tag")}
 
 
 @dataclass
 class PathsConfig:
-    """Where outputs live."""
+    """Folders on disk."""
 
-    store: str = execution("${oc.env:SESAME_STORE,store}", "the folder of all outputs")
+    store: str = execution("${oc.env:SESAME_STORE,store}", "folder of all outputs")
 
 
 @dataclass
 class ShareConfig:
-    """What may leave the data folders."""
+    """Permissions to show private data."""
 
     text: bool | None = result(
         None,
-        "allow strings of the corpus and tasks on pages; when not set, only where every text of "
-        "the configuration is the demo's own",
+        "allow text of the corpus and tasks on pages; if not set, it is allowed only if all text "
+        "of the config is the demo's own",
     )
 
 
 @dataclass
 class InstanceConfig:
-    """One named use of a stage in an experiment, or a sweep of them."""
+    """One named instance of a stage in an experiment, or a sweep of instances."""
 
-    stage: str = result("finetune", "the stage")
+    stage: str = result("finetune", "stage to run")
     set: list[str] = result([], "overrides of this instance, as on the command line")
-    sweep: dict[str, Any] = result({}, "override to list of values; one instance a combination")
+    sweep: dict[str, Any] = result({}, "key to list of values; one instance per combination")
 
 
 @dataclass
 class ExportConfig:
-    """The loadable folder."""
+    """The exported folder."""
 
-    checkpoint: str = result("last", "which checkpoint: last, best or a step; name@step sets it")
+    checkpoint: str = result(
+        "last",
+        "checkpoint to export: last, best (lowest held-out loss) or a step; name@step sets it",
+    )
     license: str = result(
-        "unknown", "the model's licence, as the Hub calls it: apache-2.0, cc-by-4.0, other, …",
+        "unknown", "licence of the model, as an identifier of the Hub: apache-2.0, cc-by-4.0, …",
         is_later=True,
     )  # fmt: skip
     language: str | None = result(
-        None, "code of the corpus's language, such as sv, or multilingual; for the model card",
+        None, "language code of the corpus, such as sv, or multilingual; for the model card",
         is_later=True,
     )  # fmt: skip
 
     def check(self) -> None:
-        """Refuse what the Hub would not understand."""
+        """Raise `UsageError` for a licence or language that the Hub does not accept."""
         if not re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", self.license):
             raise UsageError(
                 f"export.license={self.license}: must be an identifier of the Hub, such as "
@@ -88,27 +93,29 @@ class ExportConfig:
 
 @dataclass
 class ReportConfig:
-    """The closing page."""
+    """The report page."""
 
-    title: str = result("", "heading; the run's name when empty")
+    title: str = result("", "heading of the page; the run's name if empty")
 
 
 @dataclass
 class Config:
-    """Everything a command may be told."""
+    """The complete config of a command."""
 
-    name: str = execution("run", "names the run; references such as encoder= take it")
+    name: str = execution("run", "name of the run; encoder= and other references use it")
     seed: int = execution(0, "default of examples.seed and trainer.seed")
-    stages: list[str] = execution([], "what `sesame run` does")
-    instances: dict[str, InstanceConfig] = execution({}, "named uses of stages beyond one each")
+    stages: list[str] = execution([], "stages that `sesame run` makes")
+    instances: dict[str, InstanceConfig] = execution(
+        {}, "named instances of stages, for stages that run more than once"
+    )
     encoder: Any = execution(
         None,
-        "what to export or fine-tune: a run, name@step, a fingerprint, a folder or file of "
-        "vectors (./name where a run has that name), `random`, `vectors` (trained on the corpus), "
-        "`tfidf`, `majority`, or a list of several side by side; this experiment's own pretraining "
-        "when not set",
+        "encoder to export or fine-tune: a run, name@step, a fingerprint, a folder or file of "
+        "vectors (./name if a run has that name), `random`, `vectors` (trained on the corpus), "
+        "`tfidf`, `majority`, or a list of several (fine-tuning concatenates their vectors); this "
+        "experiment's own pretraining if not set",
     )
-    runs: Any = execution([], "runs a report compares; this experiment when empty")
+    runs: Any = execution([], "runs that a report compares; this experiment if empty")
     paths: PathsConfig = execution(PathsConfig(), "")
     corpus: CorpusConfig = execution(CorpusConfig(), "")
     tokenizer: TokenizerConfig = execution(TokenizerConfig(), "")
@@ -129,17 +136,17 @@ class Config:
 
     @property
     def encoders(self) -> list[str | None]:
-        """What `encoder` names, one by one."""
+        """The value of `encoder` as a list."""
         names: list[str | None] = self.encoder if isinstance(self.encoder, list) else [self.encoder]
         return names
 
     @property
     def phases(self) -> list[PhaseConfig]:
-        """The phases of pretraining: those configured, or the one of `examples.max_seq_length`."""
+        """The phases of pretraining; without configured ones, one of `examples.max_seq_length`."""
         return list(self.pretrain.phases) or [PhaseConfig(self.examples.max_seq_length)]
 
     def check(self) -> None:
-        """Refuse what two sections together make impossible."""
+        """Raise `UsageError` for contradictions between sections."""
         if not self.encoders or any(isinstance(name, list | dict) for name in self.encoders):
             raise UsageError(f"encoder={self.encoder}: must be one encoder or a list of them")
         for floor in FLOORS.keys() & {name for name in self.encoders if name}:
@@ -158,7 +165,7 @@ class Config:
             )
         if self.finetune.crf and self.task.kind != "tag":
             raise UsageError(
-                f"finetune.crf=true: task.kind={self.task.kind} has no tags in a row; leave it out"
+                f"finetune.crf=true: needs task.kind=tag, not {self.task.kind}; leave it out"
             )
         if self.finetune.pairs == "apart" and self.task.kind == "span":
             raise UsageError(

@@ -1,4 +1,4 @@
-"""Whether text may be shown on pages: the user has said so, or all of it is the demo's own."""
+"""Decides whether pages may show text: only if all text of the config is the demo's own."""
 
 import os
 from collections.abc import Iterator
@@ -7,16 +7,16 @@ from pathlib import Path
 from pipeline.config.schema import FLOORS, RANDOM, VECTORS, Config
 from pipeline.tasks.config import TaskConfig
 
-# What `encoder=` may name without referring to anything outside the configuration; an experiment's
-# only pretraining is called `pretrain` there.
+# Values of `encoder=` that refer to nothing outside the config; `pretrain` is the name of an
+# experiment's only pretraining.
 OWN_ENCODERS = (None, RANDOM, VECTORS, *FLOORS, "pretrain")
 
 
 def reads_only(config: Config, files: set[Path]) -> bool:
-    """Whether every text that the configuration names is one of `files`.
+    """Return True if every text that the config names is one of `files`.
 
-    References to runs, models and vocabularies do not say whose text they were made from, so a
-    configuration with any of them has other texts. So has one that names no text at all.
+    False for a config that refers to a run, model or vocabulary, because the text behind it is
+    unknown; also False for a config that names no text.
     """
     if _has_references(config):
         return False

@@ -1,7 +1,8 @@
-"""A micro-batch as the model reads it: rows of a chunk with masks put in, nothing padded.
+"""Micro-batches of BERT: the examples of several rows, concatenated without padding.
 
-Shapes: N pieces, E examples, M predictions. Examples lie one after another, packed or not;
-attention finds its way by `lengths`.
+Packed rows need no special treatment: `lengths` tells attention where each example ends.
+
+N tokens, E examples, M predictions
 """
 
 from dataclasses import dataclass
@@ -13,23 +14,23 @@ from torch import Tensor
 
 from data_prep.examples.chunks import Chunk
 
-IGNORE_INDEX = -100  # cross_entropy's ignore_index
+IGNORE_INDEX = -100  # torch's default ignore_index of cross_entropy
 
 
 @dataclass(frozen=True)
 class Batch:
-    """One forward pass of one rank."""
+    """The input of one forward pass on one rank."""
 
-    tokens_N: Tensor  # int64, masks put in
-    positions_N: Tensor  # int64, from 0 in every example
+    tokens_N: Tensor  # int64, with masks applied
+    positions_N: Tensor  # int64, counted from 0 in every example
     segments_N: Tensor  # int64, 0 or 1
-    lengths: NDArray[np.int64]  # [E] on the host, so that attention plans without a device sync
+    lengths: NDArray[np.int64]  # [E] on the host: planning attention then needs no device sync
     targets_M: Tensor  # int64, indices into N
-    labels_M: Tensor  # int64, the ids to predict
-    pair_labels_E: Tensor  # int64: 0 next or in order, 1 random or swapped, IGNORE_INDEX where none
+    labels_M: Tensor  # int64, ids to predict
+    pair_labels_E: Tensor  # int64: 0 next or in order, 1 random or swapped, IGNORE_INDEX if no pair
 
     def to(self, device: torch.device | str) -> "Batch":
-        """The same batch on `device`."""
+        """Return a copy of the batch on `device`."""
         return Batch(
             tokens_N=self.tokens_N.to(device, non_blocking=True),
             positions_N=self.positions_N.to(device, non_blocking=True),
@@ -42,7 +43,7 @@ class Batch:
 
 
 def collate(rows: Chunk) -> Batch:
-    """Rows that have their masks, as one batch in which these hide what is to be predicted."""
+    """Convert masked rows to one batch; `rows` is not changed."""
     assert rows.target is not None and rows.target_examples is not None
     assert rows.input is not None, "rows without masks"
     starts = rows.example_tokens[:-1]

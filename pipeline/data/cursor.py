@@ -1,7 +1,7 @@
-"""Where a run is in its data, what that data is, and how many rows each step takes.
+"""The position of a run in its data, the identity of that data, and the batch size per step.
 
-The training module counts the cursor at optimizer steps and stores it in checkpoints; it never
-asks the loader, which reads ahead.
+The training step advances the cursor once per optimizer step and checkpoints store it. The loader
+is not asked for its position, because it reads ahead.
 """
 
 from collections.abc import Sequence
@@ -10,24 +10,25 @@ from typing import Any, Self
 
 from data_prep.errors import SesameError, UsageError
 
-Span = tuple[int, int]  # positions from, to (excluded)
+Span = tuple[int, int]  # rows [start, stop) of the endless sequence of a phase
 
 
 @dataclass(frozen=True)
 class BatchSchedule:
-    """Rows of each optimizer step: a quarter, a half, three quarters of the ramp, then all."""
+    """Rows per optimizer step: a quarter, half, then three quarters of the full batch during the
+    ramp; after it the full batch."""
 
     global_batch_size: int
     ramp_steps: int = 0
 
     def size(self, step: int) -> int:
-        """Rows of step `step`, over all ranks."""
+        """Return the rows of step number `step`, over all ranks."""
         if step >= self.ramp_steps:
             return self.global_batch_size
         return self.global_batch_size // 4 * (1 + 3 * step // self.ramp_steps)
 
     def check(self, world: int) -> None:
-        """Every step's rows must divide by the ranks."""
+        """Raise `UsageError` unless every step's rows divide equally among `world` ranks."""
         unit = 4 * world if self.ramp_steps else world
         if self.global_batch_size % unit:
             lower = self.global_batch_size // unit * unit
@@ -41,7 +42,7 @@ class BatchSchedule:
 
 @dataclass(frozen=True)
 class Identity:
-    """What a position means something in; each field with the name users know it by."""
+    """The data that a cursor refers to. Resuming requires every field to be equal (see `check`)."""
 
     examples: str  # fingerprint of the examples' output: corpus, tokenizer, recipe
     shards: str  # ChunkStore.digest: every chunk's size and checksum
@@ -51,7 +52,7 @@ class Identity:
     ramp_steps: int
 
 
-NAMES = {
+NAMES = {  # of the fields, in error messages
     "examples": "the examples' fingerprint",
     "shards": "the checksum of their shard list",
     "seed": "trainer.seed",
@@ -63,30 +64,30 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Cursor:
-    """The next position to read, in which phase, and the positions never to be read."""
+    """The next row to read in a phase, and the rows that are never read."""
 
     phase: int
-    position: int
-    skipped: tuple[Span, ...]
+    position: int  # of the next row in the endless sequence of the phase
+    skipped: tuple[Span, ...]  # sorted, without overlaps
     identity: Identity
 
     def skip(self, start: int, stop: int) -> "Cursor":
-        """The same place, with positions `start` to `stop` recorded as skipped."""
+        """Return the same position, with rows `start` up to `stop` added to `skipped`."""
         return replace(self, skipped=merge_spans((*self.skipped, (start, stop))))
 
     def as_json(self) -> dict[str, Any]:
-        """For the checkpoint's state."""
+        """Return the cursor for state.json of a checkpoint."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, state: dict[str, Any]) -> Self:
-        """From the checkpoint's state."""
+        """Read the cursor from state.json of a checkpoint."""
         skipped = tuple((start, stop) for start, stop in state["skipped"])
         return cls(state["phase"], state["position"], skipped, Identity(**state["identity"]))
 
 
 def merge_spans(spans: Sequence[Span]) -> tuple[Span, ...]:
-    """The same positions in sorted spans that do not touch each other."""
+    """Return the union of the spans, sorted, with touching spans merged."""
     merged: list[Span] = []
     for span in sorted(spans):
         if merged and span[0] <= merged[-1][1]:
@@ -97,7 +98,10 @@ def merge_spans(spans: Sequence[Span]) -> tuple[Span, ...]:
 
 
 def check(cursor: Cursor, identity: Identity, where: str) -> None:
-    """Refuse a cursor of other data, naming every difference; `where` names the checkpoint."""
+    """Raise `SesameError` with every difference if the cursor belongs to other data.
+
+    `where` names the checkpoint in the message.
+    """
     differences = [
         f"{NAMES[item.name]} {getattr(cursor.identity, item.name)} → {getattr(identity, item.name)}"
         for item in fields(Identity)
@@ -111,7 +115,10 @@ def check(cursor: Cursor, identity: Identity, where: str) -> None:
 
 
 def next_spans(position: int, count: int, skipped: Sequence[Span]) -> list[Span]:
-    """The next `count` positions from `position` that are not skipped; `skipped` is sorted."""
+    """Return spans of the next `count` rows from `position` on, without those in `skipped`.
+
+    `skipped` must be sorted.
+    """
     spans: list[Span] = []
     for start, stop in skipped:
         if stop <= position:
@@ -127,7 +134,7 @@ def next_spans(position: int, count: int, skipped: Sequence[Span]) -> list[Span]
 
 
 def cut_spans(spans: Sequence[Span], first: int, last: int) -> list[Span]:
-    """Entries `first` to `last` (excluded) of the positions in `spans`."""
+    """Return the spans of entries `first` up to `last` (excluded), counting rows across `spans`."""
     cut: list[Span] = []
     before = 0
     for start, stop in spans:

@@ -1,9 +1,9 @@
-"""Rows from the example shards to the steps of one rank, and to held-out batches.
+"""Loads rows from example shards: the steps of one rank (`Loader`) and held-out batches.
 
-A global batch is the next positions of the order; rank r of R takes the r-th equal slice of it,
-micro-batches are slices of that, and worker processes make whole steps in turn. So the sequence of
-global batches depends on no rank or worker count. Workers send compact rows; the tensors are made
-in the training process, which costs less than passing them between processes.
+A global batch is the next rows of the order. Rank r of R takes the r-th equal slice of it, and
+divides it into micro-batches. Worker processes make whole steps in turn. The sequence of global
+batches therefore does not depend on the number of ranks or workers. Workers send compact rows and
+the training process makes the tensors, which is cheaper than sending tensors between processes.
 """
 
 import signal
@@ -30,13 +30,15 @@ class Step:
 
     step: int
     first_row: int  # of the global batch, counted from the start of the phase
-    next_row: int  # where the next global batch starts to look
-    rows: int  # of the global batch
-    micro_batches: Sequence[Any]  # Batch, or of ELMo WordBatch
+    next_row: int  # position from which the next global batch is read
+    rows: int  # in the global batch
+    micro_batches: Sequence[Any]  # of Batch (BERT) or WordBatch (ELMo)
 
 
 @dataclass(frozen=True)
 class _Plan:
+    """The rows of one global batch."""
+
     step: int
     spans: list[Span]
 
@@ -44,11 +46,19 @@ class _Plan:
 @dataclass(frozen=True)
 class _RankRows:
     plan: _Plan
-    rows: Chunk | SesameError  # a worker's error travels as a value, to be raised as it is
+    rows: Chunk | SesameError  # a worker sends its error as a value; the main process raises it
 
 
 class Loader:
-    """An endless iterable of steps from (`step`, `position`) on, or up to step `stop`."""
+    """Iterates over the steps of one rank, from (`step`, `position`) to step `stop` or without end.
+
+    rank, world       this rank and the number of ranks
+    micro_batch_size  rows per micro-batch; None: all rows of the rank
+    skipped           row spans that are never read
+    workers           loader processes; 0 reads in this process
+
+    Raises `SesameError` if the store is empty or was made with another vocabulary.
+    """
 
     def __init__(
         self,
@@ -70,8 +80,8 @@ class Loader:
         schedule.check(world)
         if store.vocab_size != len(vocabulary.special):
             raise SesameError(
-                f"{store.folder}: its pieces are of a vocabulary of {store.vocab_size}, the "
-                f"tokenizer's has {len(vocabulary.special)}; use the tokenizer it was made with"
+                f"{store.folder}: was made with a vocabulary of {store.vocab_size} tokens, but the "
+                f"tokenizer has {len(vocabulary.special)}; use the tokenizer it was made with"
             )
         if store.rows == 0:
             raise SesameError(f"{store.folder}: holds no {store.split} rows to train on")
@@ -80,7 +90,7 @@ class Loader:
         self._rank, self._world, self._micro_batch_size = rank, world, micro_batch_size
         self._step, self._position, self._stop = step, position, stop
         self._skipped, self._workers = tuple(skipped), workers
-        self._joined: tuple[int, Chunk] | None = None  # a window's start, and its chunks
+        self._joined: tuple[int, Chunk] | None = None  # cache: a window's start, its joined chunks
 
     def __iter__(self) -> Iterator[Step]:
         for share in self._shares():
@@ -110,7 +120,7 @@ class Loader:
                 collate_fn=_as_it_is,
                 num_workers=self._workers,
                 worker_init_fn=_start_worker,
-                generator=torch.Generator(),  # or torch's global state would be drawn from
+                generator=torch.Generator(),  # otherwise DataLoader draws from torch's global state
             )
         )
 
@@ -122,7 +132,7 @@ class Loader:
             step, position = step + 1, spans[-1][1]
 
     def _read(self, plan: _Plan) -> Chunk:
-        """This rank's rows of one step, masked."""
+        """Return this rank's rows of one step, masked."""
         share = _count(plan.spans) // self._world
         spans = cut_spans(plan.spans, self._rank * share, (self._rank + 1) * share)
         parts, epochs, numbers = [], [], []
@@ -151,7 +161,7 @@ class Loader:
 
 
 class _Shares(IterableDataset[_RankRows]):
-    """What one worker process makes: every n-th step, in order."""
+    """The rows that one worker process makes: every n-th step, in order."""
 
     def __init__(self, loader: Loader):
         self._loader = loader
@@ -173,8 +183,11 @@ def _as_it_is(share: Any) -> Any:
 
 
 def _start_worker(number: int) -> None:
-    """Leave the end to the training process: a preemption warning reaches every process of a job,
-    and workers that die of it would take the last checkpoint with them."""
+    """Ignore stop signals in a worker; it ends with the training process.
+
+    A preemption signal reaches every process of a job. If it killed the workers, training would
+    fail before it can save its last checkpoint.
+    """
     end_with_parent()
     for warning in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM):
         signal.signal(warning, signal.SIG_IGN)
@@ -185,10 +198,10 @@ def _count(spans: Sequence[Span]) -> int:
 
 
 class HeldOut:
-    """The first `rows` held-out rows in file order with their stored masks, cut over the ranks.
+    """Iterates over this rank's part of the first `rows` held-out rows, with their stored masks.
 
-    Every rank gets equally many batches, since a forward pass may be a collective; the rows are
-    dealt evenly over all of them, so one may be empty only where there are more ranks than rows.
+    Every rank gets an equal number of batches, because a forward pass may be collective. Rows are
+    distributed evenly over all batches; a batch is empty only if there are more ranks than rows.
     """
 
     def __init__(

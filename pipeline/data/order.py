@@ -1,12 +1,12 @@
-"""In which order a run reads its rows: a pure function of the seed and the position.
+"""The order in which a run reads its rows: a pure function of the seed and the position.
 
-A run reads one endless sequence: epoch after epoch, each a permutation of all rows in two levels.
-The chunks are permuted; then, in windows of about `window` successive chunks, all rows are
-shuffled. With 32 chunks of 256 rows, 8,192 rows from 32 places of the corpus are mixed at a time.
-The windows of an epoch are as equal as can be, so that none is left with a chunk or two.
+A run reads one endless sequence of epochs. Each epoch is a permutation of all rows in two levels:
+chunks are permuted, then all rows of a shuffle window, about `window` consecutive chunks, are
+shuffled. With 32 chunks of 256 rows a window mixes 8,192 rows from 32 places of the corpus. The
+windows of an epoch have sizes as equal as possible, so that none has only a chunk or two.
 
-Looking up a position costs one sort of the chunk numbers an epoch and one of the rows a window,
-however far in it lies.
+Access to any position costs one sort of the chunk numbers per epoch and one sort of the rows per
+window, no matter how far into the sequence it is.
 """
 
 from collections.abc import Iterator
@@ -23,13 +23,13 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Window:
-    """The rows that are shuffled together."""
+    """A shuffle window: the rows that are shuffled together."""
 
     epoch: int
     start: int  # position of its first row in the endless sequence
-    chunks: NDArray[np.int64]  # numbers of its chunks
-    picks: NDArray[np.int64]  # its rows in reading order, as indices into its joined chunks
-    numbers: NDArray[np.int64]  # the same rows by their number in the whole data
+    chunks: NDArray[np.int64]  # [chunks] numbers of its chunks
+    picks: NDArray[np.int64]  # [rows] in reading order, indices into the concatenated chunks
+    numbers: NDArray[np.int64]  # [rows] in reading order, row numbers in the whole data
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class Epoch:
     """One permutation of the chunks, cut into windows."""
 
     number: int
-    chunks: NDArray[np.int64]
-    first_chunks: NDArray[np.int64]  # [windows+1] indices into `chunks`
-    first_rows: NDArray[np.int64]  # [windows+1] rows of the epoch before each window
+    chunks: NDArray[np.int64]  # [chunks] chunk numbers in reading order
+    first_chunks: NDArray[np.int64]  # [windows + 1] indices into `chunks`
+    first_rows: NDArray[np.int64]  # [windows + 1] rows of the epoch before each window
 
 
 class Order:
@@ -51,12 +51,13 @@ class Order:
         self.rows_per_epoch = int(self.rows_per_chunk.sum())
         assert self.rows_per_epoch > 0, "an order needs rows"
         self._first_row = np.cumsum(self.rows_per_chunk) - self.rows_per_chunk
-        # A run reads forward, so the epoch and the window it is in are all that is worth keeping.
+        # Runs read forward, so only the current epoch and window are cached.
         self._epoch = self._make_epoch(0)
         self._window = self._make_window(self._epoch, 0)
 
     def windows(self, start: int, stop: int) -> Iterator[tuple[Window, slice]]:
-        """The windows that hold positions `start` to `stop`, each with the part of it meant."""
+        """Yield the windows that contain positions `start` up to `stop`, each with the slice of it
+        that lies in this range."""
         while start < stop:
             window = self._window_at(start)
             end = min(stop, window.start + len(window.picks))
@@ -64,14 +65,14 @@ class Order:
             start = end
 
     def rows(self, start: int, count: int) -> tuple[Array, Array, Array]:
-        """(epoch, chunk, row in chunk) of `count` positions from `start`."""
+        """Return arrays [count] of epoch, chunk and row in the chunk, from position `start` on."""
         found = [
             (np.full(part.stop - part.start, window.epoch), window.numbers[part])
             for window, part in self.windows(start, start + count)
         ]
         epochs = np.concatenate([epoch for epoch, _ in found])
         numbers = np.concatenate([number for _, number in found])
-        # Empty chunks share their first row with the next one; "right" passes over them.
+        # An empty chunk has the same first row as the next one; side="right" skips it.
         chunks = np.searchsorted(self._first_row, numbers, side="right") - 1
         return epochs, chunks, numbers - self._first_row[chunks]
 
@@ -94,8 +95,10 @@ class Order:
     def _make_window(self, epoch: Epoch, index: int) -> Window:
         chunks = epoch.chunks[epoch.first_chunks[index] : epoch.first_chunks[index + 1]]
         counts = self.rows_per_chunk[chunks]
-        joined = np.arange(counts.sum())
-        numbers = joined + np.repeat(self._first_row[chunks] - (np.cumsum(counts) - counts), counts)
+        # Row number in the whole data = index in the joined chunks + a shift, constant per chunk.
+        joined = np.arange(counts.sum())  # [rows of the window]
+        shifts = self._first_row[chunks] - (np.cumsum(counts) - counts)  # [chunks]
+        numbers = joined + np.repeat(shifts, counts)  # [rows of the window]
         picks = _permutation(key(self.seed, "rows", epoch.number, index), len(joined))
         start = epoch.number * self.rows_per_epoch + int(epoch.first_rows[index])
         return Window(epoch.number, start, chunks, picks, numbers[picks])

@@ -1,17 +1,16 @@
-"""Sentences from the example shards to streams of words, read in both directions, for ELMo.
+"""Streams of words for ELMo, read from example shards in both directions.
 
-All sentences together are one endless text. A global batch reads it at `global_batch_size` places
-at once, equally far apart: stream s starts s/S of the way in and goes on from there, into what the
-next stream began with. A step is the next T words of every stream, so words, targets and the state
-that the network carries from step to step depend on (position, batch size) alone; rank r of R takes
-the r-th equal slice of the streams. A row is T words of one stream.
+All sentences together form one endless text. A global batch reads it with `global_batch_size`
+streams at equal distances: stream s of S starts at s/S of the text and continues into the part
+where the next stream started. A step reads the next T words of every stream. Words, targets and
+the carried LSTM state therefore depend only on position and batch size. Rank r of R takes the r-th
+equal slice of the streams. A row is T words of one stream.
 
-The backward model reads a text of its own, as bilm-tf's does: every sentence reversed, sentences in
-the same order. So the words it has read last are those its carried state comes from. Sentences
-enter with their frame: forward `<S> a b` predicts `a b </S>`, backward `</S> b a` predicts
-`b a <S>`.
+The backward direction reads its own text, as in bilm-tf: every sentence is reversed, the order of
+sentences is the same. Its carried state then comes from the words it read last. Sentences include
+their boundary marks: forward `<S> a b` predicts `a b </S>`, backward `</S> b a` predicts `b a <S>`.
 
-S streams, T words, U distinct words, C characters of a word
+S streams, T words, U distinct words, C characters per word
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,23 +29,23 @@ from data_prep.tokenizers.characters import Spelling
 from pipeline.data.cursor import Span, next_spans
 from pipeline.data.loader import Step
 
-BLOCK = 64  # windows read from the shards at once
-FORWARD, FORWARD_TARGETS, BACKWARD, BACKWARD_TARGETS = range(4)
+BLOCK = 64  # windows (of T words) read from the shards at once
+FORWARD, FORWARD_TARGETS, BACKWARD, BACKWARD_TARGETS = range(4)  # first dimension of words_4ST
 
 
 @dataclass(frozen=True)
 class WordBatch:
     """The next words of some streams, in both directions."""
 
-    characters_UC: Tensor  # int32, AllenNLP's numbering
-    forward_index_ST: Tensor  # int64, which of the distinct words is read
-    backward_index_ST: Tensor
-    forward_targets_ST: Tensor  # int64, ids of predicted words
-    backward_targets_ST: Tensor
-    streams: slice  # which of the rank's streams these are
+    characters_UC: Tensor  # int32, AllenNLP's character ids
+    forward_index_ST: Tensor  # int64, indices into U of the words to read
+    backward_index_ST: Tensor  # int64, indices into U
+    forward_targets_ST: Tensor  # int64, ids of the words to predict
+    backward_targets_ST: Tensor  # int64, ids of the words to predict
+    streams: slice  # the streams of this batch, among those of the rank
 
     def to(self, device: torch.device | str) -> "WordBatch":
-        """The same batch on `device`."""
+        """Return a copy of the batch on `device`."""
         return WordBatch(
             characters_UC=self.characters_UC.to(device, non_blocking=True),
             forward_index_ST=self.forward_index_ST.to(device, non_blocking=True),
@@ -59,20 +58,20 @@ class WordBatch:
 
 @dataclass(frozen=True)
 class Words:
-    """What batches need to know of a vocabulary: how words are spelt and which are predicted."""
+    """A vocabulary for batches: the characters of each word, and which words can be predicted."""
 
     spelling: Spelling
-    predicted: int  # ids from here on are read, but predicted as the unknown word
-    unknown: int
+    predicted: int  # words with this id or a higher one are read, but predicted as `unknown`
+    unknown: int  # id of the unknown word
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, predicted: int, max_characters: int) -> "Words":
-        """The words of a tokenizer, of which the first are predicted."""
+        """Return the words of a tokenizer; the first `predicted` of them can be predicted."""
         words = [tokenizer.piece(number) for number in range(tokenizer.size)]
         return cls(Spelling(words, max_characters), predicted, tokenizer.unk)
 
     def batch(self, words_4ST: NDArray[Any], streams: slice) -> WordBatch:
-        """Words and targets of both directions as a batch."""
+        """Convert ids (see `FORWARD` to `BACKWARD_TARGETS`) to a batch of these streams."""
         read_2ST = words_4ST[[FORWARD, BACKWARD]]
         distinct_U, index = np.unique(read_2ST, return_inverse=True)
         forward_index_ST, backward_index_ST = torch.from_numpy(index.reshape(read_2ST.shape))
@@ -90,17 +89,17 @@ class Words:
 
 
 class Text:
-    """All rows of a split as one text, in both directions, by the number of the word."""
+    """All rows of a split as one endless text in both directions, indexed by word number."""
 
     def __init__(self, store: ChunkStore) -> None:
         self._store = store
-        # A row `<S> a b </S>` of four is three words read and three predicted.
+        # A row `<S> a b </S>` of four tokens has three words to read and three to predict.
         sizes = store.tokens_per_chunk - store.rows_per_chunk
         self._first_word = np.concatenate([[0], np.cumsum(sizes)])
         self.length = int(self._first_word[-1])
 
     def between(self, start: int, stop: int) -> NDArray[Any]:
-        """Words and targets [4, stop - start]; after the last word comes the first again."""
+        """Return words and targets [4, stop - start]. The text repeats after its last word."""
         parts: list[NDArray[Any]] = []
         while start < stop:
             place = start % self.length
@@ -113,7 +112,7 @@ class Text:
 
 
 def _directions(rows: Chunk) -> NDArray[Any]:
-    """What is read and predicted of these rows, forward and backward: [4, words]."""
+    """Return the words to read and to predict, forward and backward: [4, words]."""
     starts, ends = rows.example_tokens[:-1], rows.example_tokens[1:]
     lengths = ends - starts
     mirror = np.repeat(starts + ends - 1, lengths) - np.arange(len(rows.tokens))
@@ -134,9 +133,9 @@ def _directions(rows: Chunk) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class StreamSlice:
-    """The streams of one rank among all."""
+    """The streams of one rank: an equal slice of all streams."""
 
-    streams: int
+    streams: int  # over all ranks
     rank: int = 0
     world: int = 1
 
@@ -147,14 +146,14 @@ class StreamSlice:
         return range(self.rank * size, (self.rank + 1) * size)
 
     def micro_batches(self, size: int | None) -> list[slice]:
-        """This rank's streams, counted from 0, in groups of at most `size`."""
+        """Return this rank's streams, counted from 0, in groups of at most `size` (None: all)."""
         count = len(self.mine)
         step = size or count
         return [slice(start, min(start + step, count)) for start in range(0, count, step)]
 
 
 def _read(text: Text, share: StreamSlice, first: int, count: int) -> NDArray[Any]:
-    """Words `first` to `first + count` of each of this rank's streams: [4, S, count]."""
+    """Return words `first` up to `first + count` of each of this rank's streams, [4, S, count]."""
     apart = text.length // share.streams
     return np.stack(
         [
@@ -166,7 +165,15 @@ def _read(text: Text, share: StreamSlice, first: int, count: int) -> NDArray[Any
 
 
 class StreamLoader:
-    """An endless iterable of steps from (`step`, `position`) on, or up to step `stop`."""
+    """Iterates over the steps of one rank, from (`step`, `position`) to step `stop` or without end.
+
+    share             this rank's streams
+    window            words per stream and step, T
+    micro_batch_size  streams per micro-batch; None: all streams of the rank
+    skipped           row spans that are never read
+
+    Raises `SesameError` if the text is too short for so many streams.
+    """
 
     def __init__(
         self,
@@ -185,7 +192,7 @@ class StreamLoader:
         self._window, self._groups = window, share.micro_batches(micro_batch_size)
         self._step, self._position, self._stop = step, position, stop
         self._skipped = tuple(skipped)
-        self._block: tuple[int, NDArray[Any]] | None = None  # its number, and its words
+        self._block: tuple[int, NDArray[Any]] | None = None  # cache: block number, [4, S, words]
         if self._text.length < share.streams * window:
             raise SesameError(
                 f"{store.folder}: its {self._text.length:,} words of training text are too few for "
@@ -195,7 +202,7 @@ class StreamLoader:
     def __iter__(self) -> Iterator[Step]:
         step, position, streams = self._step, self._position, self._share.streams
         while self._stop is None or step < self._stop:
-            # Whole steps are skipped, so the next rows that are not stand side by side.
+            # Only whole steps are ever skipped, so the next rows form one span.
             ((start, end),) = next_spans(position, streams, self._skipped)
             words_4ST = self._words_of(start // streams)
             yield Step(
@@ -218,10 +225,11 @@ class StreamLoader:
 
 
 class HeldOutStreams:
-    """Held-out text as streams of its own, from their beginning; every rank has as many batches.
+    """Iterates over this rank's streams of held-out text, from their beginning.
 
-    At most `rows` windows are read over all streams, at least one of each. Words that do not fill a
-    stream (fewer than there are streams) are left out.
+    Every rank gets an equal number of batches. Over all streams at most `rows` windows are read,
+    but at least one per stream. The remainder of the text's length divided by the number of streams
+    is not read. Raises `SesameError` if there are fewer held-out words than streams.
     """
 
     def __init__(

@@ -1,13 +1,13 @@
-"""ELMo's encoder to and from the pair that bilm-tf and AllenNLP share: options and HDF5 weights.
+"""Converts ELMo's encoder to and from the files of bilm-tf and AllenNLP: options and HDF5 weights.
 
-Reads options.json and weights.hdf5 of a folder, also under the longer names that published pairs
-have (elmo_2x4096_..._options.json); writes the short ones. What is TensorFlow's in these files:
-    matrices      stand [inputs, outputs], the other way round than torch's
-    LSTMs         keep one matrix W_0 for [input; recurrent], gates in the order i, g, f, o, and a
-                  forget gate's bias without the 1 that its cell adds
-    highways      W_carry gates the transformed part: g relu(T x) + (1 - g) x, as ours
+Reads options.json and weights.hdf5 of a folder, also under the longer names of published pairs
+(elmo_2x4096_..._options.json); writes the short names. The files follow TensorFlow's conventions:
+    matrices      [inputs, outputs], transposed relative to torch
+    LSTMs         one matrix W_0 for [input; recurrent]; gates in the order i, g, f, o; the bias of
+                  the forget gate lacks the 1 that TensorFlow's cell adds
+    highways      W_carry gates the transformed part, g relu(T x) + (1 - g) x, as ours does
     char_embed    has no row for AllenNLP's mask 0
-The softmax over words is in no such pair.
+The format does not include the softmax over words.
 Try it: sesame embed encoder=<folder> input=sentences.txt
 """
 
@@ -38,7 +38,7 @@ Array = NDArray[np.float32]
 
 
 def write_allennlp(folder: Path, elmo: Elmo) -> None:
-    """Write options.json and weights.hdf5."""
+    """Write options.json and weights.hdf5 of an encoder into `folder`."""
     with atomic_write(folder / WEIGHTS) as stream, h5py.File(stream.name, "w") as file:
         for name, array in _members(elmo):
             file.create_dataset(name, data=array)
@@ -46,7 +46,10 @@ def write_allennlp(folder: Path, elmo: Elmo) -> None:
 
 
 def load_allennlp(folder: Path) -> Elmo:
-    """The encoder of a folder."""
+    """Read the encoder of a folder.
+
+    Raises `UsageError` if the folder has no pair, `SesameError` if a file is damaged.
+    """
     pair = find_pair(folder)
     if pair is None:
         raise UsageError(f"{folder}: has no pair of {OPTIONS} and {WEIGHTS}")
@@ -61,7 +64,7 @@ def load_allennlp(folder: Path) -> Elmo:
 
 
 def _members(elmo: Elmo) -> Iterator[tuple[str, Array]]:
-    """Every member of the weights' file."""
+    """Yield (name, array) of every dataset in weights.hdf5."""
     state = {name: part.numpy(force=True) for name, part in elmo.float().state_dict().items()}
     config, projection = elmo.config, "characters.projection"
     yield "char_embed", state["characters.embedding.weight"][1:]
@@ -84,7 +87,7 @@ def _members(elmo: Elmo) -> Iterator[tuple[str, Array]]:
 
 
 def _read_members(read: "_Reader", config: ElmoConfig) -> Iterator[tuple[str, Array]]:
-    """Every tensor of `Elmo`, from the members that make it."""
+    """Yield (name, array) of every tensor of `Elmo`, converted from the datasets."""
     width = sum(count for _, count in config.filters)
     characters, projected, cells = config.character_dim, config.projection, config.cell
     embedding = read("char_embed", ALPHABET - 1, characters)
@@ -110,7 +113,7 @@ def _read_members(read: "_Reader", config: ElmoConfig) -> Iterator[tuple[str, Ar
 
 
 def _highways(config: ElmoConfig) -> Iterator[tuple[str, str, str]]:
-    """Our linear layers, and the members that are their weight and bias."""
+    """Yield our highway layers with the dataset names of their weight and bias."""
     for number in range(config.highways):
         for ours, theirs in (("transform", "transform"), ("gate", "carry")):
             group = f"CNN_high_{number}"
@@ -122,7 +125,7 @@ def _highways(config: ElmoConfig) -> Iterator[tuple[str, str, str]]:
 
 
 def _layers(config: ElmoConfig) -> Iterator[tuple[str, str]]:
-    """Our LSTM layers, and the groups they are in."""
+    """Yield our LSTM layers with the names of their HDF5 groups."""
     for direction in range(DIRECTIONS):
         for layer in range(config.layers):
             group = f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
@@ -130,7 +133,7 @@ def _layers(config: ElmoConfig) -> Iterator[tuple[str, str]]:
 
 
 def _swapped(gates: Array) -> Array:
-    """Gates i, f, g, o as i, g, f, o, or back."""
+    """Reorder gates from i, f, g, o to i, g, f, o, or back."""
     i, second, third, o = np.split(gates, 4)
     return np.concatenate([i, third, second, o])
 
@@ -141,10 +144,10 @@ class _Reader:
     file: h5py.File
 
     def __call__(self, name: str, *shape: int) -> Array:
-        """A member, which must be there in this shape."""
+        """Read a dataset. Raises `SesameError` if it is missing or has another shape."""
         member = self.file.get(name)
         if not isinstance(member, h5py.Dataset):
-            raise SesameError(f"{self.path}: has no {name}, so it is no whole ELMo")
+            raise SesameError(f"{self.path}: has no {name}, so it is no complete ELMo")
         if member.shape != shape or member.dtype.kind != "f":
             raise SesameError(
                 f"{self.path}: {name} is {member.dtype} {list(member.shape)}, but the options ask "

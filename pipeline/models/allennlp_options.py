@@ -1,7 +1,7 @@
-"""The architecture that the options of AllenNLP's and bilm-tf's pairs state; torch-free.
+"""Converts options.json of AllenNLP and bilm-tf to `ElmoConfig` and back, without torch.
 
-A pair is options.json and weights.hdf5 in one folder, also under the longer names that published
-ones have (elmo_2x4096_..._options.json).
+A pair is options.json and weights.hdf5 in one folder, also under the longer names of published
+pairs (elmo_2x4096_..._options.json).
 """
 
 import json
@@ -16,7 +16,10 @@ OPTIONS, WEIGHTS = "options.json", "weights.hdf5"
 
 
 def find_pair(folder: Path) -> tuple[Path, Path] | None:
-    """The options and weights of a folder, where it has them."""
+    """Return the paths of options and weights in a folder; None if one is missing.
+
+    Raises `UsageError` if there are several pairs.
+    """
     found = [sorted(folder.glob(f"*{name}")) for name in (OPTIONS, WEIGHTS)]
     for name, files in zip((OPTIONS, WEIGHTS), found, strict=True):
         if len(files) > 1:
@@ -25,7 +28,7 @@ def find_pair(folder: Path) -> tuple[Path, Path] | None:
 
 
 def options_of(config: ElmoConfig) -> dict[str, Any]:
-    """What options.json says of a model."""
+    """Return the content of options.json for a model."""
     from data_prep.tokenizers.characters import ALPHABET  # with its package, slow to import
 
     return {
@@ -40,7 +43,7 @@ def options_of(config: ElmoConfig) -> dict[str, Any]:
         },
         "dropout": config.dropout,
         "lstm": {
-            # Without a limit null, which both programs take for none; 0 would clip in bilm-tf.
+            # null means no clipping for both programs; bilm-tf would clip at 0.
             "cell_clip": config.cell_clip or None,
             "dim": config.cell,
             "n_layers": config.layers,
@@ -54,7 +57,7 @@ def options_of(config: ElmoConfig) -> dict[str, Any]:
 
 
 def read_options(path: Path) -> ElmoConfig:
-    """The model that an options file describes, or why it is none that can be read."""
+    """Read the model config of an options file. Raises `SesameError` if it is not supported."""
     from data_prep.tokenizers.characters import ALPHABET  # with its package, slow to import
 
     defaults = ElmoConfig()

@@ -1,7 +1,8 @@
-"""The architectures of transformers that a BERT of ours may be: what fits, names, config.json.
+"""The architectures of transformers that our BERT can be exported to: BERT, RoFormer, ModernBERT.
 
-A model fits one of them exactly, or it cannot be exported; which, and why not, is known from the
-configuration, before any training. Torch-free.
+For each: the options that fit, the names of tensors, and config.json. A model must fit one of them
+exactly, or it cannot be exported. This is checked from the config, before any training. Without
+torch.
 """
 
 import json
@@ -12,30 +13,33 @@ from typing import Any
 from data_prep.errors import UsageError
 from pipeline.models.config import SEGMENTS, WAVES, BertConfig, setting
 
-Names = dict[str, tuple[str, ...]]  # our module -> theirs, whose tensors are ours one below another
+Names = dict[str, tuple[str, ...]]  # our module -> theirs; their tensors concatenated give ours
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """One of transformers' encoders in terms of ours."""
+    """An encoder of transformers, and how it corresponds to ours."""
 
     title: str
     model_type: str
-    model: str  # the class with every head it has
-    has_pairs: bool  # a pooler and a head for pairs of segments
-    is_interleaved: bool  # rotary positions turn neighbours, ours turn halves of a head
-    options: dict[str, Any]  # what ours must be
+    model: str  # class of transformers with all its heads
+    has_pairs: bool  # has a pooler and a head for pairs of segments
+    is_interleaved: bool  # rotary pairs are adjacent; ours are (i, i + D/2)
+    options: dict[str, Any]  # required values of our options
     keys: dict[str, str]  # our option -> key of config.json
-    fixed: dict[str, Any]  # what other keys of config.json must be; None: to be written only
-    absent: dict[str, Any]  # which of those are something else where config.json does not say
-    encoder: str  # the name of the encoder inside the model with heads
-    bare: tuple[str, ...]  # how names begin in a file of the encoder alone
-    modules: Names
-    layers: str
-    layer_modules: Names
+    fixed: dict[
+        str, Any
+    ]  # required values of other keys of config.json; None: written, not checked
+    absent: dict[str, Any]  # transformers' defaults of `fixed` keys, where they differ from `fixed`
+    encoder: str  # name of the encoder inside the model with heads
+    bare: tuple[str, ...]  # beginnings of tensor names in a file with the encoder only
+    modules: Names  # outside the layers
+    layers: str  # prefix of the layers' names
+    layer_modules: Names  # inside a layer
 
     def names(self, ours: str) -> list[str]:
-        """The tensors that are, one below another, our tensor; none where it has no place."""
+        """Return the names of the tensors that, concatenated, are our tensor; empty if it has no
+        counterpart."""
         module, _, kind = ours.rpartition(".")
         if not module.startswith("bert.layers."):
             return [f"{name}.{kind}" for name in self.modules[module]]
@@ -43,7 +47,7 @@ class Architecture:
         return [f"{self.layers}.{number}.{name}.{kind}" for name in self.layer_modules[part]]
 
     def stated(self, config: BertConfig, vocab_size: int, pad: int) -> dict[str, Any]:
-        """config.json for transformers."""
+        """Return the content of config.json for transformers."""
         return {
             "architectures": [self.model],
             "model_type": self.model_type,
@@ -54,7 +58,7 @@ class Architecture:
         }
 
     def amiss(self, config: BertConfig, pairs: str) -> dict[str, str]:
-        """The settings that do not fit, each with what it would have to be."""
+        """Return the settings that do not fit, each with the setting that would."""
         wrong = {
             setting(key, getattr(config, key)): setting(key, needed)
             for key, needed in self.options.items()
@@ -149,7 +153,7 @@ ROFORMER = Architecture(
     layer_modules=BERT.layer_modules,
 )
 
-# Warner et al. 2024, with attention to all pieces in every layer.
+# Warner et al. 2024, with global attention in every layer.
 MODERNBERT = Architecture(
     title="ModernBERT",
     model_type="modernbert",
@@ -179,7 +183,7 @@ MODERNBERT = Architecture(
         "decoder_bias": True,
         "global_attn_every_n_layers": 1,
         "global_rope_theta": WAVES,
-        # Its own defaults are ids of its own vocabulary.
+        # transformers' defaults are ids of ModernBERT's own vocabulary.
         **dict.fromkeys(("bos_token_id", "cls_token_id", "sep_token_id", "eos_token_id")),
     },
     absent={"global_attn_every_n_layers": 3, "global_rope_theta": 160_000.0},
@@ -211,7 +215,10 @@ ARCHITECTURES = (BERT, ROFORMER, MODERNBERT)
 
 
 def fitting(config: BertConfig, pairs: str) -> Architecture:
-    """The architecture that computes exactly what the model does, or why there is none."""
+    """Return the architecture that computes exactly the same as the model.
+
+    Raises `UsageError` with the nearest remedies if there is none.
+    """
     amiss = {each.title: each.amiss(config, pairs) for each in ARCHITECTURES}
     fewest = min(map(len, amiss.values()))
     nearest = {title: wrong for title, wrong in amiss.items() if len(wrong) == fewest}
@@ -228,7 +235,7 @@ def fitting(config: BertConfig, pairs: str) -> Architecture:
 
 @dataclass(frozen=True)
 class Stated:
-    """What a folder's config.json says."""
+    """The content of a folder's config.json, converted."""
 
     architecture: Architecture
     config: BertConfig
@@ -236,7 +243,7 @@ class Stated:
 
 
 def read_stated(folder: Path) -> Stated:
-    """The architecture of a folder, or why it is none that can be read."""
+    """Read config.json of a Hugging Face folder. Raises `UsageError` if it is not supported."""
     path = folder / "config.json"
     try:
         stated = json.loads(path.read_text())
@@ -257,7 +264,7 @@ def read_stated(folder: Path) -> Stated:
 
 
 def _said_once(stated: dict[str, Any]) -> dict[str, Any]:
-    """What newer versions of transformers say of ModernBERT by layer, as older ones said it."""
+    """Convert ModernBERT's per-layer settings of newer transformers to the older global keys."""
     once = dict(stated)
     if rope := (stated.get("rope_parameters") or {}).get("full_attention"):
         is_plain = rope.get("rope_type", "default") == "default"

@@ -1,12 +1,12 @@
 """Attention inside each example of a flat, unpadded batch: one function, `attend`, on every device.
 
-Rows of a flat batch are the pieces of all examples, one after another. An `AttentionPlan` is made
-once a batch from the examples' lengths (on the host, so that no device has to wait) and shared by
-all layers. It sorts examples by length, so that those of a block lie side by side: a block of equal
-lengths is a dense view of the batch, without mask or copy; only the few lengths left over share
-blocks that are padded inside.
+The rows of a flat batch are the tokens of all examples, concatenated. An `AttentionPlan` is made
+once per batch from the examples' lengths and shared by all layers. It is made on the host, so that
+no device has to synchronise. It sorts examples by length and cuts them into blocks. A block of
+equal lengths is a dense view of the batch, without mask or copy. Only examples of rare lengths
+share blocks with padding.
 
-N pieces, E examples, B examples of a block, L its longest, H heads, D width of a head, P = B·L
+N tokens, E examples, B examples of a block, L its longest, H heads, D width of a head
 """
 
 from dataclasses import dataclass
@@ -22,30 +22,30 @@ from torch.autograd.function import once_differentiable
 
 from pipeline.models.dropout import dropped, random_bits
 
-ALONE = 256  # pieces of one length that fill a block of their own; fewer are not worth a call
-SLACK = 8  # lengths of a padded block differ by this at most, or by an eighth of the longest
+ALONE = 256  # tokens: examples of one length with fewer in total get no block of their own
+SLACK = 8  # most difference of lengths in a padded block; or an eighth of the longest, if more
 
 
 @dataclass(frozen=True)
 class Padding:
-    """How a block of unequal lengths is laid out as B rows of L."""
+    """Layout of a block of unequal lengths as B rows of L slots."""
 
-    slots: Tensor  # row of the block -> slot
-    mask_B1L: Tensor  # -inf where padded: added to attention scores
+    slots: Tensor  # [rows of the block] slot number, of B·L, of each row
+    mask_B1L: Tensor  # added to attention scores: 0, or -inf at padding
 
 
 @dataclass(frozen=True)
 class Block:
-    """Neighbouring examples that are attended together."""
+    """Adjacent examples, in the plan's order, that one kernel call processes."""
 
-    start: int
-    end: int
-    examples: int
-    length: int
-    padding: Padding | None
+    start: int  # first row
+    end: int  # row after the last
+    examples: int  # B
+    length: int  # L
+    padding: Padding | None  # None: all examples have length L
 
     def lay(self, x: Tensor) -> Tensor:
-        """The block's part of the batch [N, ...] as [B, L, ...], zeros where padded."""
+        """Return the block's part of a batch [N, ...] as [B, L, ...], with zeros at padding."""
         part = x[self.start : self.end]
         if self.padding is not None:
             padded = x.new_zeros(self.examples * self.length, *x.shape[1:])
@@ -53,12 +53,12 @@ class Block:
         return part.view(self.examples, self.length, *x.shape[1:])
 
     def pick(self, x: Tensor) -> Tensor:
-        """The real rows of [B, L, ...]."""
+        """Return the rows of [B, L, ...] that are not padding, [rows of the block, ...]."""
         x = x.flatten(0, 1)
         return x if self.padding is None else x.index_select(0, self.padding.slots)
 
     def put(self, x: Tensor, batch: Tensor) -> None:
-        """Write the real rows of [B, L, ...] to the block's part of a batch [N, ...]."""
+        """Copy the rows of `x` [B, L, ...] that are not padding into `batch` [N, ...], in place."""
         part = batch[self.start : self.end]
         if self.padding is None:
             part.view(x.shape).copy_(x)
@@ -68,19 +68,19 @@ class Block:
 
 @dataclass(frozen=True)
 class AttentionPlan:
-    """How the pieces of a batch are sorted and cut into blocks."""
+    """The order of a batch's tokens, sorted by length of example, and its blocks."""
 
     blocks: tuple[Block, ...]
-    order_N: Tensor | None  # sorted row -> given row; none where the batch is sorted already
-    place_N: Tensor | None  # given row -> sorted row
-    starts_E: Tensor  # sorted row of each example's first piece, examples in the given order
-    offsets: Tensor  # [E + 1] int32, where sorted examples begin and end
-    longest: int
+    order_N: Tensor | None  # sorted row -> given row; None if the batch is sorted already
+    place_N: Tensor | None  # given row -> sorted row; None if the batch is sorted already
+    starts_E: Tensor  # sorted row of each example's first token, examples in the given order
+    offsets: Tensor  # [E + 1] int32, first row of each sorted example, and N
+    longest: int  # tokens of the longest example
 
     @classmethod
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def of(cls, lengths: NDArray[np.int64], device: torch.device | str = "cpu") -> "AttentionPlan":
-        """Plan for examples of these lengths."""
+        """Return the plan for examples of these lengths, with its tensors on `device`."""
 
         def tensor(array: NDArray[Any]) -> Tensor:
             return torch.from_numpy(array).to(device, non_blocking=True)
@@ -107,23 +107,23 @@ class AttentionPlan:
         )
 
     def sort(self, x: Tensor) -> Tensor:
-        """Rows in the given order, put into the plan's."""
+        """Reorder rows from the given order to the plan's."""
         return x if self.order_N is None else x.index_select(0, self.order_N)
 
     def restore(self, x: Tensor) -> Tensor:
-        """Rows in the plan's order, put back into the given one."""
+        """Reorder rows from the plan's order to the given one."""
         return x if self.place_N is None else x.index_select(0, self.place_N)
 
     def rows(self, indices: Tensor) -> Tensor:
-        """Row numbers of the given order as those of the plan's."""
+        """Convert row numbers of the given order to those of the plan's order."""
         return indices if self.place_N is None else self.place_N[indices]
 
 
 def _cut(lengths: NDArray[np.int64]) -> list[tuple[int, NDArray[np.int64]]]:
-    """Cut falling lengths into blocks, as (first row, lengths of the block)."""
+    """Cut descending lengths into blocks; return (first row, lengths) per block."""
     edges = [0, *(np.flatnonzero(np.diff(lengths)) + 1).tolist(), len(lengths)]
-    cuts: list[int] = []  # examples at which blocks begin
-    open_length = 0  # longest of a padded block that may still grow
+    cuts: list[int] = []  # the first example of each block
+    open_length = 0  # longest example of the padded block that may still grow; 0: there is none
     for first, end in pairwise(edges):
         length = int(lengths[first])
         alone = (end - first) * length >= ALONE
@@ -150,12 +150,12 @@ def _block(lengths: NDArray[np.int64], start: int, device: torch.device | str) -
 
 
 def attend(qkv_N3HD: Tensor, plan: AttentionPlan, dropout: float) -> Tensor:
-    """Softmax attention of every piece to its own example, in the plan's order, as [N, H, D].
+    """Return softmax attention of every token to its own example, [N, H, D].
 
-    `dropout` is the share of attention probabilities set to zero.
+    Rows are in the plan's order. `dropout` is the share of attention probabilities set to zero.
     """
     if qkv_N3HD.is_cuda and qkv_N3HD.dtype in (torch.float16, torch.bfloat16) and not dropout:
-        # Not run by us: no CUDA device here. The kernel knows no dropout and no fp32.
+        # Not tested by us, for lack of a CUDA device. The kernel supports neither dropout nor fp32.
         from torch.nn.attention.varlen import varlen_attn
 
         q, k, v = qkv_N3HD.unbind(1)
@@ -164,7 +164,7 @@ def attend(qkv_N3HD: Tensor, plan: AttentionPlan, dropout: float) -> Tensor:
     return cast(Tensor, _attend_uncompiled(qkv_N3HD, plan, dropout))
 
 
-# Blocks differ from batch to batch: torch.compile would compile every batch anew.
+# Blocks differ from batch to batch, so torch.compile would recompile for every batch.
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def _attend_uncompiled(qkv_N3HD: Tensor, plan: AttentionPlan, dropout: float) -> Tensor:
     if qkv_N3HD.is_cpu and qkv_N3HD.dtype in (torch.float32, torch.float64):
@@ -174,7 +174,7 @@ def _attend_uncompiled(qkv_N3HD: Tensor, plan: AttentionPlan, dropout: float) ->
 
 
 def attend_blocks(qkv_N3HD: Tensor, plan: AttentionPlan, dropout: float) -> Tensor:
-    """Attention block by block through torch's own kernels, on any device and in any precision."""
+    """Compute `attend` block by block with torch's kernels, on any device and in any precision."""
     outputs = []
     for block in plan.blocks:
         q, k, v = block.lay(qkv_N3HD).permute(2, 0, 3, 1, 4).unbind()
@@ -185,7 +185,7 @@ def attend_blocks(qkv_N3HD: Tensor, plan: AttentionPlan, dropout: float) -> Tens
 
 
 class _HostAttention(torch.autograd.Function):
-    """`attend_blocks` for CPUs: less overhead a block, and dropout at a fraction of its price."""
+    """`attend_blocks` for CPUs, with less overhead per block and much cheaper dropout."""
 
     @staticmethod
     def forward(ctx: Any, qkv_N3HD: Tensor, plan: AttentionPlan, dropout: float) -> Tensor:
@@ -193,7 +193,7 @@ class _HostAttention(torch.autograd.Function):
         output_NHD = qkv_N3HD.new_empty(len(qkv_N3HD), heads, width)
         kept = []
         for block in plan.blocks:
-            # One copy makes all three contiguous, with examples and heads in one dimension.
+            # One copy makes q, k and v contiguous, each [B·H, L, D].
             q, k, v = block.lay(qkv_N3HD).permute(2, 0, 3, 1, 4).flatten(1, 2).unbind()
             weights = torch.softmax(_scores(q, k, block, heads), -1)
             bits = random_bits(weights.shape) if dropout else None
@@ -211,8 +211,8 @@ class _HostAttention(torch.autograd.Function):
         output_NHD, *kept = ctx.saved_tensors
         rows, heads, width = output_NHD.shape
         d_qkv_N3HD = output_NHD.new_empty(rows, 3, heads, width)
-        # Softmax's backward needs the sum over keys of weight times gradient; it equals output
-        # times gradient of the output, which is less to multiply.
+        # The backward pass of softmax needs Σ_keys weight · d_weight. That equals output · d_output
+        # summed over D, which is cheaper.
         inner_NH1 = (d_output_NHD * output_NHD).sum(-1, keepdim=True)
         for number, block in enumerate(ctx.plan.blocks):
             q, k, v, weights, bits = kept[5 * number : 5 * number + 5]
@@ -231,7 +231,7 @@ class _HostAttention(torch.autograd.Function):
 
 
 def _scores(q: Tensor, k: Tensor, block: Block, heads: int) -> Tensor:
-    """Scaled products of queries and keys [B·H, L, L], -inf at padded keys."""
+    """Return scaled products of queries and keys [B·H, L, L], with -inf at padded keys."""
     scale = q.shape[-1] ** -0.5
     if block.padding is None:
         return torch.baddbmm(q.new_empty(1, 1, 1), q, k.transpose(1, 2), beta=0, alpha=scale)

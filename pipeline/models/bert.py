@@ -1,11 +1,12 @@
 """BERT over flat, unpadded batches: the encoder, its pretraining heads and their losses.
 
-Every linear layer runs over real pieces only; nothing is padded. `Bert` gives the hidden states of
-all layers; `BertForPretraining` gives summed losses, to be divided by the global batch's counts.
+Linear layers run over real tokens only, never over padding. `Bert` returns the hidden states of all
+layers. `BertForPretraining` returns summed losses, to be divided by the counts of the global batch.
 Modern variants (pre-norm, rotary positions, gated units, no biases) are options of the same code.
 
-N pieces, E examples, M predictions, R rows kept by the last layer, D hidden width, H heads, V
-vocabulary
+N tokens, E examples, M predictions, R rows kept by the last layer, D hidden width, H heads, V
+vocabulary. In the last layer `x_ND` has only the R kept rows after attention. In `qkv_N3HD` D is
+the width of a head.
 """
 
 from typing import NamedTuple
@@ -27,16 +28,16 @@ from pipeline.models.positions import Rotation, rotate, rotation, sinusoids
 
 
 class Losses(NamedTuple):
-    """Sums over a micro-batch, in fp32."""
+    """Sums over a micro-batch, in fp32; each is a scalar."""
 
-    mlm_sum: Tensor
-    mlm_correct: Tensor
-    pair_sum: Tensor
-    pair_correct: Tensor
+    mlm_sum: Tensor  # cross-entropy of masked tokens
+    mlm_correct: Tensor  # number of correct predictions
+    pair_sum: Tensor  # cross-entropy of pairs
+    pair_correct: Tensor  # number of correct predictions
 
 
 class Embeddings(nn.Module):
-    """Pieces, positions and segments as one vector each."""
+    """One vector per token: the sum of its token, segment and position embeddings, normed."""
 
     sinusoids: Tensor | None
 
@@ -68,7 +69,7 @@ class Embeddings(nn.Module):
 
 
 class Attention(nn.Module):
-    """Attention inside each example; all three projections are one matrix product."""
+    """Self-attention inside each example. One matrix product computes queries, keys and values."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -91,7 +92,7 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Two linear layers with GELU between, or its gated form."""
+    """Two linear layers with GELU between them, or the gated form (GEGLU)."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -112,13 +113,14 @@ class FeedForward(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention and feed-forward, each with residual and norm after (BERT) or before it."""
+    """Attention and feed-forward, each with a residual, and layer norm after (BERT) or before."""
 
     def __init__(self, config: BertConfig, is_first: bool) -> None:
         super().__init__()
         self.pre_norm = config.norm == "pre"
         self.attention = Attention(config)
-        # What the first layer would norm before it the embeddings have normed (as in ModernBERT).
+        # The embeddings' output is normed already, so the first pre-norm layer needs no norm (as in
+        # ModernBERT).
         self.attention_norm = (
             nn.Identity()
             if self.pre_norm and is_first
@@ -135,8 +137,10 @@ class Layer(nn.Module):
         turn: Rotation | None,
         rows_R: Tensor | None = None,
     ) -> Tensor:
-        """The layer's output for all rows, or for `rows_R` only: keys and values need all rows,
-        what follows attention does not."""
+        """Return the layer's output for all rows, or only for `rows_R`.
+
+        Keys and values need all rows; everything after attention is computed for `rows_R` only.
+        """
         if self.pre_norm:
             attended = self.attention(self.attention_norm(x_ND), plan, turn, rows_R)
             x_ND = _kept(x_ND, rows_R) + self.dropout(attended)
@@ -153,9 +157,9 @@ def _kept(x_ND: Tensor, rows_R: Tensor | None) -> Tensor:
 
 
 class Bert(nn.Module):
-    """The encoder, and the pooler that makes one vector of an example's first piece."""
+    """The encoder, with the pooler that computes one vector per example from its first token."""
 
-    turns: Tensor | None
+    turns: Tensor | None  # cosines and sines of rotary positions, see `positions.rotation`
 
     def __init__(
         self, config: BertConfig, vocab_size: int, checkpoint_activations: bool = False
@@ -180,7 +184,10 @@ class Bert(nn.Module):
     def forward(
         self, tokens_N: Tensor, positions_N: Tensor, segments_N: Tensor, lengths: NDArray[np.int64]
     ) -> list[Tensor]:
-        """Hidden states x_ND: the embeddings' output, then every layer's."""
+        """Return the hidden states x_ND of the embeddings and of every layer, in the given order.
+
+        `lengths` [E] are the examples' tokens. Raises `UsageError` if one exceeds `max_positions`.
+        """
         plan = AttentionPlan.of(lengths, tokens_N.device)
         states = self.encode(tokens_N, positions_N, segments_N, lengths, plan)
         return [plan.restore(x_ND) for x_ND in states]
@@ -188,7 +195,7 @@ class Bert(nn.Module):
     def first_states(
         self, tokens_N: Tensor, positions_N: Tensor, segments_N: Tensor, lengths: NDArray[np.int64]
     ) -> Tensor:
-        """The last hidden state of each example's first piece, x_ED."""
+        """Return the last hidden state of each example's first token, x_ED."""
         plan = AttentionPlan.of(lengths, tokens_N.device)
         states = self.encode(tokens_N, positions_N, segments_N, lengths, plan, plan.starts_E)
         return states[-1]
@@ -202,10 +209,13 @@ class Bert(nn.Module):
         plan: AttentionPlan,
         rows_R: Tensor | None = None,
     ) -> list[Tensor]:
-        """Hidden states in the plan's order; the last layer's for `rows_R` only, where given."""
+        """Return the hidden states of the embeddings and of every layer, in the plan's order.
+
+        With `rows_R` (row numbers in the plan's order) the last state has only these rows.
+        """
         if len(lengths) and lengths.max() > self.config.max_positions:
             raise UsageError(
-                f"an example of {lengths.max()} pieces: the model has model.max_positions="
+                f"an example of {lengths.max()} tokens: the model has model.max_positions="
                 f"{self.config.max_positions}; cut examples to that length"
             )
         positions_N = plan.sort(positions_N)
@@ -223,12 +233,12 @@ class Bert(nn.Module):
         return states
 
     def pool(self, first_ED: Tensor) -> Tensor:
-        """One vector an example, from the last hidden state of its first piece."""
+        """Return one vector per example, [E, D], from the last hidden state of its first token."""
         return torch.tanh(self.pooler(first_ED))
 
 
 class MaskedHead(nn.Module):
-    """Predicts pieces: a transform, then the word embeddings (or an own matrix) and a bias."""
+    """The masked-LM head: a transform, then the token embeddings (or an own matrix) and a bias."""
 
     def __init__(self, config: BertConfig, vocab_size: int) -> None:
         super().__init__()
@@ -238,13 +248,16 @@ class MaskedHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocab_size))
 
     def forward(self, x_MD: Tensor, embeddings_VD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Vectors, matrix and bias that make the logits, which no loss needs all at once."""
+        """Return vectors [M, D], matrix [V, D] and bias [V], whose product is the logits.
+
+        The losses compute logits in chunks, so that [M, V] is never held at once.
+        """
         weight_VD = embeddings_VD if self.decoder is None else self.decoder.weight
         return self.norm(F.gelu(self.transform(x_MD))), weight_VD, self.bias
 
 
 class BertForPretraining(nn.Module):
-    """BERT with its two heads: masked pieces, and whether the second segment follows the first."""
+    """BERT with its two pretraining heads: masked tokens and pairs of segments."""
 
     def __init__(
         self, config: BertConfig, vocab_size: int, checkpoint_activations: bool = False
@@ -257,7 +270,7 @@ class BertForPretraining(nn.Module):
         initialise(self.pair, config.init_std)
 
     def forward(self, batch: Batch) -> Losses:
-        """Summed losses and counts of right answers."""
+        """Return summed losses and numbers of correct predictions."""
         plan = AttentionPlan.of(batch.lengths, batch.tokens_N.device)
         targets_R = torch.cat([plan.rows(batch.targets_M), plan.starts_E])
         x_RD = self.bert.encode(
@@ -267,7 +280,7 @@ class BertForPretraining(nn.Module):
         y_MD, weight_VD, bias_V = self.masked(x_MD, self.bert.embeddings.tokens.weight)
         mlm_sum, mlm_correct = masked_loss(y_MD, weight_VD, bias_V, batch.labels_M)
         logits_E2 = self.pair(self.bert.pool(first_ED)).float()
-        # Without pairs the sum is zero, not absent: every parameter keeps a gradient under DDP.
+        # Without pairs the sum is still computed (zero): DDP needs a gradient of every parameter.
         return Losses(
             mlm_sum,
             mlm_correct,
@@ -280,7 +293,7 @@ class BertForPretraining(nn.Module):
     def predict(
         self, tokens_N: Tensor, positions_N: Tensor, segments_N: Tensor, lengths: NDArray[np.int64]
     ) -> tuple[Tensor, Tensor]:
-        """Logits of both heads at all positions: masked-LM [N, V] and pair [E, 2]."""
+        """Return the logits of both heads: masked-LM at all positions [N, V], and pair [E, 2]."""
         x_ND = self.bert(tokens_N, positions_N, segments_N, lengths)[-1]
         starts = np.cumsum(lengths) - lengths
         first_ED = x_ND[torch.from_numpy(starts).to(x_ND.device)]
@@ -291,7 +304,7 @@ class BertForPretraining(nn.Module):
 
 
 def initialise(module: nn.Module, std: float) -> None:
-    """Truncated normal weights and zero biases, as published (Devlin et al., code)."""
+    """Set weights to a truncated normal and biases to zero, in place (Devlin et al., code)."""
     for part in module.modules():
         if isinstance(part, nn.Linear | nn.Embedding):
             nn.init.trunc_normal_(part.weight, std=std, a=-2 * std, b=2 * std)

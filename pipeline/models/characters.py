@@ -1,11 +1,11 @@
-"""Words from their characters: convolutions of several widths, highways, a projection.
+"""Word vectors from characters: convolutions of several widths, highway layers, a projection.
 
-Runs on the distinct words of a batch. A window that holds nothing but padding gives the same
-number wherever it stands, and of equal numbers the maximum keeps one: so a word of n characters
-needs no window past the n-th. Words are convolved in groups of like lengths, which cuts the work
-to a third and changes no value.
+Runs on the distinct words of a batch. All convolution windows that contain only padding give the
+same value, and max pooling needs it once. A word of n characters therefore needs no window after
+the n-th. Words are convolved in groups of similar length, which cuts the work to a third and
+changes no value.
 
-U words, C characters a word, E width of a character, F filters of all widths, P projected width
+U words, C characters per word, E width of a character, F filters of all widths, P projected width
 """
 
 import torch
@@ -15,18 +15,21 @@ from torch import Tensor, nn
 from data_prep.tokenizers.characters import ALPHABET, PADDING
 from pipeline.models.config import ElmoConfig
 
-PAD = PADDING + 1  # with AllenNLP's mask at 0
-COLUMNS = (8, 12, 16, 24)  # words are grouped by how many windows they need at most
+PAD = PADDING + 1  # ids are shifted by one, because 0 is AllenNLP's mask
+COLUMNS = (8, 12, 16, 24)  # largest lengths of the groups; the last group has all longer words
 
 
 class Highway(nn.Module):
-    """Part of the input is carried on, part is transformed: g relu(T x) + (1 - g) x."""
+    """A highway layer: g relu(T x) + (1 - g) x, with a gate g."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.transform = nn.Linear(width, width)
         self.gate = nn.Linear(width, width)
-        for linear, bias in ((self.transform, 0.0), (self.gate, -2.0)):  # carries at first
+        for linear, bias in (
+            (self.transform, 0.0),
+            (self.gate, -2.0),
+        ):  # -2: mostly closed at first
             nn.init.normal_(linear.weight, std=width**-0.5)
             nn.init.constant_(linear.bias, bias)
 
@@ -35,7 +38,7 @@ class Highway(nn.Module):
 
 
 class CharacterEncoder(nn.Module):
-    """Peters et al. 2018, section 4; weights start as in bilm-tf."""
+    """The character encoder of Peters et al. 2018, section 4; initial weights as in bilm-tf."""
 
     def __init__(self, config: ElmoConfig) -> None:
         super().__init__()
@@ -53,7 +56,7 @@ class CharacterEncoder(nn.Module):
         nn.init.zeros_(self.projection.bias)
 
     def forward(self, characters_UC: Tensor) -> Tensor:
-        """One vector x_UP a word."""
+        """Return one vector per word, x_UP."""
         lengths_U = (characters_UC != PAD).sum(1)
         order_U = lengths_U.argsort()
         limits = torch.tensor(COLUMNS, device=lengths_U.device)

@@ -1,7 +1,8 @@
-"""Dropout that CPUs can afford: sixteen random bits an element, drawn four elements at a time.
+"""Fast dropout on CPUs: 16 random bits per element, drawn for four elements at a time.
 
-torch's own draws a Bernoulli number for every element, 15 ms a million on one core; this takes 3.
-The rate is kept to 1/65,536. Both follow torch's generator, so a seed fixes the result.
+torch's dropout draws one Bernoulli number per element, which takes 15 ms per million on one core;
+this takes 3 ms. The rate is exact to 1/65,536. Both use torch's generator, so a seed fixes the
+result.
 """
 
 from collections.abc import Sequence
@@ -18,14 +19,15 @@ LOWEST = -(1 << 63)
 
 
 def random_bits(shape: Sequence[int]) -> Tensor:
-    """Uniform int16 numbers on the CPU."""
+    """Return uniform int16 numbers of this shape, on the CPU."""
     count = prod(shape)
     words = torch.empty((count + 3) // 4, dtype=torch.int64).random_(LOWEST, None)
     return words.view(torch.int16)[:count].view(shape)
 
 
 def dropped(x: Tensor, bits: Tensor | None, rate: float) -> Tensor:
-    """`x` with about `rate` of its elements zeroed, as `bits` say, and the others scaled up."""
+    """Return a copy of `x` with about `rate` of its elements set to zero and the others divided by
+    1 - rate. `bits` decide which; None returns `x` itself."""
     if bits is None:
         return x
     kept = torch.ge(bits, round(rate * LEVELS) - LEVELS // 2, out=torch.empty_like(x))
@@ -48,7 +50,7 @@ class _HostDropout(torch.autograd.Function):
 
 
 class Dropout(nn.Module):
-    """`nn.Dropout`, fast on CPUs too."""
+    """`nn.Dropout` that is also fast on CPUs."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()

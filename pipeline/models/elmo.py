@@ -1,10 +1,11 @@
 """ELMo (Peters et al. 2018): words from their characters, read by LSTMs in both directions.
 
-`Elmo` gives the hidden states of every layer; `ElmoForPretraining` reads the next window of every
-stream, predicts each stream's next words and hands its state on. The backward direction reads a
-stream of its own that already runs backwards, so both directions run through the same code.
+`Elmo` returns the hidden states of every layer. `ElmoForPretraining` reads the next window of every
+stream, predicts the next words and returns the LSTM state after the window. The backward direction
+reads a stream that is already reversed, so both directions use the same code.
 
-S streams, T words of a window, U distinct words, P projected width, L layers, C memory width
+S streams, T words of a window, U distinct words, P projected width, L layers, C memory width (in
+`characters_UC`: characters per word), X = C + P width of a state
 """
 
 from typing import NamedTuple
@@ -31,7 +32,7 @@ class ElmoLosses(NamedTuple):
 
 
 class Direction(nn.Module):
-    """The LSTM layers that read one way; from the second on, a layer adds to its input."""
+    """The LSTM layers of one direction, with a residual connection from the second layer on."""
 
     def __init__(self, config: ElmoConfig) -> None:
         super().__init__()
@@ -41,7 +42,10 @@ class Direction(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(self, x_TSP: Tensor, state_LSX: Tensor) -> tuple[list[Tensor], Tensor]:
-        """The output of every layer, and the state [L, S, C + P] after the last word."""
+        """Return the output [T, S, P] of every layer, and the state [L, S, X] after the last word.
+
+        The returned state is detached: gradients do not flow into earlier windows.
+        """
         outputs: list[Tensor] = []
         states: list[Tensor] = []
         for layer, state_SX in zip(self.layers, state_LSX, strict=True):
@@ -55,7 +59,7 @@ class Direction(nn.Module):
 
 
 class Elmo(nn.Module):
-    """The encoder: characters and both directions."""
+    """The encoder: word vectors from characters, then LSTMs in both directions."""
 
     def __init__(self, config: ElmoConfig) -> None:
         super().__init__()
@@ -64,16 +68,18 @@ class Elmo(nn.Module):
         self.directions = nn.ModuleList(Direction(config) for _ in range(DIRECTIONS))
 
     def zero_state(self, streams: int, like: Tensor) -> Tensor:
-        """What both directions know before their first word: [L, 2, S, C + P]."""
+        """Return the state before the first word, [L, 2, S, X], with dtype and device of `like`."""
         width = self.config.cell + self.config.projection
         return like.new_zeros(self.config.layers, DIRECTIONS, streams, width)
 
     def forward(
         self, characters_UC: Tensor, index_2TS: Tensor, state: Tensor | None = None
     ) -> tuple[Tensor, list[list[Tensor]], Tensor]:
-        """Words x_UP, each direction's outputs [T, S, P] by layer, and the state after them.
+        """Return word vectors x_UP, the outputs [T, S, P] by direction and layer, and the state
+        [L, 2, S, X] after the window.
 
-        `index_2TS` says which word each direction reads when.
+        `index_2TS` has the index into U of the word that each direction reads at each time.
+        `state` is the state before the window; None: zeros.
         """
         x_UP: Tensor = self.characters(characters_UC)
         if state is None:
@@ -98,7 +104,10 @@ class ElmoForPretraining(nn.Module):
     def forward(
         self, batch: WordBatch, state: Tensor | None, negatives: Negatives | None
     ) -> tuple[ElmoLosses, Tensor]:
-        """Summed losses of a window, and the state to read on with; without negatives exact."""
+        """Return the summed losses of a window and the state [L, 2, S, X] after it.
+
+        `negatives` None computes the exact softmax over the whole vocabulary.
+        """
         index_2TS = torch.stack([batch.forward_index_ST.t(), batch.backward_index_ST.t()])
         _, outputs, state = self.elmo(batch.characters_UC, index_2TS, state)
         tops = [self.dropout(layers[-1]).flatten(0, 1) for layers in outputs]
@@ -110,7 +119,8 @@ class ElmoForPretraining(nn.Module):
 def draw_negatives(
     config: ElmoConfig, vocab_size: int, seed: int, device: torch.device
 ) -> Negatives | None:
-    """The sample of a step; none where the vocabulary is hardly larger than one."""
+    """Return the negative samples of a step; None (exact softmax) if `model.samples` is 0 or not
+    less than the vocabulary."""
     if not 0 < config.samples < vocab_size:
         return None
     return Negatives.draw(config.samples, vocab_size, seed, device)

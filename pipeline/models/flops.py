@@ -1,4 +1,4 @@
-"""What a model costs by arithmetic: parameters, and floating-point operations of training."""
+"""Computes the cost of a model: number of parameters and FLOPs of training."""
 
 from pipeline.models.config import SEGMENTS, BertConfig, ElmoConfig
 
@@ -9,7 +9,7 @@ def _feedforward(config: BertConfig) -> int:
 
 
 def parameters(config: BertConfig, vocab_size: int) -> int:
-    """Weights of BertForPretraining, both heads included; tied matrices count once."""
+    """Return the number of weights of BertForPretraining with both heads; tied ones count once."""
     hidden = config.hidden
     norm = hidden * (2 if config.biases else 1)
     gate = 2 if config.activation == "geglu" else 1
@@ -21,18 +21,19 @@ def parameters(config: BertConfig, vocab_size: int) -> int:
     dense = hidden**2 + (hidden if config.biases else 0)
     decoder = 0 if config.tied else vocab_size * hidden
     heads = dense + (dense + norm + decoder + vocab_size) + (2 * hidden + 2)
-    # Pre-norm has one norm more, the final, and one less, the first layer's.
+    # Pre-norm adds the final norm and omits the first layer's, so the number is equal.
     return embeddings + config.layers * layer + heads
 
 
 def model_flops_per_token(
     config: BertConfig, vocab_size: int, mean_length: float, predictions_share: float
 ) -> float:
-    """Operations a piece needs in training, however they are computed: forward, twice backward.
+    """Return the FLOPs that the model requires per token of training: forward, and backward twice
+    that, regardless of how they are computed.
 
-    What utilisation is measured by (Chowdhery et al. 2022, appendix B): every layer over every
-    piece, the masked-LM head over predicted pieces. `mean_length` is that of the example a piece
-    lies in; a multiplication with an addition is two operations.
+    The definition for utilisation (Chowdhery et al. 2022, appendix B): every layer over every
+    token, the masked-LM head over predicted tokens. `mean_length` is the mean number of tokens per
+    example. A multiplication with an addition counts as two FLOPs.
     """
     hidden = config.hidden
     layer = 3 * hidden**2 + 2 * mean_length * hidden + _after_attention(config)
@@ -43,10 +44,10 @@ def model_flops_per_token(
 def flops_per_token(
     config: BertConfig, vocab_size: int, mean_length: float, predictions_share: float
 ) -> float:
-    """Operations that are computed for a piece.
+    """Return the FLOPs that are actually computed per token of training.
 
-    Fewer than the model's: the last layer's part after attention runs over predicted pieces (and
-    the first of each example) only.
+    Fewer than `model_flops_per_token`: the part of the last layer after attention runs only over
+    predicted tokens and the first token of each example.
     """
     kept = min(1.0, predictions_share + 1 / mean_length)
     needed = model_flops_per_token(config, vocab_size, mean_length, predictions_share)
@@ -58,11 +59,11 @@ def _after_attention(config: BertConfig) -> int:
 
 
 def elmo_flops_per_word(config: ElmoConfig, vocab_size: int) -> float:
-    """Operations a word of a stream costs in training: both directions' LSTMs and softmaxes.
+    """Return the FLOPs per word of training: LSTMs and softmaxes of both directions.
 
-    Characters are left out: they are computed once per distinct word of a batch.
+    The character encoder is left out: it runs once per distinct word of a batch.
     """
-    # Four gates see the layer's input and its last output, both of the projection's width.
+    # Four gates read the layer's input and previous output, both of the projection's width.
     layer = 4 * config.cell * 2 * config.projection + config.cell * config.projection
     softmax = min(config.samples or vocab_size, vocab_size) * config.projection
     return 3 * 2 * 2 * (config.layers * layer + softmax)

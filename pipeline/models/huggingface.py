@@ -1,7 +1,7 @@
-"""Weights to and from transformers' encoders, and reading the folders that hold them.
+"""Converts weights to and from transformers' encoders, and reads Hugging Face folders.
 
-Every tensor of ours is one of theirs, except that query, key and value lie in one matrix here, and
-that architectures without pairs have no place for our pooler and pair head.
+Tensors correspond one to one, with two exceptions: our query, key and value are one matrix, and
+architectures without pairs have no pooler and pair head.
 
 D width of a head
 """
@@ -23,12 +23,13 @@ from pipeline.models.positions import sinusoids
 
 State = dict[str, Tensor]
 
+# Parts that a folder may lack, by the beginning of their tensors' names.
 HEADS = {"bert.pooler": "pooler", "masked": "masked-LM head", "pair": "pair head"}
 QKV = ".attention.qkv."
 
 
 def to_huggingface(state: State, architecture: Architecture, config: BertConfig) -> State:
-    """Tensors of BertForPretraining under the names of one of transformers' models."""
+    """Rename and convert the tensors of BertForPretraining for a model of transformers."""
     theirs: State = {}
     for ours, tensor in state.items():
         names = architecture.names(ours)
@@ -48,7 +49,7 @@ def to_huggingface(state: State, architecture: Architecture, config: BertConfig)
 def from_huggingface(
     theirs: State, wanted: list[str], architecture: Architecture, config: BertConfig
 ) -> State:
-    """Those of our `wanted` tensors whose counterparts are all there."""
+    """Convert transformers' tensors to ours; return those of `wanted` that are complete."""
     found = {}
     for ours in wanted:
         names = architecture.names(ours)
@@ -61,7 +62,7 @@ def from_huggingface(
 
 
 def _interleave(qkv: Tensor, heads: int) -> Tensor:
-    """Rows of queries and keys so that those turned together, i and i + D/2, are neighbours."""
+    """Reorder rows of queries and keys so that each rotary pair (i, i + D/2) becomes adjacent."""
     turned, value = _turned(qkv)
     halves = turned.reshape(2 * heads, 2, -1, *turned.shape[1:])
     return torch.cat([halves.transpose(1, 2).flatten(0, 2), value])
@@ -75,13 +76,13 @@ def _separate(qkv: Tensor, heads: int) -> Tensor:
 
 
 def _turned(qkv: Tensor) -> tuple[Tensor, Tensor]:
-    """Queries and keys, which rotary positions turn, and values, which they do not."""
+    """Split qkv into queries and keys, which rotary positions rotate, and values."""
     third = len(qkv) // 3
     return qkv[: 2 * third], qkv[2 * third :]
 
 
 def _sines_beside_cosines(config: BertConfig) -> Tensor:
-    """RoFormer keeps its table of angles among its weights: sines first, then cosines."""
+    """Return RoFormer's position table, which is one of its weights: sines, then cosines."""
     table = sinusoids(config.max_positions, config.hidden // config.heads)
     return torch.cat([table[:, 0::2], table[:, 1::2]], 1)
 
@@ -96,7 +97,7 @@ class _Folder:
 
 
 def load_folder(folder: Path) -> Bert:
-    """The encoder of a Hugging Face BERT folder; a missing pooler starts fresh."""
+    """Read the encoder of a Hugging Face folder; a missing pooler keeps random weights."""
     read = _read(folder)
     model = Bert(read.config, read.vocab_size)
     _fill(model, read, "bert.")
@@ -104,25 +105,31 @@ def load_folder(folder: Path) -> Bert:
 
 
 def load_for_pretraining(folder: Path) -> tuple[BertForPretraining, list[str]]:
-    """The encoder and heads of a Hugging Face BERT folder, and the parts that start fresh."""
+    """Read encoder and heads of a Hugging Face folder.
+
+    Also returns the names of the parts that the folder lacks; they keep random weights.
+    """
     read = _read(folder)
     model = BertForPretraining(read.config, read.vocab_size)
     return model, _fill(model, read, "")
 
 
 def _fill(model: torch.nn.Module, read: _Folder, prefix: str) -> list[str]:
-    """Put the folder's weights into the model; the parts it does not have."""
+    """Copy the folder's weights into the model, in place; return the names of missing heads.
+
+    Raises `SesameError` if a tensor of the encoder is missing or has another shape.
+    """
     state = model.state_dict()
     wanted = [prefix + name for name in state]
     found = from_huggingface(read.weights, wanted, read.architecture, read.config)
-    fresh: dict[str, None] = {}  # ordered, each once
+    fresh: dict[str, None] = {}  # an ordered set
     for name in wanted:
         if name in found:
             continue
         head = next((title for start, title in HEADS.items() if name.startswith(start)), None)
         if head is None:
             raise SesameError(
-                f"{read.path}: has no {read.architecture.names(name)[0]}, so it is no whole "
+                f"{read.path}: has no {read.architecture.names(name)[0]}, so it is no complete "
                 f"{read.architecture.title} encoder"
             )
         fresh[head] = None
@@ -165,7 +172,7 @@ def _read_weights(folder: Path) -> tuple[Path, State]:
 
 
 def _full_name(name: str, architecture: Architecture) -> str:
-    """Undo what older files and bare encoders call their tensors."""
+    """Convert tensor names of bare encoders and of old files to the current full names."""
     if name.startswith(architecture.bare):
         name = f"{architecture.encoder}.{name}"
     return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(

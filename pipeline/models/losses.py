@@ -1,4 +1,4 @@
-"""Cross-entropy over the vocabulary or a sample of it, where most of a small model's work is.
+"""Cross-entropy over the vocabulary or a sample of it. It dominates the cost of a small model.
 
 M predictions, D hidden width, V vocabulary, K sampled words, C predictions of a chunk
 """
@@ -11,14 +11,15 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 CHUNK = 512  # predictions whose logits are held at once
-STRIP = 16  # of these, how many softmax works on at once: they stay in a core's cache (2 MB)
-ALIGN = 16  # logits' rows start at multiples of 64 bytes: a third faster than at odd places
+STRIP = 16  # predictions per softmax call: their logits fit a core's cache (2 MB)
+ALIGN = 16  # floats: rows of logits aligned to 64 bytes are a third faster
 
 
 def masked_loss(
     x_MD: Tensor, weight_VD: Tensor, bias_V: Tensor, labels_M: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Summed cross-entropy of logits x W^T + b, and how many labels have the highest logit."""
+    """Return the summed cross-entropy of logits x W^T + b, and the number of correct predictions
+    (labels with the highest logit)."""
     if _on_host(x_MD, weight_VD):
         training = torch.is_grad_enabled()
         result: tuple[Tensor, Tensor] = _HostLoss.apply(  # type: ignore[no-untyped-call]
@@ -38,9 +39,9 @@ def sampled_loss(
     true_bias_M: Tensor,
     hits_MK: Tensor,
 ) -> Tensor:
-    """Summed cross-entropy of each prediction's own word against K others.
+    """Return the summed cross-entropy of each target word against K sampled words.
 
-    Where a sampled word is the predicted one (`hits_MK`), it does not compete with itself.
+    `hits_MK` marks sampled words that equal the target; they are left out.
     """
     if _on_host(x_MD, weight_KD):
         loss: Tensor = _HostSampledLoss.apply(  # type: ignore[no-untyped-call]
@@ -59,10 +60,12 @@ def _on_host(x_MD: Tensor, weight: Tensor) -> bool:
 
 
 class _HostLoss(torch.autograd.Function):
-    """Loss and, in the same pass, its gradients, so that logits never outlive a chunk.
+    """Computes the loss and its gradients in one forward pass, so that logits are held for one
+    chunk only.
 
     Loss = Σ log Z - logit of the label, with Z = Σ_V exp(logit); d logits = exp(logit) / Z, minus
-    one at the label. The division by Z is left to the small factors of the matrix products.
+    one at the label. The division by Z is applied to the small factors [C, D] of the matrix
+    products instead of the logits [C, V].
     """
 
     @staticmethod
@@ -103,12 +106,12 @@ class _HostLoss(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_loss: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        # In place: a second gradient of V x D would cost as much memory traffic as the update.
+        # In place: another gradient [V, D] would cost as much memory traffic as the update.
         return (*(part.mul_(d_loss) for part in ctx.saved_tensors), None, None)
 
 
 class _HostSampledLoss(torch.autograd.Function):
-    """As above; what the K words' products lack is the predicted word's share of Z."""
+    """`_HostLoss` for sampled words; Z also includes the target word, which is not among the K."""
 
     @staticmethod
     def forward(
@@ -151,7 +154,8 @@ class _HostSampledLoss(torch.autograd.Function):
 
 
 def _exponentiate(logits_CV: Tensor) -> tuple[Tensor, Tensor]:
-    """Replace logits by exp(logit - highest), strip by strip; the highest and the sum of each."""
+    """Replace logits by exp(logit - highest) in place; return the highest logit and the sum of the
+    exponentials per row, [C, 1] each."""
     highest, total = [], []
     for start in range(0, len(logits_CV), STRIP):
         strip = logits_CV[start : start + STRIP]

@@ -1,10 +1,10 @@
-"""A projected LSTM over time-major windows, with clipped memory and output where asked for.
+"""A projected LSTM over time-major windows, with optional clipping of memory and output.
 
 One step, with gates i, f, g, o = x W + h U + b (torch's order):
     c = clip(sigmoid(f) c + sigmoid(i) tanh(g)),  h = clip((sigmoid(o) tanh(c)) P)
-torch's fused kernels know no clipping, and on CPUs they have no fast path for projections: their
-weights' gradients are summed step by step. `_Unrolled` keeps what each step made and takes those
-gradients in one matrix product over all steps, so it serves CPUs in any case and clipping anywhere.
+torch's fused kernels do not support clipping. On CPUs they are slow for projections, because they
+sum weight gradients step by step. `_Unrolled` saves the activations of all steps and computes
+weight gradients in one matrix product. It is used on CPUs always, and on GPUs with clipping.
 
 T steps, U = T + 1 states, S streams, D input width, C memory width, P projected width, G = 4 C
 """
@@ -33,8 +33,8 @@ class ProjectedLSTM(nn.Module):
         self.bias = nn.Parameter(torch.zeros(4 * cell))
         self.projection = nn.Parameter(torch.empty(projection, cell))
         self.register_buffer("no_bias_G", torch.zeros(4 * cell), persistent=False)
-        # TensorFlow's defaults, as bilm-tf has them: Glorot over the joint matrix [x; h] -> gates,
-        # and a forget gate that starts open.
+        # As in bilm-tf, TensorFlow's defaults: Glorot over the joint matrix [x; h] -> gates, and a
+        # forget gate that starts open (bias 1).
         joint = math.sqrt(6 / (inputs + projection + 4 * cell))
         nn.init.uniform_(self.input, -joint, joint)
         nn.init.uniform_(self.recurrent, -joint, joint)
@@ -42,7 +42,7 @@ class ProjectedLSTM(nn.Module):
         nn.init.ones_(self.bias.data[cell : 2 * cell])
 
     def forward(self, x_TSD: Tensor, h_SP: Tensor, c_SC: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Outputs of all steps, and the state after the last."""
+        """Return the outputs y_TSP of all steps, and the state h_SP, c_SC after the last."""
         if self.clips == (math.inf, math.inf) and not x_TSD.is_cpu:
             return self.fused(x_TSD, h_SP, c_SC)
         inputs_TSG = nn.functional.linear(x_TSD, self.input, self.bias)
@@ -52,9 +52,9 @@ class ProjectedLSTM(nn.Module):
         return y_TSP, y_TSP[-1], c_SC
 
     def fused(self, x_TSD: Tensor, h_SP: Tensor, c_SC: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The same by torch's kernel (on GPUs cuDNN's), which cannot clip."""
+        """Compute `forward` with torch's kernel (cuDNN on NVIDIA GPUs), without clipping."""
         weights = [self.input, self.recurrent, self.bias, self.no_bias_G, self.projection]
-        # cuDNN refuses a state that is a slice of a larger tensor, as the carried one is.
+        # cuDNN requires contiguous states; the carried state is a slice of a larger tensor.
         state = (h_SP[None].contiguous(), c_SC[None].contiguous())
         y_TSP, h_1SP, c_1SC = torch.lstm(
             x_TSD, state, weights, True, 1, 0.0, self.training, False, False
@@ -63,7 +63,8 @@ class ProjectedLSTM(nn.Module):
 
 
 class _Unrolled(torch.autograd.Function):
-    """All steps after the inputs' share of the gates; `c` is returned without a gradient."""
+    """The recurrence over all steps; `inputs_TSG` is x W + b. No gradient flows through the
+    returned `c`."""
 
     @staticmethod
     def forward(
@@ -115,7 +116,7 @@ class _Unrolled(torch.autograd.Function):
             i_SC, f_SC, g_SC, o_SC = gates_TSG[t].chunk(4, 1)
             d_i_SC, d_f_SC, d_g_SC, d_o_SC = d_gates_TSG[t].chunk(4, 1)
             d_projected_SP = torch.add(d_y_TSP[t], d_h_SP, out=d_projected_TSP[t])
-            if projection_clip < math.inf:  # what was clipped passes no gradient on
+            if projection_clip < math.inf:  # clipped values pass no gradient
                 d_projected_SP *= h_USP[t + 1].abs() < projection_clip
             d_inner_SC = d_projected_SP @ projection_PC
             squashed_SC = c_USC[t + 1].tanh()

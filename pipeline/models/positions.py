@@ -1,6 +1,6 @@
-"""Positions told by fixed waves: added to the embeddings, or turning queries and keys (rotary).
+"""Position encodings without parameters: sinusoids, added to embeddings, and rotary positions.
 
-P positions, N pieces, H heads, D width, I = D / 2 frequencies
+P positions, N tokens, G groups of heads, H heads, D width, I = D / 2 frequencies
 """
 
 import torch
@@ -12,25 +12,29 @@ Rotation = tuple[Tensor, Tensor]  # cosines and sines, [N, 1, 1, D] each
 
 
 def _angles(positions: int, width: int) -> Tensor:
-    """Angles [P, I]; wavelengths grow geometrically from 2π to 10,000 · 2π."""
+    """Return angles [P, I]; wavelengths grow geometrically from 2π to 10,000 · 2π."""
     frequencies_I = WAVES ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
     return torch.arange(positions, dtype=torch.float64)[:, None] * frequencies_I
 
 
 def sinusoids(positions: int, width: int) -> Tensor:
-    """Sines and cosines side by side, [P, D] (Vaswani et al., section 3.5)."""
+    """Return alternating sines and cosines, [P, D] (Vaswani et al., section 3.5)."""
     angles_PI = _angles(positions, width)
     return torch.stack([angles_PI.sin(), angles_PI.cos()], -1).flatten(1)[:, :width].float()
 
 
 def rotation(positions: int, width: int) -> Tensor:
-    """Cosines and sines for `rotate`, [P, 2, 1, 1, D] (Su et al.; halves as in ModernBERT)."""
+    """Return cosines and sines for `rotate`, [P, 2, 1, 1, D] (Su et al.; halves as in
+    ModernBERT)."""
     angles_PD = torch.cat([_angles(positions, width)] * 2, -1)
     return torch.stack([angles_PD.cos(), angles_PD.sin()], 1)[:, :, None, None].float()
 
 
 def rotate(x_NGHD: Tensor, turn: Rotation) -> Tensor:
-    """Turn each pair (i, i + D/2) by its position's angle, in each of G groups of heads."""
+    """Apply rotary positions: rotate each pair (i, i + D/2) by the angle of its position.
+
+    G is 2 for queries and keys together.
+    """
     cosines, sines = (part.to(x_NGHD.dtype) for part in turn)
     first, second = x_NGHD.chunk(2, dim=-1)
     return x_NGHD * cosines + torch.cat([-second, first], -1) * sines

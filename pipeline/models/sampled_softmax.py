@@ -1,12 +1,13 @@
-"""The softmax over words that both directions share: sampled for training, exact to evaluate.
+"""The softmax over words of both directions: sampled in training, exact in evaluation.
 
-Sampling draws K distinct words by exponential clocks: word w, of log-uniform probability p_w, rings
-after an exponential time of rate p_w, and the first K to ring are drawn. Given the time t at which
-the next one rings, each word was among them with probability q_w = 1 - exp(-p_w t), independently:
-the expected count that corrects its logit (Jean et al. 2015; TensorFlow's unique sampler computes
-the same from its number of tries). One vectorised draw, no rejections, no loop.
+Sampling draws K distinct words with exponential clocks. Word w with log-uniform probability p_w
+gets a random time from an exponential distribution of rate p_w, and the K smallest times are drawn.
+Given the time t of the next word, each word was drawn independently with probability
+q_w = 1 - exp(-p_w t). This is the expected count that corrects its logit (Jean et al. 2015;
+TensorFlow's unique sampler computes the same from its number of tries). One vectorised draw needs
+no rejections and no loop.
 
-M predictions, V vocabulary, K sampled words, P width, R and W as many of M and V as fit a chunk
+M predictions, V vocabulary, K sampled words, P width, R and W: chunks of M and V
 """
 
 import math
@@ -18,19 +19,19 @@ from torch import Tensor, nn
 
 from pipeline.models.losses import masked_loss, sampled_loss
 
-ROWS, WORDS = 1024, 8192  # predictions and words whose logits are held at once when evaluating
+ROWS, WORDS = 1024, 8192  # predictions and words per chunk of logits in evaluation
 
 
 @dataclass(frozen=True)
 class Negatives:
-    """Words drawn for one step, the same on every rank."""
+    """The words sampled for one step, equal on every rank."""
 
-    words_K: Tensor  # distinct
-    time: Tensor  # a word w was drawn with probability 1 - exp(-p_w time)
+    words_K: Tensor  # distinct ids
+    time: Tensor  # word w was drawn with probability 1 - exp(-p_w · time)
 
     @classmethod
     def draw(cls, count: int, vocab_size: int, seed: int, device: torch.device) -> "Negatives":
-        """`count` distinct words of a vocabulary sorted by falling frequency."""
+        """Draw `count` distinct words of a vocabulary that is sorted by descending frequency."""
         assert 0 < count < vocab_size, "the whole vocabulary needs no sample"
         generator = torch.Generator(device).manual_seed(seed)
         words_V = torch.arange(vocab_size, device=device)
@@ -41,17 +42,18 @@ class Negatives:
         return cls(words[:-1], times[-1])
 
     def log_counts(self, words: Tensor, vocab_size: int) -> Tensor:
-        """Log of how often each word is expected among the drawn ones."""
+        """Return the logarithm of each word's expected count among the drawn words."""
         return torch.log(-torch.expm1(-log_uniform(words, vocab_size) * self.time)).float()
 
 
 def log_uniform(words: Tensor, vocab_size: int) -> Tensor:
-    """Probability of word w: log((w + 2) / (w + 1)) / log(V + 1), close to Zipf's law."""
+    """Return the probability of word w: log((w + 2) / (w + 1)) / log(V + 1), close to Zipf's
+    law."""
     return torch.log1p(1 / (words.double() + 1)) / math.log(vocab_size + 1)
 
 
 class WordSoftmax(nn.Module):
-    """Summed cross-entropy of each direction's next words."""
+    """Softmax layer that returns the summed cross-entropy of each direction's next words."""
 
     def __init__(self, vocab_size: int, width: int) -> None:
         super().__init__()
@@ -61,7 +63,10 @@ class WordSoftmax(nn.Module):
     def forward(
         self, xs: list[Tensor], targets: list[Tensor], negatives: Negatives | None
     ) -> list[Tensor]:
-        """For outputs x_MP and targets_M of every direction: against the sample, or all words."""
+        """Return the loss of each direction, from its outputs x_MP and targets_M.
+
+        With `negatives` the softmax is over target and sample; None: over the whole vocabulary.
+        """
         if negatives is not None:
             return self._sampled(xs, targets, negatives)
         if torch.is_grad_enabled():
@@ -75,7 +80,7 @@ class WordSoftmax(nn.Module):
         self, xs: list[Tensor], targets: list[Tensor], negatives: Negatives
     ) -> list[Tensor]:
         words_K = negatives.words_K
-        # One gather for all: its gradient is a pass over the whole matrix.
+        # One gather for all words: the gradient of every gather passes over the whole matrix.
         words = torch.cat([words_K, *targets])
         sizes = [len(words_K), *map(len, targets)]
         weight_KP, *weights = F.embedding(words, self.weight).split_with_sizes(sizes)
@@ -87,7 +92,7 @@ class WordSoftmax(nn.Module):
         ]
 
     def _exact(self, x_MP: Tensor, targets_M: Tensor) -> Tensor:
-        """Chunk by chunk of predictions and of words: bounded memory whatever the vocabulary."""
+        """Return the exact loss, in chunks of predictions and words, so that memory is bounded."""
         total = x_MP.new_zeros((), dtype=torch.float64)
         for start in range(0, len(x_MP), ROWS):
             x_RP, targets_R = x_MP[start : start + ROWS], targets_M[start : start + ROWS]

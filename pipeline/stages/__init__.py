@@ -1,4 +1,4 @@
-"""The stages, one thin file each, in the order of work.
+"""The stages in the order of execution, one thin file per stage.
 
 May use every room but `bench` and `commands`.
 """

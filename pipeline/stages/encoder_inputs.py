@@ -1,4 +1,4 @@
-"""Inputs of the stages that use an encoder: outputs by role, for one encoder or several."""
+"""Inputs of the stages that use an encoder: one output per encoder, by role."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 def encoder_requests(config: Config) -> dict[str, Request]:
-    """An output for each encoder; only a vocabulary where its weights are random."""
+    """Return one request per encoder, by role: an export, word vectors, or for a random encoder its
+    tokenizer. Baselines (`FLOORS`) request nothing."""
     requests = {}
     for number, name in enumerate(config.encoders, start=1):
         suffix = "" if len(config.encoders) == 1 else f"_{number}"
@@ -28,11 +29,12 @@ def encoder_requests(config: Config) -> dict[str, Request]:
 
 
 def encoder_keys(config: Config) -> dict[str, Any]:
-    """Result keys of encoders that have no output to tell them apart.
+    """Return fingerprint keys of encoders that no input identifies.
 
-    A random encoder is its model. A floor reads no output at all, so its name must be a key:
-    without it all floors would share one fingerprint. `pieces` tells tasks over words from outputs
-    made before words had the pieces of their whole text; tasks over whole texts never differed.
+    A random encoder is identified by its model. A baseline reads no output, so its name must be a
+    key; otherwise all baselines would share one fingerprint. The key `pieces` separates tasks over
+    words from outputs of an earlier version, which tokenized each word alone instead of the whole
+    text. Tasks over whole texts were not affected.
     """
     keys: dict[str, Any] = {}
     if RANDOM in config.encoders:
@@ -46,7 +48,7 @@ def encoder_keys(config: Config) -> dict[str, Any]:
 
 
 def open_encoder(config: Config, inputs: dict[str, Path], seed: int) -> "Encoder":
-    """The encoder, or all of them as one."""
+    """Load the encoder; several encoders become one that concatenates their vectors."""
     from pipeline.encoders import Concatenation, load_encoder, random_encoder
 
     members = [
@@ -59,5 +61,5 @@ def open_encoder(config: Config, inputs: dict[str, Path], seed: int) -> "Encoder
 
 
 def encoder_label(config: Config) -> str:
-    """What tables call the encoder; of a folder or file only its name."""
+    """Return the encoder's name for tables; for a folder or file without its path."""
     return " + ".join("pretrained" if name is None else Path(name).name for name in config.encoders)

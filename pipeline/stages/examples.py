@@ -1,9 +1,10 @@
-"""Stage `examples`: pairs, masks and packs document shards into training rows, and proves them.
+"""Stage `examples`: converts document shards to training rows (pairs, masks, packing) and checks
+them.
 
-A vocabulary of words (ELMo) makes rows of single sentences instead, see `examples.streams`.
+With a vocabulary of words (ELMo), rows are single sentences, see `examples.streams`.
 Reads the outputs of `shard` and `tokenizer`. Writes
     train-*.tar, heldout-*.tar  rows in chunks of columns, each tar with its index
-    statistics.json             lengths, labels, masks, and what was checked
+    statistics.json             lengths, labels, masks, and the results of the checks
 Try it: sesame examples
 """
 
@@ -18,7 +19,7 @@ from pipeline.workflow.stage import Instance, Planner, Request, Stage, Work
 
 
 class Examples(Stage):
-    """Document shards and a vocabulary to training rows."""
+    """The stage that converts document shards to training rows."""
 
     name = "examples"
     format = 1
@@ -26,7 +27,7 @@ class Examples(Stage):
     takes_shares = True
 
     def inputs(self, config: Config) -> dict[str, Request]:
-        """The text and the vocabulary."""
+        """Return shards and tokenizer. Raises `UsageError` for pairs with a vocabulary of words."""
         if config.tokenizer.kind in WORD_KINDS and config.examples.pairs != "none":
             raise UsageError(
                 f"examples.pairs={config.examples.pairs}: tokenizer.kind={config.tokenizer.kind} "
@@ -35,14 +36,14 @@ class Examples(Stage):
         return {"shard": Request("shard", config), "tokenizer": Request("tokenizer", config)}
 
     def keys(self, config: Config) -> dict[str, Any]:
-        """The settings that shape the rows; not those of masks that the loader draws."""
+        """Return the settings that determine the stored rows, without those of dynamic masks."""
         stored = config.examples.stored()
-        # Before held-out masks had a rule of their own, they followed the training masks' rule.
+        # In earlier versions held-out masks followed the rule of the training masks.
         fixed = {"heldout_masks": "fixed"} if stored.masks_differ else {}
         return {"examples": result_keys(stored) | fixed}
 
     def run(self, work: Work) -> dict[str, Any]:
-        """Make the rows of both splits; counts are by split."""
+        """Make the rows of both splits; return counts by split."""
         from data_prep.examples.build import build
         from data_prep.examples.streams import build_streams
         from data_prep.tokenizers import Tokenizer
@@ -52,13 +53,13 @@ class Examples(Stage):
         return make(shards, tokenizer, work.out, work.config.examples.stored(), work.share)
 
     def add_instance(self, graph: Planner, instance: Instance) -> None:
-        """The rows that pretraining reads: one set per length of its phases."""
+        """Add one set of rows per phase of pretraining."""
         for request in example_sets(instance.config):
             graph.add(self.name, request.config, ", ".join(instance.point))
 
 
 def example_sets(config: Config) -> list[Request]:
-    """The examples of every phase's length."""
+    """Return one request per phase, for examples of the phase's length."""
     return [
         Request(
             Examples.name,

@@ -1,8 +1,8 @@
-"""A checkpoint of a pretraining to a folder that others load.
+"""Stage `export`: converts a checkpoint to a folder that other libraries load.
 
 Reads the pretraining and its tokenizer. Writes a Hugging Face folder (BERT: config.json,
 model.safetensors) or AllenNLP's pair (ELMo: options.json, weights.hdf5, vocabulary.txt), the
-tokenizer's files and README.md. Try: sesame export encoder=demo@best
+tokenizer's files and README.md. Try it: sesame export encoder=demo@best
 """
 
 import json
@@ -22,20 +22,21 @@ from pipeline.workflow.stage import Input, Instance, Node, Planner, Request, Sta
 
 
 class Export(Stage):
-    """A checkpoint of a pretraining to a folder that others load."""
+    """The stage that converts a checkpoint to a folder that other libraries load."""
 
     name = "export"
     format = 2
     sections = ("export",)
 
     def inputs(self, config: Config) -> dict[str, Request]:
-        """The pretraining and its vocabulary; refuses a model that nobody could load."""
+        """Return the pretraining and its tokenizer. Raises `UsageError` if the model fits no
+        architecture of transformers."""
         if isinstance(config.model, BertConfig):
             fitting(config.model, config.examples.pairs)
         return {"pretrain": Request("pretrain", config), "tokenizer": Request("tokenizer", config)}
 
     def run(self, work: Work) -> dict[str, Any]:
-        """Write the folder and prove that a reader of it computes what we do."""
+        """Write the folder, load it again, and check that it computes the same as our model."""
         from pipeline.export.bert import export_checkpoint
         from pipeline.export.card import gather_facts
         from pipeline.export.elmo import export_elmo
@@ -57,7 +58,7 @@ class Export(Stage):
         return export_checkpoint(checkpoint, model, *others)
 
     def resolve(self, graph: Planner, request: Request) -> Node | Input:
-        """The loadable folder that `encoder` refers to."""
+        """Return the export, word vectors or user's folder that `encoder` refers to."""
         config, text = request.config, request.config.encoder
         if text is None or text in graph.pretrainings:
             reference, own = _meant_pretraining(graph, text) or ("", config)
@@ -79,7 +80,7 @@ class Export(Stage):
         return node
 
     def add_instance(self, graph: Planner, instance: Instance) -> None:
-        """Export what `encoder` names; without a name, every pretraining of the experiment."""
+        """Add the export of `encoder`; if that is not set, of every pretraining in the graph."""
         config = instance.config
         if config.encoder is not None or not graph.pretrainings:
             self.resolve(graph, Request(self.name, config))
@@ -89,15 +90,16 @@ class Export(Stage):
                 self._add_own(graph, reference, own, config)
 
     def _add_own(self, graph: Planner, reference: str, own: Config, config: Config) -> Node:
-        """The export of a pretraining in this graph, in the way that `config` asks for."""
+        """Add the export of a pretraining in this graph, with the export settings of `config`."""
         label = graph.nodes[reference].label if reference else ""
         return graph.add(self.name, replace(own, encoder=None, export=config.export), label)
 
 
 def _meant_pretraining(graph: Planner, name: str | None) -> tuple[str, Config] | None:
-    """Reference and config of the pretraining in the graph that `encoder=<name>` means.
+    """Return reference and config of the pretraining in the graph that `encoder=<name>` refers to.
 
-    Without a name the only one is meant; None where the graph has none.
+    Without a name it is the only one; None if the graph has none. Raises `UsageError` if there are
+    several.
     """
     named = graph.pretrainings if name is None else {name: graph.pretrainings[name]}
     meant = {reference: own for points in named.values() for reference, own in points.items()}
@@ -116,7 +118,10 @@ def _meant_pretraining(graph: Planner, name: str | None) -> tuple[str, Config] |
 
 
 def _vectors(graph: Planner, folder: Folder, config: Config) -> Node | None:
-    """The table of the word vectors in a file, or in a folder of a matrix and its words."""
+    """Add word vectors given as a file, or as a folder with a .npy matrix and a .parquet of words.
+
+    Returns None for any other folder.
+    """
     if folder.path.is_dir() and not any(folder.path.glob("*.parquet")):
         return None
     own = replace(config.vectors, source=str(folder.path.resolve()))
@@ -124,7 +129,7 @@ def _vectors(graph: Planner, folder: Folder, config: Config) -> Node | None:
 
 
 def _folder(graph: Planner, folder: Folder) -> Input:
-    """A folder of the user's, known by what its files contain."""
+    """Return a user's folder as an input, identified by the content of its files."""
     files = sorted(path for path in folder.path.rglob("*") if path.is_file())
     described = graph.checksums.describe(
         (str(path.relative_to(folder.path)), path) for path in files
@@ -133,7 +138,7 @@ def _folder(graph: Planner, folder: Folder) -> Input:
 
 
 def check_finished(pretrain: Path, checkpoint: str) -> None:
-    """Refuse, before any work, a pretraining that cannot be exported or a checkpoint it lacks."""
+    """Raise `UsageError`, before any work, if the model or the checkpoint cannot be exported."""
     from pipeline.export.card import pairs_of, read_recipe
 
     choose_checkpoint(pretrain, checkpoint)
@@ -143,7 +148,10 @@ def check_finished(pretrain: Path, checkpoint: str) -> None:
 
 
 def choose_checkpoint(pretrain: Path, which: str) -> Path:
-    """The checkpoint named last, best (lowest held-out loss) or by its step."""
+    """Return the checkpoint that is last, best (lowest held-out loss) or of a step.
+
+    Raises `UsageError` if there is no such checkpoint.
+    """
     from pipeline.export.card import evaluations
     from pipeline.store.checkpoints import CHECKPOINTS, checkpoints
 

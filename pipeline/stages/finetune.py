@@ -1,15 +1,15 @@
-"""Stage `finetune`: fits an encoder to a task and scores it.
+"""Stage `finetune`: fine-tunes an encoder on a task and scores it.
 
-Reads the task's files and what `encoder=` names: an exported folder, any Hugging Face BERT, word
-vectors, several of them, a tokenizer alone (`random`) or nothing (`tfidf`, `majority`). Writes
-    scores.json        the score by the task's metric, all other scores, and what they rest on
-    predictions.jsonl  inputs, gold, prediction and confidence of every test example
-    predictions.json   answers by question, for SQuAD's own scripts (spans)
-    null_odds.json     how much likelier no answer is, by question (SQuAD 2.0)
-    model.safetensors  what was trained, of the best epoch (finetune.keep_model=true)
-    answers/           predictions of files without labels, as a leaderboard takes them
+Reads the task's files and the encoder of `encoder=`: an exported folder, any Hugging Face BERT,
+word vectors, several of these, only a tokenizer (`random`) or nothing (`tfidf`, `majority`). Writes
+    scores.json        the task's main score, all other scores, and the settings behind them
+    predictions.jsonl  per test example: inputs, gold, prediction and confidence
+    predictions.json   answers by question, for SQuAD's official script (spans)
+    null_odds.json     by question, the score of "no answer" relative to the best answer (SQuAD 2.0)
+    model.safetensors  trained weights of the best epoch (finetune.keep_model=true)
+    answers/           predictions for files without labels, in the leaderboard's format
 A suite of tasks reads the outputs of its members and writes
-    scores.json        their average
+    scores.json        the average of their scores
     submission.zip     their answers
 Try it: sesame finetune task=polarity
 """
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class Finetune(Stage):
-    """An encoder and a task to scores."""
+    """The stage that fine-tunes an encoder on a task and scores it."""
 
     name = "finetune"
     format = 6
@@ -51,7 +51,7 @@ class Finetune(Stage):
     runs_beside = True
 
     def inputs(self, config: Config) -> dict[str, Request]:
-        """The exported encoder, or only the vocabulary of a random one; a suite's members."""
+        """Return the encoder's inputs (see `encoder_requests`); for a suite, one per member."""
         if config.task.members:
             return {
                 name: Request("finetune", replace(config, task=member), f"task={name}")
@@ -60,15 +60,15 @@ class Finetune(Stage):
         return encoder_requests(config)
 
     def keys(self, config: Config) -> dict[str, Any]:
-        """Task and fine-tuning, and what no input tells of the encoder."""
+        """Return the settings of task and fine-tuning, and `encoder_keys`."""
         return super().keys(config) | encoder_keys(config)
 
     def files(self, config: Config) -> list[tuple[str, Path]]:
-        """The task's data files; those of a suite are its members'."""
+        """Return the task's data files; nothing for a suite, whose members read them."""
         return [] if config.task.members else task_files(config.task)
 
     def run(self, work: Work) -> dict[str, Any]:
-        """Fine-tune once."""
+        """Fine-tune once, score the test split and write the files above; return the scores."""
         from safetensors.torch import save
 
         from pipeline.tasks.finetuning import finetune
@@ -138,7 +138,7 @@ class Finetune(Stage):
             scores["confusion"] = confusion(gold, guesses, splits.labels).tolist()
         if outcome.weights:
             write_atomically(work.out / "model.safetensors", save(outcome.weights))
-        # Labels name the matrix's rows and columns, and types; they are text, and stay here.
+        # Labels and entity types may be private text: they go into scores.json, not the manifest.
         named: dict[str, Any] = scores | {"labels": splits.labels}
         if task.kind == "tag":
             gold_tags: list[Any] = [example.gold for example in splits.test]
@@ -148,7 +148,7 @@ class Finetune(Stage):
         return scores
 
     def closing(self, out: Path) -> Table:
-        """The scores for a terminal; the one that counts stands first."""
+        """Return the scores as a table, the main score first."""
         found = json.loads((out / "scores.json").read_text())
         title = f"{found['task']}: {found['encoder']}"
         table = Table(title=escape(title), title_justify="left", show_header=False)
@@ -161,7 +161,10 @@ class Finetune(Stage):
 def _computing(
     encoder: "Encoder", config: FinetuneConfig, folder: Path
 ) -> AbstractContextManager["Encoder"]:
-    """The encoder as it is, or, frozen, as one that computes each state once for all epochs."""
+    """Return the encoder; a frozen one is wrapped to compute each hidden state once for all epochs.
+
+    The wrapper stores states below `folder` and removes them at the end of the `with` block.
+    """
     from pipeline.encoders.stored import stored_states
     from pipeline.tasks.finetuning import choose_device
 

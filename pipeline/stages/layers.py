@@ -1,7 +1,7 @@
-"""Stage `layers`: which hidden states serve a task best, under the paper's head.
+"""Stage `layers`: scores every choice of hidden states on a task, as in BERT's paper.
 
-Reads the task's files and an encoder. Writes layers.json: the scores of every choice of layers and
-seed, with the encoder frozen under a two-layer BiLSTM, beside the published ones.
+Reads the task's files and an encoder. Writes layers.json: one score per choice of layers and seed,
+with a frozen encoder under a two-layer BiLSTM, and the published scores.
 Try it: sesame layers encoder=demo task=mentions
 """
 
@@ -28,7 +28,8 @@ from pipeline.tasks.config import FinetuneConfig
 from pipeline.tasks.splits import read_splits, task_files
 from pipeline.workflow.stage import Request, Stage, Work
 
-# Dev F1 on CoNLL-2003 with BERT base (Devlin et al. 2019, table 7); the paper has no mix.
+# Dev F1 on CoNLL-2003 with BERT base (Devlin et al. 2019, table 7). The paper has no value for the
+# learned mix of layers.
 PUBLISHED = {
     "embeddings": 91.0,
     "last": 94.9,
@@ -40,14 +41,14 @@ PUBLISHED = {
 
 
 class Layers(Stage):
-    """Scores of every choice of an encoder's layers."""
+    """The stage that scores every choice of an encoder's layers."""
 
     name = "layers"
     format = 3
     sections = ("task", "finetune", "layers")
 
     def inputs(self, config: Config) -> dict[str, Request]:
-        """The encoder."""
+        """Return the encoder. Raises `UsageError` for baselines and suites."""
         if FLOORS.keys() & set(config.encoders) or config.task.members:
             raise UsageError(
                 f"encoder={encoder_label(config)}, task={config.task.name}: layers takes one task, "
@@ -56,7 +57,7 @@ class Layers(Stage):
         return encoder_requests(config)
 
     def keys(self, config: Config) -> dict[str, Any]:
-        """The task, the head and how it is trained."""
+        """Return the settings of the task, the head and its training."""
         return {
             "task": result_keys(config.task),
             "finetune": result_keys(head_config(config)),
@@ -64,11 +65,11 @@ class Layers(Stage):
         } | encoder_keys(config)
 
     def files(self, config: Config) -> list[tuple[str, Path]]:
-        """The task's data files."""
+        """Return the task's data files."""
         return task_files(config.task)
 
     def run(self, work: Work) -> dict[str, Any]:
-        """Train a head for every choice and seed."""
+        """Train one head per choice and seed; a rerun continues after the last finished head."""
         from pipeline.tasks.layer_table import fill_table
 
         config = work.config
@@ -89,13 +90,13 @@ class Layers(Stage):
         return found
 
     def how_far(self, out: Path) -> str:
-        """How many heads are trained."""
+        """Return the number of trained heads as text."""
         path = out / ".results.json"
         done = sum(map(len, json.loads(path.read_text()).values())) if path.exists() else 0
         return f"{done} heads trained"
 
     def closing(self, out: Path) -> Table:
-        """The table for a terminal."""
+        """Return the scores as a table."""
         found = json.loads((out / "layers.json").read_text())
         table = Table(
             title=escape(
@@ -118,7 +119,7 @@ class Layers(Stage):
 
 
 def head_config(config: Config) -> FinetuneConfig:
-    """Fine-tuning as the paper's head wants it; choice and seed are the table's own."""
+    """Return the fine-tuning config of the paper's head. The table sets choice and seed itself."""
     return replace(
         config.finetune,
         mode="frozen",

@@ -1,4 +1,4 @@
-"""The encoder that a command stands on, made ready: exported, or trained where it is vectors."""
+"""Makes the encoder that a command uses: exports a checkpoint, or trains word vectors."""
 
 import os
 from dataclasses import replace
@@ -15,7 +15,10 @@ from pipeline.workflow.stage import as_input
 
 
 def prepare_encoder(command: str, config: Config, overrides: list[str]) -> dict[str, Path]:
-    """Make what `encoder=` refers to, pretraining apart; its folders by role."""
+    """Make the outputs that `encoder=` refers to; return their folders by role.
+
+    Never pretrains: raises `UsageError` with the command to run if the encoder is not pretrained.
+    """
     graph = Graph(Store(Path(config.paths.store)), STAGES)
     requests = encoder_requests(config)
     if not requests:
@@ -31,7 +34,11 @@ def prepare_encoder(command: str, config: Config, overrides: list[str]) -> dict[
 def prepare_reference(
     encoder: str | Path, store: str | Path | None
 ) -> tuple[Config, dict[str, Path]]:
-    """The same for Python, where a reference is all there is; the store is $SESAME_STORE's."""
+    """`prepare_encoder` for the Python interface, from a reference only.
+
+    `store` None uses $SESAME_STORE. Returns the config too. Raises `UsageError` for `random` and
+    `vectors`, which need an experiment.
+    """
     place = store or os.environ.get("SESAME_STORE", "store")
     config = Config(encoder=str(encoder), paths=PathsConfig(str(place)))
     for name in (RANDOM, VECTORS):
@@ -41,5 +48,5 @@ def prepare_reference(
 
 
 def each_encoder(config: Config) -> list[Config]:
-    """A configuration for each encoder that `encoder=` lists, for commands that compare them."""
+    """Return one config per encoder in `encoder=`, for commands that compare encoders."""
     return [replace(config, encoder=name) for name in config.encoders]

@@ -1,13 +1,14 @@
-"""Training rows to a pretrained encoder, on any number of ranks, resumable at any moment.
+"""Stage `pretrain`: trains an encoder on training rows, on any number of ranks, resumable.
 
 Reads the tokenizer and the examples of every phase. Writes
-    metrics.jsonl       losses, accuracies, rate and gradient norm by step; the same after a kill
-    timing.jsonl        speed, waiting, memory and time to finish by step
-    launches.jsonl      when, from which step and on what each launch began
+    metrics.jsonl       by step: losses, accuracies, learning rate, gradient norm; a resumed run
+                        writes the same lines as an uninterrupted one
+    timing.jsonl        by step: speed, waiting time, memory, remaining time
+    launches.jsonl      per launch: time, first step, ranks, strategy
     checkpoints/<step>/ weights, moments and state; see pipeline.training.checkpoint
                         (a damaged one is kept as checkpoints/.<step>.damaged)
     config.json         the architecture
-Try: sesame pretrain experiment=demo
+Try it: sesame pretrain experiment=demo
 """
 
 import json
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Pretrain(Stage):
-    """Training rows to a pretrained encoder."""
+    """The stage that pretrains an encoder."""
 
     name = "pretrain"
     format = 1
@@ -45,14 +46,17 @@ class Pretrain(Stage):
     obeyed = ("init", "tracking")
 
     def inputs(self, config: Config) -> dict[str, Request]:
-        """The vocabulary, the examples of every phase, and the model or vectors to start from."""
+        """Return tokenizer, examples of every phase, and the model or vectors to start from.
+
+        Raises `UsageError` for settings that do not fit the model, the budget or the ranks.
+        """
         trainer = config.trainer
         check_kind(config)
         check_budget(trainer, len(config.phases))
         BatchSchedule(trainer.global_batch_size, trainer.ramp_steps).check(trainer.world_size)
         examples = {f"examples.{number}": each for number, each in enumerate(example_sets(config))}
         requests = {"tokenizer": Request("tokenizer", config), **examples}
-        if config.init.source is not None:  # a run here is exported, so that both come in one form
+        if config.init.source is not None:  # a run is exported first: one format for all sources
             check_source(config.init.source, config.model, Store(Path(config.paths.store)))
             own = replace(config, encoder=config.init.source, init=InitConfig())
             requests["init"] = Request("export", own)
@@ -64,20 +68,23 @@ class Pretrain(Stage):
         return requests
 
     def keys(self, config: Config) -> dict[str, Any]:
-        """The model and how it is trained; the masks too, where the loader draws them."""
+        """Return the settings of model and training, and of masks if the loader draws them."""
         own = super().keys(config)
         masks = config.examples.training_masks() if config.model.kind == "bert" else {}
         return own | ({"examples": masks} if masks else {})
 
     def add_instance(self, graph: Planner, instance: Instance) -> None:
-        """A pretraining that `encoder=<name>` may refer to."""
+        """Add a pretraining, and register its name for `encoder=<name>`."""
         named = [] if instance.name == self.name else [instance.name]
         node = graph.add(self.name, instance.config, ", ".join([*named, *instance.swept]))
         known = graph.pretrainings.setdefault(instance.name, {})
         known[node.output.reference] = instance.config
 
     def run(self, work: Work) -> dict[str, Any]:
-        """Train, or go on training, until the budget is spent."""
+        """Start or resume training and return when the budget is spent.
+
+        After a divergence it goes back once and trains without the rows of the dropped steps.
+        """
         from data_prep.progress import console
         from pipeline.store.checkpoints import CHECKPOINTS, checkpoints
         from pipeline.training.checkpoint import damage, newest_good, read_state
@@ -88,7 +95,7 @@ class Pretrain(Stage):
             console.print(f"pretrain: {text}", markup=False)
 
         folder = work.out / CHECKPOINTS
-        work.check_lease()  # what follows may rename or remove checkpoints
+        work.check_lease()  # the code below may rename or remove checkpoints
         checkpoint = newest_good(folder, say)
         if checkpoint is not None:
             say(f"goes on from step {int(checkpoint.name):,}")
@@ -100,18 +107,18 @@ class Pretrain(Stage):
         except Diverged as error:
             work.check_lease()
             _train_without(error, work, say)
-        last = checkpoints(folder)[-1]  # training does not end well without it
+        last = checkpoints(folder)[-1]  # exists: training fails if it cannot be saved
         if (fault := damage(last)) is not None:
             raise SesameError(
-                f"{last}: the last checkpoint is damaged right after it was written ({fault}); see "
-                "to the disk, then run the same command again"
+                f"{last}: the last checkpoint is damaged right after it was written ({fault}); "
+                "check the disk, then run the same command again"
             )
         state = read_state(last)
         shutil.rmtree(work.out / REPORTS)
         return {"steps": state.step, "updates": state.updates, "tokens": state.tokens}
 
     def how_far(self, out: Path) -> str:
-        """How much of an unfinished pretraining is safe, for the plan."""
+        """Return the step of the last checkpoint as text, for the plan."""
         from pipeline.store.checkpoints import CHECKPOINTS, checkpoints
         from pipeline.training.checkpoint import damaged_checkpoints
 
@@ -125,8 +132,8 @@ class Pretrain(Stage):
 
 
 def check_kind(config: Config) -> None:
-    """Refuse settings that the kind of model knows nothing of."""
-    given = config.tokenizer.source or config.init.source  # then its files tell, see `make_job`
+    """Raise `UsageError` for settings that the model's kind does not support."""
+    given = config.tokenizer.source or config.init.source  # checked later by its files: `make_job`
     kind, words = config.tokenizer.kind, config.tokenizer.kind in WORD_KINDS
     if config.model.kind == "elmo":
         refused = {
@@ -139,12 +146,12 @@ def check_kind(config: Config) -> None:
             "init.vectors": (
                 True,
                 not config.init.vectors,
-                "embeds characters, not pieces; set it to false",
+                "embeds characters, not tokens; set it to false",
             ),
             "trainer.ramp_steps": (
                 config.trainer.ramp_steps,
                 not config.trainer.ramp_steps,
-                "has as many streams in every step; set it to 0",
+                "has the same number of streams in every step; set it to 0",
             ),
             "trainer.loader_workers": (
                 config.trainer.loader_workers,
@@ -176,9 +183,9 @@ def check_kind(config: Config) -> None:
 
 
 def _train_without(error: "Diverged", work: Work, say: Callable[[str], None]) -> None:
-    """Go back to before the divergence and train without its rows: they may be at fault.
+    """Resume from before the divergence and train without its rows, which may be the cause.
 
-    If training diverges once more, it stops with a diagnosis.
+    Raises `SesameError` with a diagnosis if training diverges again.
     """
     from pipeline.store.checkpoints import CHECKPOINTS
     from pipeline.training.checkpoint import before_divergence
@@ -201,7 +208,10 @@ def _train_without(error: "Diverged", work: Work, say: Callable[[str], None]) ->
 
 
 def make_job(work: Work, checkpoint: Path | None, skip: "Dropped | None" = None) -> "Job":
-    """What the ranks are told: where to go on from, and what to skip."""
+    """Return the job for the ranks.
+
+    `checkpoint` is the one to resume from; `skip` the rows to leave out after a divergence.
+    """
     from data_prep.examples.rows import mask_rule
     from pipeline.training.job import Job
 
@@ -226,7 +236,10 @@ def make_job(work: Work, checkpoint: Path | None, skip: "Dropped | None" = None)
 
 
 def _predicted(tokenizer: Path, model_kind: str) -> int:
-    """How many pieces, or whole words, the model is to tell apart."""
+    """Return the number of tokens (BERT) or words (ELMo) that the model can predict.
+
+    Raises `UsageError` if the tokenizer does not fit the model.
+    """
     from data_prep.tokenizers import Tokenizer
     from data_prep.tokenizers.vocabulary import VOCABULARY, read_vocabulary
 
@@ -234,7 +247,7 @@ def _predicted(tokenizer: Path, model_kind: str) -> int:
     if (vocabulary.kind == "words") != (model_kind == "elmo"):
         raise UsageError(
             f"model.kind={model_kind}: cannot use this vocabulary of {vocabulary.kind}; ELMo needs "
-            "one of words, BERT one of pieces"
+            "one of words, BERT one of subwords"
         )
     if vocabulary.kind == "words":
         return len(read_vocabulary(tokenizer / VOCABULARY))

@@ -1,8 +1,9 @@
-"""Stage `report`: one self-contained page about a run, or about several side by side.
+"""Stage `report`: writes one self-contained page about a run, or a comparison of several.
 
-Reads the outputs of every other stage, by role. Writes
-    index.html  data, curves, scores beside papers', layers and how to go on; no network, no script
-    *.svg       each figure of the page
+Reads the outputs of all other stages, by role. Writes
+    index.html  data, curves, scores with published ones, layers, next commands; no network access
+                and no scripts
+    *.svg       one file per figure of the page
 Try it: sesame report, or sesame report 'runs=[demo,elmo_demo]'
 """
 
@@ -23,14 +24,14 @@ from pipeline.workflow.stage import (
 
 
 class Report(Stage):
-    """One page about outputs of a run, or of several."""
+    """The stage that writes the report page."""
 
     name = "report"
     format = 2
     sections = ("report", "share")
 
     def inputs(self, config: Config) -> dict[str, Request]:
-        """None of its own: the graph hands it every output of the run."""
+        """Return nothing: `add_report` passes its inputs to the graph directly."""
         return {}
 
     def run(self, work: Work) -> dict[str, Any]:
@@ -47,15 +48,15 @@ class Report(Stage):
         }
 
     def add_instance(self, graph: Planner, instance: Instance) -> None:
-        """The page about everything that is in the graph so far."""
+        """Add the page about everything in the graph so far."""
         add_report(graph, instance.config, reported(graph))
 
 
 def add_report(graph: Planner, config: Config, about: dict[str, Input]) -> Node:
-    """Add the page about the given outputs, named by role.
+    """Add the page about the given outputs, by role; return its node.
 
-    It shows text only if that is allowed for every instance of the graph: one may read its own
-    task.
+    The page shows text only if every instance of the graph allows it, because an instance may read
+    a private task.
     """
     shared = bool(config.share.text) and all(n.config.share.text for n in graph.nodes.values())
     own = replace(config, share=replace(config.share, text=shared))
@@ -63,13 +64,13 @@ def add_report(graph: Planner, config: Config, about: dict[str, Input]) -> Node:
 
 
 def reported(graph: Planner) -> dict[str, Input]:
-    """Everything in the graph by role, for a report."""
+    """Return all outputs of the graph by role, for a report."""
     roles: dict[str, Input] = {}
     for node in graph.nodes.values():
         if node.stage == Report.name:
             continue
         role = f"{node.stage}/{node.label}" if node.label else node.stage
-        if role in roles:  # such as the examples of two phases
+        if role in roles:  # for example the examples of two phases
             role = f"{role}/{node.output.fingerprint[:8]}"
         roles[role] = as_input(node)
     return roles

@@ -1,7 +1,7 @@
-"""Raw text to document shards: `sesame shard corpus.paths=notes.jsonl`.
+"""Stage `shard`: converts raw text to document shards.
 
-Reads the files that `corpus.paths` names; writes train and held-out tars, see
-data_prep.corpus.shard_format.
+Reads the files that `corpus.paths` names. Writes train and held-out tars, see
+data_prep.corpus.shard_format. Try it: sesame shard corpus.paths=notes.jsonl
 """
 
 from dataclasses import replace
@@ -17,7 +17,7 @@ from pipeline.workflow.stage import Request, Stage, Work
 
 
 class Shard(Stage):
-    """Raw text to document shards."""
+    """The stage that converts raw text to document shards."""
 
     name = "shard"
     format = 2
@@ -25,18 +25,18 @@ class Shard(Stage):
     takes_shares = True
 
     def inputs(self, config: Config) -> dict[str, Request]:
-        """Nothing comes before it."""
+        """Return nothing: it is the first stage."""
         return {}
 
     def files(self, config: Config) -> list[tuple[str, Path]]:
-        """The corpus, by name below the root the user gave, and the lists that cleaning reads."""
+        """Return the corpus files, named relative to the user's path, and cleaning's lists."""
         return _named_files(config.corpus, survey(config.corpus.paths, config.corpus.sources))
 
     def run(self, work: Work) -> dict[str, Any]:
-        """Make the shards; what is cleaned is kept in the store for a corpus that grows.
+        """Make the shards. Cleaned text is cached in the store, for a corpus that grows.
 
-        The survey comes before the checksums: a file that changes between the two is noticed when
-        its state is looked at again, so no unit is cached under the checksum of other bytes.
+        Files are surveyed before their checksums are read. A file that changes in between is
+        noticed when its state is checked again, so no work unit is cached under a wrong checksum.
         """
         from data_prep.corpus.build import make_shards
         from data_prep.corpus.cache import PieceCache
@@ -48,7 +48,7 @@ class Shard(Stage):
         if work.files_read:
             known.refuse_changes(named, work.files_read)
             kept = [file for file in found.files if file.name in work.files_read]
-            found = replace(found, files=kept)  # a file added since the plan waits for the next one
+            found = replace(found, files=kept)  # ignore files that were added after planning
         cache = None
         if config.corpus.cache_size:
             described = known.describe(named)

@@ -1,5 +1,7 @@
-"""Stage `tokenizer`: document shards to a vocabulary, in a folder `AutoTokenizer` loads.
+"""Stage `tokenizer`: trains a tokenizer on document shards, or converts one that is given.
 
+Reads the output of `shard`, or the files of `tokenizer.source`. Writes a folder that transformers'
+`AutoTokenizer` loads.
 Try it: sesame tokenizer corpus.paths=texts/ tokenizer.kind=unigram tokenizer.vocab_size=8000
 """
 
@@ -14,18 +16,18 @@ from pipeline.workflow.stage import Input, Instance, Node, Planner, Request, Sta
 
 
 class Tokenizer(Stage):
-    """Document shards to a vocabulary, or a vocabulary that the user brings."""
+    """The stage that trains a tokenizer or converts a given one."""
 
     name = "tokenizer"
     format = 2
     sections = ("tokenizer",)
 
     def inputs(self, config: Config) -> dict[str, Request]:
-        """Shards to train on, unless the tokenizer is given."""
+        """Return the shards to train on; nothing if the tokenizer is given."""
         return {} if config.tokenizer.source else {"shard": Request("shard", config)}
 
     def files(self, config: Config) -> list[tuple[str, Path]]:
-        """The given tokenizer's files, each by its name below the given folder."""
+        """Return the files of a given tokenizer, by their names in its folder."""
         if not config.tokenizer.source:
             return []
         from data_prep.tokenizers.sources import source_files
@@ -33,13 +35,13 @@ class Tokenizer(Stage):
         return [(file.name, file) for file in source_files(Path(config.tokenizer.source))]
 
     def run(self, work: Work) -> dict[str, Any]:
-        """Make the tokenizer."""
+        """Train or convert the tokenizer."""
         from data_prep.tokenizers.build import build_tokenizer
 
         return build_tokenizer(work.inputs.get("shard"), work.out, work.config.tokenizer)
 
     def resolve(self, graph: Planner, request: Request) -> Node | Input:
-        """The vocabulary: trained here, brought by the user, or that of the model gone on from."""
+        """Return the tokenizer: of `tokenizer.source`, else of `init.source`, else trained here."""
         config = request.config
         for key, text, stage in (
             ("tokenizer.source", config.tokenizer.source, "tokenizer"),
@@ -52,7 +54,7 @@ class Tokenizer(Stage):
                 from data_prep.tokenizers.sources import has_vocabulary
 
                 if key == "init.source" and not has_vocabulary(found.path):
-                    continue  # such as a published ELMo, which reads characters
+                    continue  # for example a published ELMo, which reads characters
                 own = replace(config.tokenizer, source=str(found.path.resolve()))
                 return graph.add(self.name, replace(config, tokenizer=own))
             if stage == "pretrain":
@@ -61,11 +63,11 @@ class Tokenizer(Stage):
         return graph.add(self.name, config)
 
     def add_instance(self, graph: Planner, instance: Instance) -> None:
-        """The vocabulary that the settings refer to, made here or not."""
+        """Add the tokenizer that the settings refer to, if it has to be made here."""
         self.resolve(graph, Request(self.name, instance.config))
 
 
 def upstream(store: Store, found: Stored, role: str) -> Input:
-    """What an output of the store read as `role`."""
+    """Return the input with this role of an output in the store."""
     output = store.from_reference(found.output.request()["upstream"][role])
     return Input(output.reference, output.path)

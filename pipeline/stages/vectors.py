@@ -1,4 +1,4 @@
-"""Stage `vectors`: a vector for each word, trained on the shards or read from the user's file.
+"""Stage `vectors`: word vectors, trained on the shards or read from the user's file.
 
 Reads document shards, or GloVe, word2vec or fastText files. Writes words.txt and vectors.npy.
 Try it: sesame vectors vectors.source=glove.6B.50d.txt
@@ -14,22 +14,22 @@ from pipeline.workflow.stage import Request, Stage, Work
 
 
 class Vectors(Stage):
-    """A vector per word: trained on the shards, or read from the user's file."""
+    """The stage that trains or converts word vectors."""
 
     name = "vectors"
     format = 1
     sections = ("vectors",)
 
     def inputs(self, config: Config) -> dict[str, Request]:
-        """Shards to train on, unless the vectors are given."""
+        """Return the shards to train on; nothing if the vectors are given."""
         return {} if config.vectors.source else {"shard": Request("shard", config)}
 
     def keys(self, config: Config) -> dict[str, Any]:
-        """How they are trained; given vectors are what their file holds."""
+        """Return the training settings; nothing for given vectors, whose files are hashed."""
         return {} if config.vectors.source else {"vectors": result_keys(config.vectors)}
 
     def files(self, config: Config) -> list[tuple[str, Path]]:
-        """The given vectors' files."""
+        """Return the files of given vectors."""
         if not config.vectors.source:
             return []
         from data_prep.vectors.files import source_files
@@ -40,7 +40,7 @@ class Vectors(Stage):
         return [(file.name, file) for file in source_files(source)]
 
     def run(self, work: Work) -> dict[str, Any]:
-        """Read or train, and write the table."""
+        """Read or train the vectors and write words.txt and vectors.npy."""
         from data_prep.vectors.files import read_vectors
         from data_prep.vectors.train import train_vectors
 

@@ -1,13 +1,13 @@
-"""Where the checkpoints of a pretraining lie; `training.checkpoint` says what they hold."""
+"""Finds the checkpoints of a pretraining on disk; `training.checkpoint` describes their content."""
 
 from pathlib import Path
 
-CHECKPOINTS = "checkpoints"  # the folder in the run's directory
-CHECKSUMS = "checksums.json"  # of a checkpoint: size and sha256 of its files
+CHECKPOINTS = "checkpoints"  # subfolder of the run's folder
+CHECKSUMS = "checksums.json"  # in a checkpoint: size and sha256 of its files
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """All checkpoints by step, without those that were set aside."""
+    """Return all checkpoints sorted by step, without those set aside as damaged."""
     if not folder.is_dir():
         return []
     return sorted(path for path in folder.iterdir() if path.name.isdigit())

@@ -1,7 +1,7 @@
-"""Checksums of the user's files: what they contain counts, never where they lie.
+"""Checksums of the user's files. Fingerprints depend on a file's content, never on its path.
 
-Whole up to 64 MB, sampled blocks above. Checksums are remembered in the store by path, size, inode
-and mtime, so that a rerun reads nothing twice.
+Files up to 64 MB are hashed completely, larger ones by sampled blocks. Checksums are cached in
+`<store>/.cache/checksums.json` by path, size, inode and mtime, so that a rerun reads no file twice.
 """
 
 import hashlib
@@ -13,12 +13,12 @@ from typing import Any
 from data_prep.errors import SesameError, UsageError
 from data_prep.files import BLOCK, sha256, write_atomically
 
-WHOLE_UP_TO = 64 << 20
+WHOLE_UP_TO = 64 << 20  # bytes
 SAMPLED_BLOCKS = 64
 
 
 def checksum(path: Path) -> str:
-    """What stands for a file's content: of all its bytes, or of evenly spaced blocks."""
+    """Return a file's SHA-256; for a large file `sampled-` and that of evenly spaced blocks."""
     size = path.stat().st_size
     if size <= WHOLE_UP_TO:
         return sha256(path)
@@ -31,7 +31,7 @@ def checksum(path: Path) -> str:
 
 
 class Checksums:
-    """Checksums of files, remembered below the store between commands."""
+    """Checksums of files, cached in the store between commands."""
 
     def __init__(self, store: Path):
         self._path = store / ".cache" / "checksums.json"
@@ -41,7 +41,7 @@ class Checksums:
         self._changed = False
 
     def of(self, path: Path) -> str:
-        """The checksum of one file, read only if it looks changed since last time."""
+        """Return the checksum of one file; read it only if size, inode or mtime changed."""
         status = path.stat()
         seen: list[int | str] = [status.st_size, status.st_ino, status.st_mtime_ns]
         key = str(path.resolve())
@@ -53,7 +53,10 @@ class Checksums:
         return str(self._known[key][3])
 
     def describe(self, files: Iterable[tuple[str, Path]]) -> dict[str, dict[str, int | str]]:
-        """Name, size and checksum of the files a stage reads, for its fingerprint."""
+        """Return size and checksum by name of the files a stage reads, for its fingerprint.
+
+        `files` yields (name, path). Raises `UsageError` if a file cannot be read.
+        """
         described: dict[str, dict[str, int | str]] = {}
         for name, path in files:
             try:
@@ -65,7 +68,7 @@ class Checksums:
     def refuse_changes(
         self, files: Iterable[tuple[str, Path]], fingerprinted: Mapping[str, Any]
     ) -> None:
-        """Stop where a file is not what the fingerprint says; files that came later do no harm."""
+        """Raise `SesameError` if a fingerprinted file changed or is gone. New files are ignored."""
         now = self.describe(file for file in files if file[0] in fingerprinted)
         for name, known in fingerprinted.items():
             if now.get(name) != known:
@@ -76,7 +79,7 @@ class Checksums:
                 )
 
     def save(self) -> None:
-        """Remember what was read; called once the store is to be written anyway."""
+        """Write the cache. Commands that only look at the store do not call this."""
         if self._changed:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(self._path, json.dumps(self._known))

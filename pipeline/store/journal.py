@@ -1,4 +1,4 @@
-"""Lines of JSON by step (metrics, timing, launches) that a resumed run continues."""
+"""Journals: JSON lines with a `step` (metrics, timing, launches) that a resumed run continues."""
 
 import json
 import os
@@ -11,7 +11,8 @@ from data_prep.files import write_atomically
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The whole lines of a journal; one that is being written, or that a kill has torn, is not."""
+    """Yield the complete lines of a journal. A last line without its end (being written, or cut off
+    by a kill) is left out."""
     if path.exists():
         with open(path) as stream:
             for line in stream:
@@ -20,13 +21,16 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 class Journal:
-    """An append-only file of lines that each have a `step`; `fence` stops an outdated writer."""
+    """An append-only file of JSON lines; each line has a `step`.
+
+    `fence` is called before each append and raises if a later launch has taken over.
+    """
 
     def __init__(self, path: Path, fence: Callable[[], None]) -> None:
         self._path, self._fence = path, fence
 
     def cut(self, step: int) -> None:
-        """Drop what was written after `step`, and a line a kill has torn."""
+        """Remove the lines after `step`, and an incomplete last line."""
         if not self._path.exists():
             return
         kept = []
@@ -37,7 +41,7 @@ class Journal:
         write_atomically(self._path, "".join(kept))
 
     def append(self, line: dict[str, Any]) -> None:
-        """Add a line; it reaches the file at once."""
+        """Append a line, without a buffer. Raises `SesameError` if it cannot be written."""
         self._fence()
         try:
             with open(self._path, "a") as stream:
@@ -49,7 +53,7 @@ class Journal:
             ) from error
 
     def sync(self) -> None:
-        """Make all lines durable, so that no checkpoint is ahead of them."""
+        """Flush all lines to disk. Called before a checkpoint is saved."""
         if self._path.exists():
             with open(self._path, "rb") as stream:
                 os.fsync(stream.fileno())

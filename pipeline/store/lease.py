@@ -1,18 +1,19 @@
 """Each output has exactly one worker at a time: a lease that holds across nodes on a shared disk.
 
-The lease is a small file that names its holder. It is written once and never rewritten. Its holder
-beats: it sets the file's modification time every few seconds. A lease is stale when its process is
-gone (same machine), or when the file did not change for a while on the waiter's own clock, so
-skewed clocks do no harm and an empty or damaged lease is stale like any other. A requeued job takes
-over from its own earlier start at once: SLURM has given that up, though it may still write.
+The lease is a small file that names its holder. Its content is written once and never changed. The
+holder sends a heartbeat: it sets the file's modification time every few seconds. A lease is stale
+in two cases: its process has ended (on the same machine), or the file did not change for
+`STALE_SECONDS` on the waiter's own clock. Differences between the clocks of machines therefore do
+no harm, and an empty or damaged lease becomes stale too. A requeued SLURM job takes over at once
+from its own earlier start, although that may still be writing.
 
-Whoever the file names holds the lease. The file changes only by one atomic operation:
-    create     a hard link (O_EXCL where the disk has none), where there is no lease
-    take over  the claim, a second file that names the new holder, is renamed over the stale lease
-    release    the lease is unlinked by its holder, who has the claim meanwhile
-Only one process at a time has the claim, and it looks at the lease again once it has it. So nobody
-moves or removes a fresh lease. A claim that a killed process left is unlinked by the next waiter;
-if its owner is alive after all, it finds nothing to rename and waits again.
+The process that the file names holds the lease. The file changes only by atomic operations:
+    create     if there is no lease: a hard link (O_EXCL on disks without hard links)
+    take over  a second file, the claim, names the new holder; it is renamed over the stale lease
+    release    the holder gets the claim, then unlinks the lease
+Only one process at a time has the claim, and it reads the lease again once it has it. So nobody
+moves or removes a fresh lease. The next waiter unlinks a claim that a killed process left. If the
+owner of that claim is alive after all, its rename fails and it waits again.
 """
 
 import errno
@@ -32,11 +33,11 @@ import psutil
 
 from data_prep.errors import SesameError
 
-BEAT_SECONDS = 5.0
-STALE_SECONDS = 60.0
-LOOK_SECONDS = 0.5
-LOOK_AGAIN = 5  # times, where a shared disk says that a file was replaced while it was read
-NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)  # what disks without hard links answer
+BEAT_SECONDS = 5.0  # between two heartbeats
+STALE_SECONDS = 60.0  # without a heartbeat
+LOOK_SECONDS = 0.5  # between two looks of a waiter
+LOOK_AGAIN = 5  # attempts to read a file that another node replaces at the same time (ESTALE)
+NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)  # errors of disks without hard links
 
 
 def _identity() -> dict[str, Any]:
@@ -59,14 +60,14 @@ KEYS = {"host", "pid", "pid_namespace", "started", "job", "restart", "token"}
 
 @dataclass(frozen=True)
 class _Seen:
-    """A lease or claim file as it was at one moment."""
+    """A lease or claim file, as read at one moment."""
 
     content: bytes
-    changed: int  # its modification time in nanoseconds
+    changed: int  # modification time in nanoseconds
 
     @property
     def holder(self) -> dict[str, Any] | None:
-        """Who the file names; None where it is empty or damaged."""
+        """The process that the file names; None if the file is empty or damaged."""
         try:
             holder = json.loads(self.content)
         except ValueError:
@@ -75,7 +76,7 @@ class _Seen:
 
 
 def _look(path: Path) -> _Seen | None:
-    """What is at `path`; None if nothing is."""
+    """Read the file at `path`; None if there is none. Raises `SesameError` if it is unreadable."""
     for _ in range(LOOK_AGAIN):
         try:
             with open(path, "rb") as stream:
@@ -85,7 +86,7 @@ def _look(path: Path) -> _Seen | None:
         except OSError as error:
             if error.errno != errno.ESTALE:  # another node replaced the file: look at the new one
                 raise SesameError(
-                    f"{path}: the lease cannot be read ({error.strerror}); see to the disk, then "
+                    f"{path}: the lease cannot be read ({error.strerror}); check the disk, then "
                     "run the same command again"
                 ) from error
     raise SesameError(
@@ -95,19 +96,20 @@ def _look(path: Path) -> _Seen | None:
 
 
 def read_holder(path: Path) -> dict[str, Any] | None:
-    """Who holds the lease at `path`; None if nobody does or the file is damaged."""
+    """Return the holder of the lease at `path`; None if there is none or the file is damaged."""
     seen = _look(path)
     return seen.holder if seen else None
 
 
 def _names(path: Path, token: str) -> bool:
-    """Whether the lease or claim at `path` is the one with this token."""
+    """Return True if the lease or claim at `path` has this token."""
     holder = read_holder(path)
     return holder is not None and holder["token"] == token
 
 
 def _is_gone(holder: dict[str, Any], me: dict[str, Any]) -> bool:
-    """Whether the holder is an earlier start of this SLURM job, or ran here and does so no more."""
+    """Return True if the holder is an earlier start of this SLURM job, or a process of this machine
+    that has ended."""
     is_same_job = holder["job"] is not None and holder["job"] == me["job"]
     if is_same_job and int(holder["restart"] or 0) < int(me["restart"] or 0):
         return True
@@ -121,13 +123,13 @@ def _is_gone(holder: dict[str, Any], me: dict[str, Any]) -> bool:
 
 
 def describe(holder: dict[str, Any]) -> str:
-    """Who holds a lease, for people."""
+    """Return the holder of a lease as text for users."""
     job = f", SLURM job {holder['job']}" if holder["job"] else ""
     return f"process {holder['pid']} on {holder['host']}{job}"
 
 
 class _Watch:
-    """Looks at a file again and again; knows for how long, on this process's clock, it is as is."""
+    """Polls a file and measures, on this process's clock, how long it has not changed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -141,7 +143,8 @@ class _Watch:
         return seen
 
     def is_stale(self, me: dict[str, Any]) -> bool:
-        """Whether what was seen last was left by somebody who is gone."""
+        """Return True if the file, as last seen, belongs to a process that has ended or is too
+        old."""
         if self._seen is None:
             return False
         holder = self._seen.holder
@@ -149,14 +152,14 @@ class _Watch:
         return is_gone or time.monotonic() - self._since > STALE_SECONDS
 
     def unlink_stale(self, me: dict[str, Any]) -> None:
-        """Remove a claim that a killed process has left; must not be used for leases."""
+        """Remove the claim of a killed process. Must not be used for leases."""
         self.look()
         if self.is_stale(me):
             self._path.unlink(missing_ok=True)
 
 
 class Lease:
-    """A held lease; `check` before anything is given its final name."""
+    """A held lease with its heartbeat thread. Call `check` before a rename to a final name."""
 
     def __init__(self, path: Path, identity: dict[str, Any]):
         self._path, self._identity = path, identity
@@ -166,25 +169,25 @@ class Lease:
 
     @property
     def token(self) -> str:
-        """Tells this launch from all others."""
+        """The unique id of this launch."""
         return str(self._identity["token"])
 
     def is_held(self) -> bool:
-        """Whether nobody has taken the lease over."""
+        """Return True unless another process has taken the lease over."""
         return _names(self._path, self.token)
 
     def check(self) -> None:
-        """Stop a launch whose lease was taken over, before it writes."""
+        """Raise `SesameError` if the lease was taken over. Call it before writing."""
         if not self.is_held():
             raise SesameError(
                 f"{self._path}: the lease was taken over by another launch; this one stops"
             )
 
     def beat(self) -> None:
-        """Show that the holder lives.
+        """Send one heartbeat: set the file's modification time.
 
-        The file that was read is the file that is touched, so this never refreshes the lease of
-        somebody who has taken over.
+        It is set through the open file that was read, so this never refreshes the lease of a
+        process that has taken over.
         """
         with open(self._path, "rb") as stream:
             holder = _Seen(stream.read(), 0).holder
@@ -193,13 +196,13 @@ class Lease:
 
     def _keep_beating(self) -> None:
         while not self._stop.wait(BEAT_SECONDS):
-            with suppress(OSError):  # a disk that fails for a moment costs a beat, not the lease
+            with suppress(OSError):  # a brief failure of the disk costs one beat, not the lease
                 self.beat()
 
     def release(self) -> None:
-        """Give the lease back if it is still ours.
+        """Stop the heartbeat and remove the lease if it is still ours.
 
-        On a full disk there is no claim to be had; the lease then stays and goes stale.
+        On a full disk the claim cannot be written; the lease then stays and becomes stale.
         """
         self._stop.set()
         self._thread.join()
@@ -210,7 +213,7 @@ class Lease:
                 time.sleep(LOOK_SECONDS)
 
     def _remove(self) -> bool:
-        """Unlink the lease if it is ours; False if somebody else has the claim."""
+        """Unlink the lease if it is ours; return False if another process has the claim."""
         with _claim(self._path, self._identity) as claim:
             if claim is not None and self.is_held():
                 self._path.unlink()
@@ -218,16 +221,16 @@ class Lease:
 
 
 def _create(path: Path, identity: dict[str, Any]) -> bool:
-    """Create a lease or claim file where there is none; whether the file is ours now."""
+    """Create a lease or claim file unless one exists; return True if the file is ours now."""
     content = json.dumps(identity).encode()
     draft = path.with_name(f".{path.name}.{identity['token']}")
     try:
         draft.write_bytes(content)
-        os.link(draft, path)  # atomic, exclusive and whole, also on NFS
+        os.link(draft, path)  # atomic, exclusive and with its content, also on NFS
     except OSError as error:
         if error.errno in NO_LINKS:
             _create_exclusively(path, content)
-        # An existing file may be ours: NFS repeats a request whose answer was lost.
+        # An existing file may be ours: NFS repeats a request whose reply was lost.
         elif error.errno not in (errno.EEXIST, errno.ESTALE):
             raise
     finally:
@@ -236,7 +239,7 @@ def _create(path: Path, identity: dict[str, Any]) -> bool:
 
 
 def _create_exclusively(path: Path, content: bytes) -> None:
-    """Create a file where there is none; for a moment others see it without its content."""
+    """Create a file unless one exists. For a moment other processes see it empty."""
     try:
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
     except FileExistsError:
@@ -253,7 +256,8 @@ def _claim_path(path: Path) -> Path:
 
 @contextmanager
 def _claim(path: Path, identity: dict[str, Any]) -> Iterator[Path | None]:
-    """Have the right to change an existing lease; None if somebody else has it."""
+    """Hold the claim, the right to change an existing lease; yields None if another process has
+    it."""
     claim = _claim_path(path)
     if not _create(claim, identity):
         yield None
@@ -266,12 +270,14 @@ def _claim(path: Path, identity: dict[str, Any]) -> Iterator[Path | None]:
 
 
 def _take_over(path: Path, stale: _Seen, identity: dict[str, Any]) -> bool:
-    """Put our lease in the place of a stale one, unless that has changed; whether we hold it."""
+    """Replace a stale lease by ours unless it changed since; return True if we hold it now."""
     with _claim(path, identity) as claim:
         if claim is not None and _look(path) == stale:
             try:
                 os.rename(claim, path)
-            except OSError as error:  # this process slept so long that it lost the claim
+            except (
+                OSError
+            ) as error:  # this process was suspended for so long that it lost the claim
                 if error.errno not in (errno.ENOENT, errno.ESTALE):
                     raise
     return _names(path, identity["token"])
@@ -281,7 +287,11 @@ def _take_over(path: Path, stale: _Seen, identity: dict[str, Any]) -> bool:
 def lease(
     path: Path, is_done: Callable[[], bool], say: Callable[[str], None]
 ) -> Iterator[Lease | None]:
-    """Hold the lease at `path`, waiting for another holder; None if the work got done meanwhile."""
+    """Hold the lease at `path` inside the `with` block; wait while another process holds it.
+
+    Yields None, without a lease, if `is_done()` becomes True meanwhile. `say` prints one line when
+    it waits or takes over.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     identity = _identity()
     held, claimed = _Watch(path), _Watch(_claim_path(path))

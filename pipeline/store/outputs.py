@@ -1,9 +1,10 @@
-"""The store: each output has a folder `<stage>/<fingerprint>/`, and is real with its manifest.
+"""The store: one folder `<stage>/<fingerprint>/` per output. An output is finished once it has a
+manifest.
 
-manifest.json   stage, config, upstream, counts, every file's size and checksum; written last
-run.json        times, host, versions: what is not the same on every machine; those of an export
-                lie in `run_facts/<stage>/<fingerprint>.json`, so that its folder can be published
-.request.json   what the fingerprint hashes; written first, so that unfinished work explains itself
+manifest.json   stage, config, upstream, counts, size and checksum of every file; written last
+run.json        run facts that differ between machines: times, host, versions. For an export they
+                are in `run_facts/<stage>/<fingerprint>.json`, so that its folder can be published
+.request.json   the content that the fingerprint hashes; written first, to describe unfinished work
 """
 
 import hashlib
@@ -24,25 +25,25 @@ from data_prep.files import sha256, sync_directory, write_atomically
 
 MANIFEST, RUN, REQUEST, LEASE = "manifest.json", "run.json", ".request.json", ".lease.json"
 FINGERPRINT_LENGTH = 16
-PUBLISHED = ("export",)  # stages whose folder people upload as it is
-RUN_FACTS = "run_facts"  # the store's folder for the run facts of these
-REMOVED = ".removed"  # the end of a folder's name while it is being deleted
+PUBLISHED = ("export",)  # stages whose folders users upload unchanged
+RUN_FACTS = "run_facts"  # folder of the store with the run facts of these stages
+REMOVED = ".removed"  # suffix of a folder while it is being deleted
 CLEAN_CACHE = Path(".cache") / "clean"  # below the store; see data_prep.corpus.cache
 
 
 def canonical(value: Any) -> str:
-    """JSON that is the same for equal values."""
+    """Return JSON text that is equal for equal values."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
 def fingerprint(request: dict[str, Any]) -> str:
-    """The name of the output that `request` describes."""
+    """Return the hash of a request, which names its output."""
     return hashlib.sha256(canonical(request).encode()).hexdigest()[:FINGERPRINT_LENGTH]
 
 
 @dataclass(frozen=True)
 class Output:
-    """A place in the store, finished or not."""
+    """An output of the store: finished, unfinished or not yet begun."""
 
     stage: str
     fingerprint: str
@@ -50,25 +51,25 @@ class Output:
 
     @property
     def is_done(self) -> bool:
-        """Whether the manifest is there."""
+        """True if the output is finished: it has a manifest."""
         return (self.path / MANIFEST).exists()
 
     @property
     def is_begun(self) -> bool:
-        """Whether work on it has started and not finished."""
+        """True if work has started and is not finished."""
         return (self.path / REQUEST).exists()
 
     @property
     def reference(self) -> str:
-        """How manifests and runs name an output."""
+        """The name of the output in manifests and runs: `<stage>/<fingerprint>`."""
         return f"{self.stage}/{self.fingerprint}"
 
     def manifest(self) -> dict[str, Any]:
-        """What the output is; a damaged manifest is an error with the remedy."""
+        """Read the manifest. Raises `SesameError` if it is missing or damaged."""
         return _load(self.path / MANIFEST)
 
     def request(self) -> dict[str, Any]:
-        """What the fingerprint hashes, of a finished or unfinished output."""
+        """Read the content that the fingerprint hashes, of a finished or unfinished output."""
         if self.is_done:
             manifest = self.manifest()
             return {
@@ -78,7 +79,7 @@ class Output:
         return _load(self.path / REQUEST)
 
     def begin(self, request: dict[str, Any]) -> None:
-        """Make the folder and say what it is going to be."""
+        """Create the folder and write .request.json."""
         self.path.mkdir(parents=True, exist_ok=True)
         write_atomically(self.path / REQUEST, json.dumps(request, indent=1, sort_keys=True))
 
@@ -89,10 +90,10 @@ class Output:
         run: dict[str, Any],
         check_lease: Callable[[], None] = lambda: None,
     ) -> None:
-        """Describe every file and make the output real.
+        """Hash every file, then write the run facts and the manifest, which finishes the output.
 
-        Hashing may take minutes, so the lease is checked after it, and again immediately before the
-        manifest gets its name.
+        Hashing may take minutes, so `check_lease` is called after it, and again immediately before
+        the manifest is renamed to its final name.
         """
         files = {
             str(path.relative_to(self.path)): {"size": path.stat().st_size, "sha256": sha256(path)}
@@ -109,18 +110,18 @@ class Output:
         sync_directory(self.path)
 
     def move_run_facts_out(self) -> None:
-        """Take run.json out of a folder to publish that an earlier version of Sesame made."""
+        """Move run.json out of an export that an earlier version of Sesame made."""
         if self.stage in PUBLISHED and (self.path / RUN).exists():
             _facts_outside(self.path).parent.mkdir(parents=True, exist_ok=True)
             os.replace(self.path / RUN, _facts_outside(self.path))
 
     def remove(self) -> None:
-        """Delete the output and its run facts; a kill meanwhile leaves no half output."""
+        """Delete the output and its run facts. A kill during deletion leaves no partial output."""
         remove_folder(self.path)
         _facts_outside(self.path).unlink(missing_ok=True)
 
     def files(self) -> list[Path]:
-        """The output's own files: nothing hidden, not the manifest, not run.json."""
+        """Return the output's files, sorted, without hidden files, the manifest and run.json."""
         found = []
         for folder, folders, names in os.walk(self.path):
             folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -140,16 +141,16 @@ class Store:
         self.root = root
 
     def output(self, stage: str, fingerprint: str) -> Output:
-        """The place of one output, there or not."""
+        """Return the output of a stage and fingerprint, whether it exists or not."""
         return Output(stage, fingerprint, self.root / stage / fingerprint)
 
     def from_reference(self, reference: str) -> Output:
-        """The output a manifest or run names as `<stage>/<fingerprint>`."""
+        """Return the output with the reference `<stage>/<fingerprint>`."""
         stage, _, name = reference.partition("/")
         return self.output(stage, name)
 
     def ancestors(self, output: Output) -> list[Output]:
-        """Every output of the store that this one was made from, nearest first."""
+        """Return every output that this one was made from, directly or not; nearest first."""
         found: dict[str, Output] = {}
         waiting = [output]
         while waiting:
@@ -163,7 +164,7 @@ class Store:
         return list(found.values())
 
     def outputs(self, stage: str) -> Iterator[Output]:
-        """All outputs of a stage, finished or not."""
+        """Yield all outputs of a stage, finished or unfinished, sorted by fingerprint."""
         folder = self.root / stage
         if folder.is_dir():
             for path in sorted(folder.iterdir()):
@@ -177,22 +178,22 @@ def _facts_outside(path: Path) -> Path:
 
 
 def run_facts_path(path: Path) -> Path:
-    """Where the run facts of the finished output at `path` are."""
+    """Return the path of the run facts of the finished output at `path`."""
     outside = _facts_outside(path)
     return outside if outside.exists() else path / RUN
 
 
 def remove_folder(path: Path) -> None:
-    """Delete a folder that others may read: it loses its name before its content."""
+    """Delete a folder that other processes may read: rename it first, then delete its content."""
     doomed = path.with_name(f".{path.name}{REMOVED}")
-    if doomed.exists():  # of a removal that was killed
+    if doomed.exists():  # left by an earlier removal that was killed
         shutil.rmtree(doomed)
     os.replace(path, doomed)
     shutil.rmtree(doomed)
 
 
 def package_versions() -> dict[str, str]:
-    """The versions of the installed packages that results rest on."""
+    """Return the installed versions of the packages that affect results."""
     versions = {}
     for package in ("sesame-encoders", "torch", "pytorch-lightning", "deepspeed", "transformers"):
         try:
@@ -203,7 +204,7 @@ def package_versions() -> dict[str, str]:
 
 
 def run_facts(name: str, started: datetime, seconds: float) -> dict[str, Any]:
-    """What differs from machine to machine, for run.json."""
+    """Return the content of run.json: facts that differ from machine to machine."""
     return {
         "name": name,
         "started": started.isoformat(timespec="seconds"),

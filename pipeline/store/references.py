@@ -1,4 +1,4 @@
-"""One form of reference everywhere: a run's name, name@step, a fingerprint's start, a folder."""
+"""Resolves references: a run's name, name@step, the beginning of a fingerprint, or a folder."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,21 +17,23 @@ class Folder:
 
 @dataclass(frozen=True)
 class Stored:
-    """An output of the store, and the checkpoint meant where it is a pretraining."""
+    """An output of the store; for a pretraining also the checkpoint."""
 
     output: Output
-    checkpoint: str
+    checkpoint: str  # last, best or a step
 
     @property
     def is_step(self) -> bool:
-        """Whether it is a checkpoint that stays as it is however long its pretraining goes on."""
+        """True for a checkpoint of a fixed step, which is immutable even if its run is still
+        training."""
         return self.checkpoint.isdigit()
 
 
 def resolve(key: str, text: str, stage: str, store: Store) -> Folder | Stored:
-    """What `key=text` refers to: a folder, or an output of `stage` in the store.
+    """Return what `key=text` refers to: a folder, or an output of `stage` in the store.
 
-    A run wins over a folder or file of its name in the working directory, which is `./name`.
+    A run takes precedence over a folder or file of the same name in the working directory; write
+    `./name` for that. Raises `UsageError` if nothing or several outputs match.
     """
     name, _, checkpoint = text.partition("@")
     runs = Runs(store)
@@ -58,9 +60,10 @@ def resolve(key: str, text: str, stage: str, store: Store) -> Folder | Stored:
 
 
 def _of_run(asked: str, name: str, stage: str, runs: Runs) -> list[Output]:
-    """The outputs of a stage that a run's name means: those of its present plan.
+    """Return the outputs of a stage in a run's current plan.
 
-    Earlier ones are meant only where the present plan has no such stage.
+    Earlier outputs are returned only if the current plan has no such stage. Raises `UsageError` if
+    the current ones are not made yet but earlier ones exist.
     """
     current, earlier = (runs.outputs(name, stage, is_current) for is_current in (True, False))
     before = _with_content(earlier)
@@ -77,7 +80,7 @@ def _of_run(asked: str, name: str, stage: str, runs: Runs) -> list[Output]:
 
 
 def _with_content(outputs: list[Output]) -> list[Output]:
-    """Those that have made something: what failed at once is not meant beside them."""
+    """Return the outputs that have files. Others failed before they wrote any."""
     return [output for output in outputs if output.is_done or output.files()]
 
 

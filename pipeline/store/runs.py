@@ -1,8 +1,8 @@
-"""Named runs: which outputs belong to a name, kept in `<store>/runs/<name>.json`.
+"""Named runs: the outputs that belong to a name, stored in `<store>/runs/<name>.json`.
 
-Runs are what `encoder=`, `init.source=` and `runs=` refer to, and what keeps outputs from `clean`.
-A name keeps every output on which work began until somebody forgets it. Its current outputs are
-those of the last plan that `run` or `submit` made for it, and those that stages added since.
+`encoder=`, `init.source=` and `runs=` refer to runs, and `sesame clean` keeps the outputs of runs.
+A run keeps every output on which work began, until it is forgotten. Its current outputs are those
+of the last plan that `run` or `submit` made for it, and those that single stages added since.
 """
 
 import json
@@ -20,23 +20,23 @@ from pipeline.store.lease import Lease, lease
 from pipeline.store.outputs import Output, Store
 
 NAME = re.compile(r"[\w.-]+")
-FINGERPRINT = re.compile(r"[0-9a-f]{4,16}")  # or its beginning
+FINGERPRINT = re.compile(r"[0-9a-f]{4,16}")  # a fingerprint or its beginning
 
 
 def near(name: str, names: list[str]) -> str:
-    """What may have been meant by a name, as the end of an error."""
+    """Return the end of an error message: a similar name, or all names."""
     close = get_close_matches(name, names, n=1)
     return f"; did you mean {close[0]}?" if close else f"; runs here: {', '.join(names) or 'none'}"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One output of a run and what the run calls it."""
+    """One output of a run, and its label in the run."""
 
     stage: str
     fingerprint: str
     label: str
-    is_current: bool = True  # False where a later plan of the run has other outputs
+    is_current: bool = True  # False if a later plan of the run replaced it
 
 
 class Runs:
@@ -47,17 +47,18 @@ class Runs:
         self._folder = store.root / "runs"
 
     def names(self) -> list[str]:
-        """All names, sorted."""
+        """Return all names, sorted."""
         return sorted(path.stem for path in self._folder.glob("*.json"))
 
     def check(self, name: str, asked: str) -> None:
-        """Refuse a name that no run has; `asked` is how it was typed."""
+        """Raise `UsageError` if no run has this name; `asked` is the user's input."""
         names = self.names()
         if name not in names:
             raise UsageError(f"{asked}: no such run{near(name, names)}")
 
     def named(self, text: str, asked: str) -> str:
-        """The run of a name, or the one with an output whose fingerprint begins so."""
+        """Return the name of the run that `text` refers to: its name, or the beginning of the
+        fingerprint of one of its current outputs. Raises `UsageError` if none or several match."""
         if text in self.names() or not FINGERPRINT.fullmatch(text):
             self.check(text, asked)
             return text
@@ -73,18 +74,18 @@ class Runs:
         return owners[0]
 
     def entries(self, name: str) -> list[Entry]:
-        """All outputs of a run, earlier ones included; nothing for a name not used yet."""
+        """Return all outputs of a run, earlier ones included; empty for an unused name."""
         path = self._path(name)
         if not path.exists():
             return []
         return [Entry(**entry) for entry in json.loads(path.read_text())["outputs"]]
 
     def current(self, name: str) -> list[Entry]:
-        """The outputs of a run's present plan."""
+        """Return the outputs of a run's current plan."""
         return [entry for entry in self.entries(name) if entry.is_current]
 
     def outputs(self, name: str, stage: str, is_current: bool) -> list[Output]:
-        """A run's current or earlier outputs of one stage."""
+        """Return a run's current or earlier outputs of one stage."""
         return [
             self._store.output(stage, entry.fingerprint)
             for entry in self.entries(name)
@@ -92,12 +93,12 @@ class Runs:
         ]
 
     def record(self, name: str, entries: list[Entry], replace: bool) -> None:
-        """Remember a run's outputs.
+        """Add outputs to a run.
 
-        With `replace` they are the run's whole plan: what it had before stays as earlier outputs,
-        except those on which no work began. Otherwise they come on top of the present plan.
+        With `replace` they become the run's current plan. Its previous outputs are kept as earlier
+        ones, except those on which no work began. Without it they are added to the current plan.
         """
-        with self._held(name):  # jobs of a sweep add to one run at once
+        with self._held(name):  # jobs of a sweep add to one run at the same time
             known = {(entry.stage, entry.fingerprint) for entry in entries}
             before = [e for e in self.entries(name) if (e.stage, e.fingerprint) not in known]
             if replace:
@@ -105,7 +106,7 @@ class Runs:
             self._write(name, before + entries)
 
     def forget_earlier(self, name: str) -> None:
-        """Drop a run's earlier outputs; they stay until `sesame clean`."""
+        """Remove earlier outputs from a run; they stay on disk until `sesame clean`."""
         with self._held(name):
             self._write(name, self.current(name))
 
@@ -122,7 +123,7 @@ class Runs:
         write_atomically(self._path(name), json.dumps(document, indent=1))
 
     def forget(self, name: str) -> None:
-        """Drop a name; its outputs stay until `sesame clean`."""
+        """Remove a run; its outputs stay on disk until `sesame clean`."""
         self._path(name).unlink()
 
     def _path(self, name: str) -> Path:

@@ -1,4 +1,4 @@
-"""Dashboards: wandb, TensorBoard and CSV, fed from metrics.jsonl, which is the truth.
+"""Dashboards (wandb, TensorBoard, CSV), filled from metrics.jsonl, which remains authoritative.
 
 May use `models`, `data`, `store` and `data_prep`.
 """

@@ -1,4 +1,4 @@
-"""Settings of dashboards."""
+"""Config section of the dashboards."""
 
 import importlib.util
 import os
@@ -13,12 +13,12 @@ class TrackingConfig:
     """Experiment dashboards."""
 
     loggers: list[str] = execution(
-        ["wandb"], "which dashboards", choices=("wandb", "tensorboard", "csv")
+        ["wandb"], "dashboards to write", choices=("wandb", "tensorboard", "csv")
     )
     mode: str = execution(
         "offline",
-        "what wandb does, whatever WANDB_MODE says; environment: what WANDB_MODE says, and offline "
-        "where it is not set",
+        "mode of wandb; overrides WANDB_MODE, except environment, which uses WANDB_MODE (offline "
+        "if that is not set)",
         choices=("online", "offline", "disabled", "environment"),
     )
     project: str = execution("sesame", "wandb project")
@@ -28,18 +28,18 @@ class TrackingConfig:
 
     @property
     def wandb_mode(self) -> str:
-        """The mode that wandb is started in: its own variable counts only where we leave it to."""
+        """The mode in which wandb is started; WANDB_MODE counts only for `environment`."""
         if self.mode != "environment":
             return self.mode
         return os.environ.get("WANDB_MODE", "offline")
 
     @property
     def active(self) -> list[str]:
-        """The dashboards that are told anything."""
+        """The dashboards to write; wandb is left out if it is disabled."""
         return [name for name in self.loggers if name != "wandb" or self.wandb_mode != "disabled"]
 
     def check(self) -> None:
-        """Refuse a dashboard that is not installed."""
+        """Raise `UsageError` if TensorBoard is wanted but not installed."""
         if "tensorboard" in self.loggers and importlib.util.find_spec("tensorboard") is None:
             raise UsageError(
                 "tracking.loggers=[tensorboard]: TensorBoard is not installed; "

@@ -1,8 +1,8 @@
-"""Lightning's loggers, opened for one pretraining: wandb, TensorBoard, CSV.
+"""Opens Lightning's loggers for one pretraining: wandb, TensorBoard, CSV.
 
-Each starts with an empty folder and is told the whole run so far, so that what it shows after an
-interruption is the run and nothing else. Nothing about the machine, the code or the command line
-is captured.
+Each logger starts with an empty folder and receives the whole run so far, so that after an
+interruption it shows exactly the run. Nothing about the machine, the code or the command line is
+recorded.
 """
 
 import shutil
@@ -18,29 +18,29 @@ from pipeline.tracking.training import Training
 from pipeline.tracking.wandb_settings import belonging, private_settings
 
 CONNECT_SECONDS = 30.0  # until a server counts as unreachable
-FLUSH_SECONDS = 30.0  # for what a server has not taken when training ends
-AXIS = "trainer/global_step"  # the x-axis that Lightning tells wandb to use
+FLUSH_SECONDS = 30.0  # at the end of training, to send what is still queued
+AXIS = "trainer/global_step"  # the x-axis that Lightning defines in wandb
 
 
 class WandbRun(WandbLogger):
-    """One run in wandb, whose steps are optimizer steps and whose artifacts are references."""
+    """A run in wandb. Its steps are optimizer steps; its artifacts are references, not uploads."""
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Send a row, unless the run a server goes on with has it already."""
+        """Send one row, unless the server already has this step of a resumed run."""
         assert step is not None
         if step >= self.experiment.step:
             self.experiment.log({**metrics, AXIS: step}, step=step)
 
     def use(self, artifact: Artifact) -> None:
-        """Note what training reads. wandb's `use_artifact` refuses to offline, and waits online."""
+        """Record an input of training. wandb's `use_artifact` fails offline and blocks online."""
         self.experiment._log_artifact(_reference(artifact), use_after_commit=True)
 
     def make(self, artifact: Artifact) -> None:
-        """Note what training made."""
+        """Record an output of training."""
         self.experiment.log_artifact(_reference(artifact), aliases=list(artifact.aliases))
 
     def finish(self) -> None:
-        """End the run and wait until all is written, or sent."""
+        """End the run; wait until everything is written or sent."""
         self.experiment.finish()
 
 
@@ -58,7 +58,7 @@ def _reference(artifact: Artifact) -> Any:
 
 
 def open_wandb(config: TrackingConfig, training: Training, mode: str, folder: Path) -> WandbRun:
-    """A run of the training's own id; online it is gone on with, else written anew."""
+    """Open a wandb run with the training's id: online it is resumed, otherwise written anew."""
     run = WandbRun(
         save_dir=folder,
         id=training.id,
@@ -67,7 +67,7 @@ def open_wandb(config: TrackingConfig, training: Training, mode: str, folder: Pa
         settings=private_settings(CONNECT_SECONDS, FLUSH_SECONDS),
         **belonging(config, training.name),
     )
-    run._wandb_init.pop("anonymous", None)  # wandb complains of this even where it is unset
+    run._wandb_init.pop("anonymous", None)  # wandb warns about this option even if it is None
     run.log_hyperparams(training.config())
     for artifact in inputs_of(training.store, training.output):
         run.use(artifact)
@@ -96,14 +96,14 @@ _OPEN = {"wandb": _wandb, "tensorboard": _tensorboard, "csv": _csv}
 
 
 def open_dashboard(name: str, config: TrackingConfig, training: Training) -> Logger:
-    """A dashboard with nothing on it but the recipe."""
+    """Open a logger on an emptied folder and log the recipe to it."""
     shutil.rmtree(training.folder / name, ignore_errors=True)
     training.folder.mkdir(exist_ok=True)
     return _OPEN[name](config, training)
 
 
 def close_dashboard(logger: Logger, training: Training) -> None:
-    """Say what training made, and flush."""
+    """Record the checkpoints of the training (wandb only) and flush."""
     if isinstance(logger, WandbRun):
         for artifact in artifacts(training.output):
             logger.make(artifact)

@@ -1,7 +1,7 @@
-"""Outputs of the store as artifacts of a dashboard: by reference, with the checksums we have.
+"""Describes outputs of the store as wandb artifacts: references with sizes and checksums.
 
-Nothing is read, copied or uploaded but names, sizes and checksums. wandb's own `download` checks
-files by MD5 and would refuse ours (SHA-256); open them where the references point.
+No file content is read, copied or uploaded. wandb's own `download` verifies MD5 sums and refuses
+these files, which have SHA-256; open them at the paths of the references.
 """
 
 import json
@@ -13,12 +13,12 @@ from pipeline.store.checkpoints import CHECKPOINTS, CHECKSUMS, checkpoints
 from pipeline.store.outputs import Output, Store
 
 KINDS = {"pretrain": "checkpoint", "finetune": "scores", "layers": "scores"}
-RESULTS = ("export", "finetune", "layers")  # stages after pretraining; a suite reads fine-tunings
+RESULTS = ("export", "finetune", "layers")  # stages after pretraining
 
 
 @dataclass(frozen=True)
 class File:
-    """A file that stays where it is."""
+    """A file of the store, by reference."""
 
     path: Path
     size: int
@@ -27,7 +27,7 @@ class File:
 
 @dataclass(frozen=True)
 class Artifact:
-    """Files that were made together."""
+    """The files of one output or checkpoint."""
 
     kind: str
     fingerprint: str
@@ -37,12 +37,12 @@ class Artifact:
 
     @property
     def name(self) -> str:
-        """Tells it from all others; the same output has the same name in every run."""
+        """A unique name; an output has the same name in every run."""
         return f"{self.kind}-{self.fingerprint}"
 
 
 def artifacts(output: Output) -> list[Artifact]:
-    """What an output consists of: its files, or the checkpoints that are kept, oldest first."""
+    """Return an output as one artifact; a pretraining as one per kept checkpoint, oldest first."""
     if output.stage == "pretrain":
         kept = checkpoints(output.path / CHECKPOINTS)
         return [_checkpoint(output.fingerprint, path) for path in kept]
@@ -65,7 +65,8 @@ def _checkpoint(fingerprint: str, path: Path) -> Artifact:
 
 
 def inputs_of(store: Store, output: Output) -> list[Artifact]:
-    """What an output was made from, however far back; of pretrainings the last checkpoint."""
+    """Return all finished direct and indirect inputs of an output; for a pretraining, its last
+    checkpoint."""
     return [
         artifact
         for before in store.ancestors(output)
@@ -75,9 +76,9 @@ def inputs_of(store: Store, output: Output) -> list[Artifact]:
 
 
 def results_of(store: Store, pretraining: Output) -> list[Output]:
-    """The exports of a pretraining, and the scores of what was fine-tuned from them."""
+    """Return the finished exports of a pretraining, and the scores made from them."""
 
-    def rests_on_it(output: Output) -> bool:
+    def rests_on_it(output: Output) -> bool:  # recursive: a suite reads fine-tunings
         before = [store.from_reference(name) for name in output.request()["upstream"].values()]
         return any(
             each.reference == pretraining.reference

@@ -1,9 +1,9 @@
 """Uploads one pretraining to wandb as one run, rebuilt from metrics.jsonl.
 
-wandb cannot go on with an offline run, and what it heard before a rollback is not true any more. So
-the run is written anew, whole and in order, under the id it always had, and handed to wandb's own
-`wandb sync`; doing it again replaces what the server has. Reads the training's folder, and the
-exports and scores made from it; writes `.tracking/sync`. Try: sesame sync demo
+wandb cannot resume an offline run, and its rows from before a rollback are no longer valid. The run
+is therefore written again from the start, under the same id, and sent with `wandb sync`. A repeated
+sync replaces the run on the server. Reads the training's folder, and the exports and scores made
+from it; writes `.tracking/sync`. Try: sesame sync demo
 """
 
 import os
@@ -29,11 +29,12 @@ Summarise = Callable[[list[Path]], dict[str, float]]
 
 
 def sync(training: Training, config: TrackingConfig, summarise: Summarise) -> str:
-    """Upload a training with what was made from it; returns where the run can be seen.
+    """Upload a training with its exports and scores; return the address of the run's page.
 
-    `summarise` gives the figures of a list of `scores.json` files by name.
+    `summarise` returns summary values by name for a list of `scores.json` files. Raises
+    `UsageError` without a key, `SesameError` if the server does not answer or refuses the run.
     """
-    # Who asks for an upload is online, whatever holds for trainings.
+    # WANDB_MODE is meant for trainings; a sync is always online.
     os.environ.pop("WANDB_MODE", None)
     address = find_server()
     made = rebuild(training, config, summarise)
@@ -41,19 +42,19 @@ def sync(training: Training, config: TrackingConfig, summarise: Summarise) -> st
 
 
 def find_server() -> str:
-    """The address of wandb's server, once there is a key for it and it answers."""
+    """Return the address of wandb's server, after checking that there is a key and it answers."""
     wandb = import_wandb()
     address = str(wandb.setup().settings.base_url)
     try:
         is_known = wandb.login(prompt=False, verify=False)
     except wandb.errors.AuthenticationError as error:
-        raise UsageError(f"the key for {address} cannot be one: {error}") from error
+        raise UsageError(f"the key for {address} is not valid: {error}") from error
     if not is_known:
         raise UsageError(f"there is no key for {address}; run wandb login, or set WANDB_API_KEY")
     try:
         urllib.request.urlopen(address, timeout=ANSWER_SECONDS).close()
     except urllib.error.HTTPError:
-        return address  # an answer all the same
+        return address  # an HTTP error is an answer too
     except OSError as error:
         reason = getattr(error, "reason", error)
         raise SesameError(f"{address} does not answer ({reason}); {AGAIN}") from error
@@ -61,7 +62,7 @@ def find_server() -> str:
 
 
 def rebuild(training: Training, config: TrackingConfig, summarise: Summarise) -> Path:
-    """Write the whole run as wandb keeps one offline; returns its folder."""
+    """Write the whole run in wandb's offline format; return its folder."""
     from pipeline.tracking.dashboards import open_wandb
 
     folder = training.folder / "sync"
@@ -83,11 +84,14 @@ def rebuild(training: Training, config: TrackingConfig, summarise: Summarise) ->
 
 
 def upload(made: Path, address: str) -> str:
-    """Let wandb send an offline run; it leaves a mark once all has arrived."""
+    """Send an offline run with `wandb sync`; return the address of its page.
+
+    wandb writes a `*.synced` file once everything has arrived.
+    """
     environment = {key: value for key, value in os.environ.items() if key != "WANDB_SILENT"}
     done = subprocess.run(
         [sys.executable, "-m", "wandb", "sync", str(made)],
-        cwd=made.parents[1],  # where it writes a log of its own
+        cwd=made.parents[1],  # wandb writes its log here
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -95,7 +99,7 @@ def upload(made: Path, address: str) -> str:
         text=True,
     )
     if done.returncode or not list(made.glob("*.synced")):
-        said = (done.stdout.strip().splitlines() or ["it says nothing"])[-1]
+        said = (done.stdout.strip().splitlines() or ["without a message"])[-1]
         raise SesameError(f"{address} did not take the run ({said}); {AGAIN}")
     seen = re.search(r"View run .* at (\S+)", done.stdout)
     return seen.group(1) if seen else address

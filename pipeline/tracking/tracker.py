@@ -1,7 +1,7 @@
-"""Tells dashboards about a training, each on a thread of its own: training never waits for one.
+"""Sends metrics to the dashboards, each from its own thread, so that training never waits.
 
-A dashboard that fails is told no more, which is said once. Nothing is lost with it: metrics.jsonl
-has everything, and `sesame sync` sends it to wandb later.
+A dashboard that fails is switched off with one message. Nothing is lost: metrics.jsonl has all
+values, and `sesame sync` can send them to wandb later.
 """
 
 import threading
@@ -16,30 +16,31 @@ from pipeline.tracking.dashboards import close_dashboard, open_dashboard
 from pipeline.tracking.training import Training, by_step
 from pipeline.tracking.wandb_settings import import_wandb
 
-CLOSE_SECONDS = 90.0  # more than a dashboard's own patience; what hangs longer is left behind
+CLOSE_SECONDS = 90.0  # longer than the dashboards' own timeouts; then their threads are abandoned
 
 
 class Tracker:
-    """The dashboards of one launch, which goes on from `step`."""
+    """The dashboards of one launch that starts at `step`. Used on rank 0 only."""
 
     def __init__(
         self, config: TrackingConfig, training: Training, step: int, say: Callable[[str], None]
     ) -> None:
         self._followers = [_Follower(name, config, training, step, say) for name in config.active]
         if "wandb" in config.active:
-            # Now, not on a thread: loader workers are forked, and an import under way is a lock.
-            with suppress(Exception):  # its follower fails the same way, and says so
+            # Imported here and not in a thread: loader workers are forked, and a fork during an
+            # import would copy a held import lock.
+            with suppress(Exception):  # the follower fails in the same way and reports it
                 import_wandb()
         for follower in self._followers:
             follower.start()
 
     def log(self, line: dict[str, Any]) -> None:
-        """Tell a line that has a `step`; returns at once."""
+        """Queue a line, which must have a `step`; returns at once."""
         for follower in self._followers:
             follower.tell(line)
 
     def close(self) -> None:
-        """Tell the end, and wait for those that still answer."""
+        """Send the end and wait for each dashboard, at most `CLOSE_SECONDS` each."""
         for follower in self._followers:
             follower.tell(None)
         for follower in self._followers:
@@ -47,7 +48,7 @@ class Tracker:
 
 
 class _Follower(threading.Thread):
-    """Tells one dashboard what was measured before this launch, and then every new line."""
+    """Sends one dashboard all rows from before this launch, and then every new line."""
 
     def __init__(
         self,
@@ -63,14 +64,14 @@ class _Follower(threading.Thread):
         self._lines: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
 
     def tell(self, line: dict[str, Any] | None) -> None:
-        """Hand over a line, or None for the end."""
+        """Queue a line, or None for the end."""
         if self.is_alive():
             self._lines.put(line)
 
     def run(self) -> None:
         try:
             self._follow()
-        except Exception as error:  # whatever a dashboard does, the run goes on
+        except Exception as error:  # no failure of a dashboard may stop training
             reason = str(error).strip().partition("\n")[0]
             later = f"; later: sesame sync {self._training.name}"
             self._say(

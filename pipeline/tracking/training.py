@@ -1,7 +1,7 @@
-"""A pretraining as dashboards know it, all of it read from its folder in the store.
+"""The data of a pretraining that dashboards show, read from its folder in the store.
 
-Reads the request or manifest, metrics.jsonl and timing.jsonl; writes `.tracking/id` once, so that
-every launch and `sesame sync` continue one run.
+Reads the request or manifest, metrics.jsonl and timing.jsonl. Writes `.tracking/id` once, so that
+every launch and `sesame sync` use the same wandb run.
 """
 
 import heapq
@@ -25,31 +25,31 @@ Row = tuple[int, dict[str, float]]  # a step and its numbers
 
 @dataclass(frozen=True)
 class Training:
-    """A pretraining in the store, finished or not."""
+    """A finished or unfinished pretraining in the store."""
 
     name: str
     output: Output
 
     @classmethod
     def in_folder(cls, name: str, folder: Path) -> "Training":
-        """The training whose output a folder of a store is."""
+        """Return the training whose output is `folder`, a folder of a store."""
         place = folder.absolute()  # not resolved: a stage's folder may be a link out of the store
         store = Store(place.parents[1])
         return cls(name, store.output(place.parent.name, place.name))
 
     @property
     def store(self) -> Store:
-        """Where it lies beside what it was made from."""
+        """The store that contains the training and its inputs."""
         return Store(self.output.path.parents[1])
 
     @property
     def folder(self) -> Path:
-        """Where dashboards keep their files; hidden, so no part of the output."""
+        """The folder for dashboards' files; hidden, so it is not part of the output."""
         return self.output.path / FOLDER
 
     @cached_property
     def id(self) -> str:
-        """What wandb calls this run."""
+        """The id of the wandb run; created at first use."""
         path = self.folder / "id"
         if not path.exists():
             self.folder.mkdir(exist_ok=True)
@@ -57,9 +57,9 @@ class Training:
         return path.read_text()
 
     def config(self) -> dict[str, Any]:
-        """The recipe, the fingerprints of all outputs it rests on, and versions of packages.
+        """Return the recipe, the fingerprints of all inputs, and package versions.
 
-        The corpus' section stays here: its paths and patterns are the user's own.
+        The section `corpus` is left out: its paths and patterns are private.
         """
         request = self.output.request()
         before = [output for output in self.store.ancestors(self.output) if output.is_done]
@@ -83,7 +83,7 @@ class Training:
         return versions
 
     def rows(self, until: int | None = None) -> Iterator[Row]:
-        """All that was measured so far, or up to a step."""
+        """Yield the numbers of metrics.jsonl and timing.jsonl by step, up to step `until`."""
         journals = [
             read_lines(self.output.path / name) for name in ("metrics.jsonl", "timing.jsonl")
         ]
@@ -94,7 +94,8 @@ class Training:
 
 
 def by_step(lines: Iterable[dict[str, Any]]) -> Iterator[Row]:
-    """Successive lines of one step as one row; only numbers are told."""
+    """Merge consecutive lines of the same step to one row; values that are not numbers are left
+    out."""
     for step, group in groupby(lines, key=lambda line: int(line["step"])):
         numbers = {
             key: value

@@ -1,11 +1,11 @@
-"""How we speak to wandb: as a guest that says where a run belongs and nothing about its host."""
+"""Settings for wandb that name project and run but record nothing about the machine."""
 
 import os
 from typing import Any
 
 from pipeline.tracking.config import TrackingConfig
 
-# Settings of ours that wandb's own variables replace.
+# Our settings, and wandb's environment variables that take precedence over them.
 VARIABLES = {
     "project": "WANDB_PROJECT",
     "entity": "WANDB_ENTITY",
@@ -16,7 +16,7 @@ VARIABLES = {
 
 
 def import_wandb() -> Any:
-    """wandb, quiet before it reads its settings, and without reports to its makers."""
+    """Import wandb, with console output and error reports to its vendor switched off first."""
     os.environ.setdefault("WANDB_SILENT", "true")
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
 
@@ -26,7 +26,8 @@ def import_wandb() -> Any:
 
 
 def private_settings(connect_seconds: float, flush_seconds: float) -> Any:
-    """No capture of console, code, git, machine, packages or command line; bounded patience."""
+    """Return settings that record no console output, code, git state, machine, packages or command
+    line, and that limit the time to connect and to finish."""
     return import_wandb().Settings(
         console="off",
         disable_code=True,
@@ -45,7 +46,7 @@ def private_settings(connect_seconds: float, flush_seconds: float) -> Any:
 
 
 def belonging(config: TrackingConfig, name: str) -> dict[str, Any]:
-    """Where a run belongs, as far as wandb's own variables do not say it."""
+    """Return project, entity, group, tags and name, without those set by wandb's variables."""
     ours = {
         "project": config.project,
         "entity": config.entity,

@@ -1,4 +1,8 @@
-"""Puts a rank's run together from its job: network, data, engine, callbacks."""
+"""Builds everything that one rank trains with: network, data, engine and callbacks.
+
+Reads the tokenizer and the examples that the `Job` names, and the checkpoint to resume from.
+`assemble` is the entry; `rank.train` calls it and hands the `Run` to Lightning.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -40,12 +44,12 @@ from pipeline.training.strategy import Engine, make_engine
 from pipeline.training.sums import Sums
 from pipeline.training.train_step import Pretraining
 
-EVALUATION_ROWS = 64  # in a forward pass, where trainer.micro_batch_size does not say
+EVALUATION_ROWS = 64  # rows per forward pass if trainer.micro_batch_size is not set
 
 
 @dataclass(frozen=True)
 class Run:
-    """All that Lightning's trainer needs."""
+    """The parts that Lightning's trainer needs. `close` must be called at the end."""
 
     module: Pretraining
     engine: Engine
@@ -57,7 +61,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Data:
-    """The examples of all phases, as one rank reads them."""
+    """The examples of all phases, and this rank's way of reading them."""
 
     job: Job
     stores: list[ChunkStore]
@@ -66,7 +70,7 @@ class Data:
     rank: int
 
     def steps(self, start: TrainingState) -> Iterator[Step]:
-        """Every optimizer step from `start` on, phase after phase."""
+        """Yield every optimizer step from `start` to the end of the last phase."""
         first = phase_at(self.phases, start.step)
         for phase in self.phases[self.phases.index(first) :]:
             goes_on = phase == first
@@ -104,7 +108,7 @@ class Data:
         )
 
     def held_out(self, phase: int) -> Iterable[AnyBatch]:
-        """This rank's held-out batches in the form of a phase."""
+        """Return this rank's held-out batches, in the sequence length of phase number `phase`."""
         trainer, model = self.job.trainer, self.job.model
         store = ChunkStore(Path(self.job.examples[phase]), "heldout")
         sizes: dict[str, int] = {
@@ -127,7 +131,10 @@ class Data:
 
 
 def open_data(job: Job, rank: int) -> Data:
-    """The data of a job; the steps each phase takes are fixed here."""
+    """Open the training examples of a job and fix the steps of each phase.
+
+    Raises `UsageError` if the job has no usable budget.
+    """
     stores = [ChunkStore(Path(folder), "train") for folder in job.examples]
     phases = plan_phases(
         job.trainer,
@@ -148,21 +155,24 @@ def open_data(job: Job, rank: int) -> Data:
     return Data(job, stores, phases, identities, rank)
 
 
-@lru_cache(maxsize=1)  # training and every evaluation need them
+@lru_cache(maxsize=1)  # shared by training and every evaluation
 def _load_words(tokenizer: str, predicted: int, max_characters: int) -> Words:
     return Words.of(Tokenizer.load(Path(tokenizer)), predicted, max_characters)
 
 
 def _tokens_per_row(job: Job, store: ChunkStore) -> float:
-    """What a row of a batch holds: a window of a stream, or a row of the store."""
+    """Return the mean tokens per row: a window of a stream (ELMo), or a stored row (BERT)."""
     if isinstance(job.model, ElmoConfig):
         return job.model.window
     return store.tokens / max(store.rows, 1)
 
 
 class Start(Callback):
-    """Creates the optimizer state, takes over that of the checkpoint to go on from, and notes when
-    and with what this launch began."""
+    """Prepares training before the first step.
+
+    Creates the optimizer state, loads the checkpoint if there is one, and appends a line about this
+    launch to launches.jsonl (rank 0).
+    """
 
     def __init__(self, checkpoint: Path | None, launches: Journal) -> None:
         self._checkpoint, self._launches = checkpoint, launches
@@ -192,7 +202,17 @@ def assemble(
     job: Job, run_dir: Path, rank: int, accelerator: str, stop_requested: Callable[[], bool],
     say: Callable[[str], None],
 ) -> Run:  # fmt: skip
-    """Everything a rank needs, at the place in the data where the checkpoint left off."""
+    """Build the run of one rank, positioned in the data where the checkpoint left off.
+
+    job             the resolved config and the folders to read
+    run_dir         the run's folder; rank 0 cuts its journals back to the checkpoint's step
+    accelerator     cpu, cuda or mps
+    stop_requested  polled once per step
+    say             prints one line for the user
+
+    Every rank must call it with the same job. Raises `SesameError` if the checkpoint was made with
+    other data.
+    """
     trainer = job.trainer
     data = open_data(job, rank)
     checkpoint = run_dir / CHECKPOINTS / job.checkpoint if job.checkpoint else None
@@ -257,7 +277,7 @@ def assemble(
 
 
 def _largest_product(model: ModelConfig) -> tuple[int, int]:
-    """The sizes of the matrix that most operations go through."""
+    """Return (inner, outer) of the matrix product that dominates a training step."""
     if isinstance(model, ElmoConfig):
         return model.projection, 4 * model.cell
     assert isinstance(model, BertConfig)
@@ -265,7 +285,7 @@ def _largest_product(model: ModelConfig) -> tuple[int, int]:
 
 
 def costs(data: Data) -> list[Cost]:
-    """What each phase's rows cost to train on."""
+    """Return the training cost of a row, per phase."""
     model, vocab_size = data.job.model, data.job.vocab_size
     if isinstance(model, ElmoConfig):
         word = elmo_flops_per_word(model, vocab_size)
@@ -297,4 +317,4 @@ def _state(checkpoint: Path | None, data: Data) -> TrainingState:
 
 
 def _nowhere(line: dict[str, Any]) -> None:
-    """Ranks other than 0 track nothing."""
+    """Discard a metrics line: only rank 0 tracks."""

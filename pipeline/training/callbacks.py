@@ -1,6 +1,6 @@
-"""What happens around the steps: metrics, held-out evaluation, checkpoints, progress, a watchdog.
+"""Callbacks at the end of a step: metrics, held-out evaluation, checkpoints, progress, watchdog.
 
-They act at the end of a step in this order, so that a checkpoint has every line of its step.
+They run in this order, so that a checkpoint is saved after all metrics lines of its step.
 """
 
 import faulthandler
@@ -26,7 +26,7 @@ from pipeline.training.train_step import Outcome, Pretraining
 
 
 class EndOfStep(Callback):
-    """A callback that only acts when an optimizer step is over."""
+    """A callback that acts only after an optimizer step, on every rank."""
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -35,11 +35,13 @@ class EndOfStep(Callback):
         self.after_step(pl_module)
 
     def after_step(self, module: Pretraining) -> None:
+        """Called on every rank after each step, dropped steps included."""
         raise AssertionError("subclasses say what to do")
 
 
 class Metrics(EndOfStep):
-    """A line of metrics.jsonl and timing.jsonl every few steps, and one for every dropped step."""
+    """Writes a line of metrics.jsonl and timing.jsonl every `every` steps, and a line of
+    metrics.jsonl per dropped step."""
 
     def __init__(
         self,
@@ -77,7 +79,8 @@ class Metrics(EndOfStep):
 
 
 def metrics_line(state: TrainingState, outcome: Outcome) -> dict[str, Any]:
-    """Means since the last line, and the last step's rate and gradient norm."""
+    """Return a line of metrics.jsonl: means since the last line, and the last step's learning rate
+    and gradient norm."""
     return {
         "step": state.step,
         "position": state.cursor.position,
@@ -92,12 +95,12 @@ NOT_FINITE = "the held-out loss is not finite"
 
 
 class Evaluation(EndOfStep):
-    """Loss and accuracy on held-out rows, every few steps and at the end.
+    """Evaluates on held-out rows every `every` steps and at the end.
 
-    A held-out loss that is not finite is recorded as null, with the reason, and training goes on:
-    evaluation changes no weight, and if the weights are at fault the next steps are dropped for it.
-    After the last step there is no next one, so training then stops instead of leaving a model; and
-    it does not start from a model that is no good from the beginning. All ranks stop together.
+    A held-out loss that is not finite is recorded as null, with the reason, and training continues:
+    if the weights are bad, the next steps are dropped anyway. Two cases raise `SesameError` on
+    every rank: after the last step, because the model would be unusable, and before the first step
+    (`at_start`), because the model to start from already is.
     """
 
     def __init__(
@@ -131,7 +134,7 @@ class Evaluation(EndOfStep):
             )
 
     def _evaluate(self, module: Pretraining) -> bool:
-        """Evaluate and record it; whether the loss is finite, the same on every rank."""
+        """Evaluate and record; return True on every rank if the loss is finite. Collective."""
         means = evaluate(module, self._held_out(module.state.cursor.phase))
         step = module.state.step
         is_finite = means["loss"] is not None and math.isfinite(means["loss"])
@@ -145,7 +148,7 @@ class Evaluation(EndOfStep):
 
 
 def held_out_line(step: int, means: dict[str, float | None], is_finite: bool) -> dict[str, Any]:
-    """A line of metrics.jsonl; null for what is not a number."""
+    """Return a line of metrics.jsonl; values that are not finite become null."""
     line: dict[str, Any] = {"step": step} | {
         f"heldout_{key}": value if value is not None and math.isfinite(value) else None
         for key, value in means.items()
@@ -155,7 +158,10 @@ def held_out_line(step: int, means: dict[str, float | None], is_finite: bool) ->
 
 @torch.no_grad()
 def evaluate(module: Pretraining, batches: Iterable[AnyBatch]) -> dict[str, float | None]:
-    """Means over all ranks' batches; every rank must have equally many."""
+    """Return means over the batches of all ranks.
+
+    Collective: every rank must call it, with an equal number of batches.
+    """
     engine, objective = module.engine, module.objective.for_evaluation(module.device)
     assert engine.model is not None
     sums = Sums()
@@ -169,7 +175,11 @@ def evaluate(module: Pretraining, batches: Iterable[AnyBatch]) -> dict[str, floa
 
 
 class Checkpoints(EndOfStep):
-    """Saves every few steps, at the end, and when asked to stop; then training stops."""
+    """Saves a checkpoint every `every` steps, at the end of training, and on a request to stop.
+
+    In the last two cases it ends Lightning's loop. Raises `SesameError` if the last checkpoint
+    could not be saved.
+    """
 
     def __init__(self, saver: Saver, every: int, journals: list[Journal]) -> None:
         self._saver, self._every, self._journals = saver, every, journals
@@ -190,7 +200,7 @@ class Checkpoints(EndOfStep):
 
 
 class ProgressBar(EndOfStep):
-    """Loss, speed and time to finish, on rank 0."""
+    """Shows loss, speed and remaining time, on rank 0 only."""
 
     def __init__(self) -> None:
         self._open = ExitStack()
@@ -220,18 +230,18 @@ class ProgressBar(EndOfStep):
         self._seconds = state.seconds
 
     def close(self) -> None:
-        """Take the bar off the terminal."""
+        """Remove the bar from the terminal."""
         self._open.close()
 
 
 class Watchdog(EndOfStep):
-    """Ends this rank with the stacks of all threads when a step takes too long."""
+    """Ends this rank, and prints the stacks of all threads, if a step takes too long."""
 
     def __init__(self, minutes: float) -> None:
         self._seconds = minutes * 60
 
     def start(self) -> None:
-        """Begin to wait, also before the first step."""
+        """Start or restart the timer. Called before the first step and after each step."""
         if self._seconds:
             faulthandler.dump_traceback_later(self._seconds, exit=True, file=2)
 
@@ -239,5 +249,5 @@ class Watchdog(EndOfStep):
         self.start()
 
     def stop(self) -> None:
-        """All is done."""
+        """Cancel the timer."""
         faulthandler.cancel_dump_traceback_later()

@@ -1,16 +1,16 @@
-"""Checkpoints in one portable form for every strategy and any number of ranks, without pickle.
+"""Checkpoints: one portable format for every strategy and any number of ranks, without pickle.
 
-A checkpoint is a folder `<step>` that appears whole, by a rename:
+A checkpoint is a folder `<step>`. It is written under another name and renamed when complete:
     weights.safetensors                  fp32 weights by parameter name
-    moments-00000-of-00002.safetensors   the optimizer's, such as AdamW's `exp_avg/<name>` and
-                                         `exp_avg_sq/<name>`; every rank writes some parameters'
-    carried-00000-of-00002.safetensors   ELMo: the LSTMs' `state` [layer, direction, stream, width];
-                                         every rank writes its streams
-    state.json                           the step, the place in the data, the sums under way
-    checksums.json                       size and sha256 of all of these
-A checkpoint that fails its check is set aside as `.<step>.damaged`, and never removed.
+    moments-00000-of-00002.safetensors   optimizer moments, for AdamW `exp_avg/<name>` and
+                                         `exp_avg_sq/<name>`; each rank writes some parameters
+    carried-00000-of-00002.safetensors   ELMo: LSTM `state` [layer, direction, stream, width];
+                                         each rank writes its own streams
+    state.json                           `TrainingState`: step, position in the data, running sums
+    checksums.json                       size and sha256 of all files above
+A checkpoint that fails its check is renamed to `.<step>.damaged` and never removed.
 
-Here is what a checkpoint says and whether it is whole, without torch; `saving` has the tensors.
+This file reads state.json and checks the files, without torch. `saving` reads and writes tensors.
 """
 
 import json
@@ -28,45 +28,45 @@ from pipeline.training.sums import Sums
 FORMAT = 1
 WEIGHTS = "weights.safetensors"
 STATE = "state.json"
-DAMAGED = ".damaged"  # ends the name of a checkpoint that was set aside
+DAMAGED = ".damaged"  # suffix of a checkpoint that was set aside
 
 
 @dataclass
 class TrainingState:
-    """Where a run stands; all of it is in a checkpoint, and nothing else is needed to go on."""
+    """Progress of a run. Resuming needs only this and the tensors of the checkpoint."""
 
     cursor: Cursor
     step: int = 0  # optimizer steps taken, dropped ones included
     updates: int = 0  # steps that changed the weights
-    tokens: int = 0  # pieces read, over all ranks
-    seconds: float = 0.0  # time spent training
+    tokens: int = 0  # read so far, over all ranks
+    seconds: float = 0.0  # time spent training, over all launches
     recent_losses: list[float] = field(default_factory=list)  # of accepted steps, see `guard`
-    dropped_since: int | None = None  # the position at which a series of dropped steps began
-    window: Sums = Sums()  # since the last line of metrics
-    dropped_steps: int = 0  # in a row, up to now
-    skip_later: tuple[tuple[int, int, int], ...] = ()  # of later phases: phase, start, stop
+    dropped_since: int | None = None  # first row of the current series of dropped steps
+    window: Sums = Sums()  # sums since the last line of metrics.jsonl
+    dropped_steps: int = 0  # consecutive dropped steps up to now
+    skip_later: tuple[tuple[int, int, int], ...] = ()  # (phase, start, stop) of later phases
 
     def skip(self, phase: int, start: int, stop: int) -> None:
-        """Never read positions `start` to `stop` of a phase, this one or a later one."""
+        """Exclude rows `start` up to `stop` of this phase or a later one from training."""
         if phase == self.cursor.phase:
             self.cursor = self.cursor.skip(start, stop)
         else:
             self.skip_later = (*self.skip_later, (phase, start, stop))
 
     def skipped_in(self, phase: int) -> tuple[Span, ...]:
-        """The positions of this phase or a later one that are never read."""
+        """Return the excluded row spans of this phase or a later one."""
         if phase == self.cursor.phase:
             return self.cursor.skipped
         return merge_spans([(start, stop) for n, start, stop in self.skip_later if n == phase])
 
     def begin_phase(self, phase: int, identity: Identity) -> None:
-        """Go to the start of the next phase.
+        """Move the cursor to the start of a phase.
 
-        A series of dropped steps goes on in it, so that no checkpoint inside the series counts as
-        one from before the divergence.
+        A series of dropped steps continues across the boundary. Otherwise a checkpoint inside the
+        series would count as one from before the divergence.
         """
         self.cursor = Cursor(phase, 0, self.skipped_in(phase), identity)
-        self.recent_losses = []  # another length has other losses
+        self.recent_losses = []  # losses of another sequence length are not comparable
         self.dropped_since = 0 if self.dropped_steps else None
 
     def as_json(self) -> str:
@@ -74,15 +74,15 @@ class TrainingState:
 
 
 def damaged_checkpoints(folder: Path) -> list[Path]:
-    """The checkpoints that were set aside."""
+    """Return the checkpoints that were set aside, sorted by name."""
     return sorted(folder.glob(f".*{DAMAGED}*"))
 
 
 def damage(checkpoint: Path) -> str | None:
-    """What is wrong with the content of a checkpoint, if anything is.
+    """Compare a checkpoint with its checksums; return what is wrong, or None if it is intact.
 
-    A file that cannot be read at all (permissions, a failing disk) is no proof of damage: that is
-    an error, and nothing is changed.
+    Raises `SesameError` if a file cannot be read at all (permissions, a failing disk): that does
+    not prove damage, so nothing is changed.
     """
     path = checkpoint / CHECKSUMS
     try:
@@ -97,7 +97,7 @@ def damage(checkpoint: Path) -> str | None:
         return f"{path.name} is missing"
     except OSError as error:
         raise SesameError(
-            f"{path}: cannot be read ({error.strerror}); nothing was changed; see to the disk and "
+            f"{path}: cannot be read ({error.strerror}); nothing was changed; check the disk and "
             "the permissions, then run the same command again"
         ) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -106,10 +106,10 @@ def damage(checkpoint: Path) -> str | None:
 
 
 def newest_good(folder: Path, say: Callable[[str], None]) -> Path | None:
-    """The newest undamaged checkpoint; None if there never was one.
+    """Return the newest undamaged checkpoint; None if there never was a checkpoint.
 
-    Damaged newer ones are set aside and named. Where damaged ones are all there is, this is an
-    error: to start over, the user moves them away.
+    Newer damaged ones are set aside and reported through `say`. Raises `SesameError` if all are
+    damaged: to start over, the user must move them away.
     """
     for checkpoint in reversed(checkpoints(folder)):
         fault = damage(checkpoint)
@@ -130,7 +130,7 @@ def newest_good(folder: Path, say: Callable[[str], None]) -> Path | None:
 def _set_aside(checkpoint: Path) -> Path:
     """Rename a damaged checkpoint, so that nothing uses, counts or removes it.
 
-    The name is hidden, so that it does not become part of the finished output.
+    The new name is hidden, because hidden files are not part of the finished output.
     """
     aside = checkpoint.with_name(f".{checkpoint.name}{DAMAGED}")
     number = 1
@@ -142,7 +142,10 @@ def _set_aside(checkpoint: Path) -> Path:
 
 
 def before_divergence(folder: Path, say: Callable[[str], None]) -> Path | None:
-    """The newest good checkpoint from before steps were dropped; newer ones are removed."""
+    """Return the newest good checkpoint outside a series of dropped steps; remove newer ones.
+
+    None if no such checkpoint exists.
+    """
     while (checkpoint := newest_good(folder, say)) is not None:
         if read_state(checkpoint).dropped_since is None:
             return checkpoint
@@ -151,7 +154,7 @@ def before_divergence(folder: Path, say: Callable[[str], None]) -> Path | None:
 
 
 def read_state(checkpoint: Path) -> TrainingState:
-    """The run's state at a checkpoint."""
+    """Read state.json of a checkpoint. Raises `SesameError` for another format version."""
     content = json.loads((checkpoint / STATE).read_text())
     if content.pop("format") != FORMAT:
         raise SesameError(f"{checkpoint / STATE}: written by another version of Sesame")

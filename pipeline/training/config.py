@@ -1,4 +1,4 @@
-"""Configuration of pretraining; the YAML groups optim and trainer extend these."""
+"""Config sections of pretraining: init, optim, trainer and pretrain."""
 
 from dataclasses import dataclass
 
@@ -8,28 +8,29 @@ from data_prep.errors import UsageError
 from data_prep.fields import execution, result
 from pipeline.data.cursor import BatchSchedule
 
-# Gradients that ZeRO exchanges at once, on two buffers of 400 MB; DeepSpeed's own 5e8 take 4 GB.
+# Gradient elements per ZeRO exchange: two fp32 buffers of 400 MB. DeepSpeed's default of 5e8
+# elements takes 4 GB.
 ZERO_BUCKET = 100_000_000
 
 
 @dataclass
 class InitConfig:
-    """Where pretraining starts from."""
+    """The model or vectors that pretraining starts from."""
 
     source: str | None = execution(
         None,
-        "a run, name@step, fingerprint, Hugging Face BERT folder or AllenNLP pair; random weights "
-        "if not set",
+        "model to start from: a run, name@step, fingerprint, Hugging Face BERT folder or AllenNLP "
+        "pair; random weights if not set",
     )
     vectors: bool = execution(
         False,
-        "start the embeddings of pieces from vectors of words, of the same text and as wide as the "
-        "model (stage vectors)",
+        "start token embeddings from word vectors (stage vectors), trained on the same text and as "
+        "wide as the model",
     )
-    needed: bool = execution(False, "a recipe that only makes sense from a model says so here")
+    needed: bool = execution(False, "set by recipes that require init.source")
 
     def check(self) -> None:
-        """A recipe that goes on must be told from what; a model has its embeddings."""
+        """Refuse `vectors` together with `source`, and a missing `source` where one is needed."""
         if self.vectors and self.source is not None:
             raise UsageError("init.vectors=true: init.source brings its embeddings; leave one out")
         if self.needed and self.source is None:
@@ -43,25 +44,34 @@ class OptimConfig:
     """The optimizer and its learning-rate schedule."""
 
     kind: str = result(
-        "adamw", "AdamW (BERT), or Adagrad as ELMo was trained", choices=("adamw", "adagrad")
+        "adamw", "AdamW (BERT) or Adagrad (ELMo, as published)", choices=("adamw", "adagrad")
     )
     lr: float = result(1e-4, "peak learning rate", at_least=0.0)
     beta1: float = result(0.9, "decay of the first moment", at_least=0.0, at_most=1.0)
     beta2: float = result(0.999, "decay of the second moment", at_least=0.0, at_most=1.0)
     eps: float = result(1e-6, "added to the root of the second moment", at_least=0.0)
     initial_accumulator: float = result(
-        1.0, "what Adagrad's sums of squared gradients start from", at_least=0.0
+        1.0, "initial value of Adagrad's sums of squared gradients", at_least=0.0
     )
-    weight_decay: float = result(0.01, "of weights; never of biases and norms", at_least=0.0)
-    clip: float = result(1.0, "largest gradient norm", at_least=0.0)
+    weight_decay: float = result(
+        0.01, "weight decay of matrices; biases and norms have none", at_least=0.0
+    )
+    clip: float = result(
+        1.0,
+        "largest gradient norm; larger gradients are scaled down; 0 does not clip",
+        at_least=0.0,
+    )
     schedule: str = result(
         "linear",
-        "after warm-up: to zero in a line or a cosine, stay, or stay then decay (wsd)",
+        "learning rate after warm-up: linear or cosine decay to zero, constant, or constant with a "
+        "linear decay at the end (wsd)",
         choices=("linear", "cosine", "constant", "wsd"),
     )
-    warmup: float = result(0.01, "share of the budget that warms up", at_least=0.0, at_most=1.0)
+    warmup: float = result(
+        0.01, "share of the budget with a rising learning rate", at_least=0.0, at_most=1.0
+    )
     decay: float = result(
-        0.1, "share of the budget at the end that decays (wsd)", at_least=0.0, at_most=1.0
+        0.1, "wsd: share of the budget, at the end, that decays", at_least=0.0, at_most=1.0
     )
 
 
@@ -71,54 +81,62 @@ class TrainerConfig:
 
     strategy: str = execution(
         "single",
-        "how ranks share the work; zero1 to zero3 are DeepSpeed's",
+        "how ranks divide the work: one rank, DistributedDataParallel, or DeepSpeed's ZeRO 1 to 3",
         choices=("single", "ddp", "zero1", "zero2", "zero3"),
     )
-    accelerator: str = execution("auto", "where to compute", choices=("auto", "cpu", "cuda", "mps"))
-    devices: int = execution(1, "ranks on each node", at_least=1)
-    num_nodes: int = execution(1, "nodes", at_least=1)
-    precision: str = result(
-        "fp32", "of the forward and backward pass", choices=("fp32", "bf16-mixed")
+    accelerator: str = execution(
+        "auto",
+        "device type; auto takes cuda, then mps, then cpu",
+        choices=("auto", "cpu", "cuda", "mps"),
     )
-    global_batch_size: int = result(256, "rows in an optimizer step, over all ranks", at_least=1)
+    devices: int = execution(1, "ranks per node", at_least=1)
+    num_nodes: int = execution(1, "number of nodes", at_least=1)
+    precision: str = result(
+        "fp32", "precision of the forward and backward pass", choices=("fp32", "bf16-mixed")
+    )
+    global_batch_size: int = result(256, "rows per optimizer step, over all ranks", at_least=1)
     micro_batch_size: int | None = execution(
-        None, "rows in one forward pass of a rank; the rank's whole share if not set", at_least=1
+        None, "rows per forward pass on a rank; all rows of the rank if not set", at_least=1
     )
     max_steps: int | None = result(None, "budget in optimizer steps", at_least=1)
-    max_tokens: int | None = result(None, "budget in useful tokens", at_least=1)
+    max_tokens: int | None = result(None, "budget in tokens, padding not counted", at_least=1)
     max_hours: float | None = result(None, "budget in hours of training", at_least=0.0)
     ramp_steps: int = result(
-        0, "steps over which the batch grows to its full size, from a quarter", at_least=0
+        0, "steps over which the batch grows from a quarter to its full size", at_least=0
     )
     shuffle_window: int = result(
-        32, "successive chunks of an epoch whose rows are shuffled together", at_least=1
+        32, "consecutive chunks of an epoch whose rows are shuffled together", at_least=1
     )
-    seed: int = result(II("seed"), "of weights, dropout and the order of rows")
+    seed: int = result(II("seed"), "seed of initial weights, dropout and the order of rows")
     checkpoint_every: int = execution(1000, "steps between checkpoints", at_least=1)
-    keep_checkpoints: int = execution(2, "newest checkpoints kept", at_least=1)
+    keep_checkpoints: int = execution(2, "number of newest checkpoints to keep", at_least=1)
     keep_every: int | None = execution(
-        None, "checkpoints at multiples of this step are kept for analysis", at_least=1
+        None, "also keep checkpoints at multiples of this step, for analysis", at_least=1
     )
     log_every: int = execution(10, "steps between lines of metrics.jsonl", at_least=1)
     eval_every: int = execution(1000, "steps between held-out evaluations", at_least=1)
-    eval_rows: int = result(2048, "held-out rows an evaluation reads at most", at_least=1)
-    loader_workers: int = execution(0, "loader processes a rank", at_least=0)
-    threads: int = execution(0, "CPU threads a rank; 0 shares the cores equally", at_least=0)
-    compile: bool = execution(False, "torch.compile the model")
+    eval_rows: int = result(2048, "most held-out rows per evaluation", at_least=1)
+    loader_workers: int = execution(0, "loader processes per rank", at_least=0)
+    threads: int = execution(
+        0, "CPU threads per rank; 0 divides the cores equally among ranks", at_least=0
+    )
+    compile: bool = execution(False, "compile the model with torch.compile")
     activation_checkpointing: bool = execution(
         False, "recompute activations in the backward pass to save memory"
     )
     timeout_minutes: float = execution(
-        10.0, "a step or collective longer than this ends the run with a stack dump", at_least=0.0
+        10.0,
+        "end the run with a stack dump if a step or collective takes longer",
+        at_least=0.0,
     )
 
     @property
     def world_size(self) -> int:
-        """Ranks in all."""
+        """Number of ranks over all nodes."""
         return self.devices * self.num_nodes
 
     def check(self) -> None:
-        """Refuse budgets and batches that cannot be."""
+        """Raise `UsageError` for contradicting budgets and for batches that ranks cannot divide."""
         budgets = {
             key: getattr(self, key)
             for key in ("max_steps", "max_tokens", "max_hours")
@@ -136,7 +154,7 @@ class TrainerConfig:
         if self.compile and self.strategy == "zero3":
             raise UsageError(
                 "trainer.compile=true: compiled code does not gather the weights that zero3 "
-                "divides; choose zero2 or trainer.compile=false"
+                "partitions; choose zero2 or trainer.compile=false"
             )
         BatchSchedule(self.global_batch_size, self.ramp_steps).check(self.world_size)
         share = self.global_batch_size // self.world_size
@@ -151,25 +169,27 @@ class TrainerConfig:
 
 @dataclass
 class PhaseConfig:
-    """A part of pretraining on rows of one length."""
+    """One phase of pretraining, on examples of one maximum length."""
 
-    max_seq_length: int = result(128, "positions in a row", at_least=8)
+    max_seq_length: int = result(128, "positions per row", at_least=8)
     share: float = result(1.0, "share of the budget", at_least=0.0, at_most=1.0)
     micro_batch_size: int | None = execution(
-        None, "rows in one forward pass; trainer.micro_batch_size if not set", at_least=1
+        None, "rows per forward pass; trainer.micro_batch_size if not set", at_least=1
     )
 
 
 @dataclass
 class PretrainConfig:
-    """Length phases under one schedule and one optimizer."""
+    """Phases of different sequence lengths; the schedule and the optimizer run through all."""
 
     phases: list[PhaseConfig] = result(
-        [], "examples of several lengths in turn; one phase of examples.max_seq_length if empty"
+        [],
+        "phases with their own sequence lengths, in order; one phase of examples.max_seq_length "
+        "if empty",
     )
 
     def check(self) -> None:
-        """Shares must make up the whole budget."""
+        """Raise `UsageError` unless the shares add up to 1."""
         total = sum(phase.share for phase in self.phases)
         if self.phases and abs(total - 1) > 1e-6:
             raise UsageError(f"pretrain.phases: shares add up to {total:g}; they must add up to 1")

@@ -1,4 +1,4 @@
-"""How a launch can end without being done, and how ranks tell the launcher: exit codes, a file."""
+"""Ways a launch can end early, and the exit codes and files by which ranks report them."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -6,32 +6,32 @@ from pathlib import Path
 
 from data_prep.errors import SesameError
 
-INTERRUPTED = 75  # EX_TEMPFAIL: asked to stop, saved; the same command goes on
-DIVERGED = 76  # dropped step after step; what was dropped is in the report
-REPORTS = ".ranks"  # the folder of the ranks' logs and errors in the run's directory
+INTERRUPTED = 75  # EX_TEMPFAIL: asked to stop, checkpoint saved; the same command resumes
+DIVERGED = 76  # too many consecutive dropped steps; `DROPPED` names their rows
+REPORTS = ".ranks"  # subfolder of the run's folder with the ranks' logs and errors
 DROPPED = "dropped.json"
 
 
 def write_end(run_dir: Path, rank: int, code: int) -> None:
-    """Leave a rank's exit code where the launcher finds it."""
+    """Write a rank's exit code to `.ranks/<rank>.exit`, for the launcher."""
     (run_dir / REPORTS / f"{rank}.exit").write_text(str(code))
 
 
 def read_end(run_dir: Path, rank: int) -> int | None:
-    """The exit code a rank left, if it could."""
+    """Read the exit code of a rank; None if it wrote none."""
     path = run_dir / REPORTS / f"{rank}.exit"
     return int(path.read_text()) if path.exists() else None
 
 
 class Interrupted(SesameError):
-    """Training was asked to stop, and saved; nothing is wrong."""
+    """Training was asked to stop and has saved a checkpoint. This is not a failure."""
 
     exit_code = INTERRUPTED
 
 
 @dataclass(frozen=True)
 class Dropped:
-    """Rows of successive dropped steps."""
+    """Rows `start` up to `stop` of a phase, read by consecutive dropped steps."""
 
     phase: int
     start: int
@@ -40,7 +40,7 @@ class Dropped:
 
 
 class Diverged(SesameError):
-    """Too many steps in a row had to be dropped."""
+    """Too many consecutive steps had to be dropped."""
 
     def __init__(self, dropped: Dropped) -> None:
         super().__init__(

@@ -1,8 +1,8 @@
-"""GPUs by name: memory, peak speed and a price, for estimates and for utilisation in the logs.
+"""A table of GPUs with memory, peak speed and price, for `sesame estimate` and for utilisation.
 
-Peaks are the makers' dense figures: bf16 with fp32 sums on tensor cores, and plain fp32, which is
-what torch computes with unless TF32 is asked for. Prices are what an hour costs on demand at
-smaller clouds, to a factor of two; `sesame estimate --price=` takes yours.
+Peaks are the vendor's dense figures: bf16 with fp32 accumulation on tensor cores, and plain fp32,
+torch's default (TF32 is off). Prices are on-demand prices per hour of smaller clouds, correct
+within a factor of two; set your own with `sesame estimate --price=`.
 """
 
 import re
@@ -14,17 +14,17 @@ GIGA = 1e9
 
 @dataclass(frozen=True)
 class Gpu:
-    """One device."""
+    """One GPU model."""
 
     name: str
-    known_as: str  # a pattern of the whole name that CUDA gives it, without the maker's
+    known_as: str  # regular expression for CUDA's device name, without "NVIDIA "
     memory: float  # bytes
-    bf16: float  # operations a second
-    fp32: float
-    price: float  # dollars an hour
+    bf16: float  # FLOPs per second
+    fp32: float  # FLOPs per second
+    price: float  # dollars per hour
 
     def peak(self, precision: str) -> float:
-        """Operations a second for `trainer.precision`."""
+        """Return the peak FLOPs per second for `trainer.precision`."""
         return self.bf16 if precision == "bf16-mixed" else self.fp32
 
 
@@ -41,9 +41,9 @@ GPUS = (
 
 
 def recognise(device_name: str) -> Gpu | None:
-    """The GPU that CUDA calls by this name; None for a name that is not in the table.
+    """Return the GPU with this CUDA device name; None if it is not in the table.
 
-    The whole name must match: an L40 is no L4, and a MIG slice of an A100 is no A100.
+    The whole name must match: an L40 is not an L4, and a MIG slice of an A100 is not an A100.
     """
     name = device_name.removeprefix("NVIDIA ")
     return next((gpu for gpu in GPUS if re.fullmatch(gpu.known_as, name)), None)

@@ -1,20 +1,20 @@
-"""Which losses must not change the weights: those that are not finite, or far above recent ones.
+"""Detects losses that must not change the weights: not finite, or far above recent losses.
 
-Recent losses are those of accepted steps. A loss that was refused does not enter them: otherwise a
-loss that jumps for good would widen its own limit and be accepted after a few steps.
+Only the losses of accepted steps count as recent. If refused losses counted too, a loss that jumps
+and stays high would raise its own limit and be accepted after a few steps.
 """
 
 import math
 import statistics
 
-WINDOW = 100  # recent losses a new one is measured against
-LEAST = 50  # fewer tell too little
-SIGMAS = 6.0
-LEAST_RISE = 0.01  # of the mean: where losses hardly vary, rounding is no spike
+WINDOW = 100  # number of recent losses that a new one is compared with
+LEAST = 50  # with fewer recent losses, every finite loss is accepted
+SIGMAS = 6.0  # margin above the mean, in standard deviations
+LEAST_RISE = 0.01  # smallest margin, as a share of the mean: rounding alone is no spike
 
 
 def fault(loss: float, recent: list[float]) -> str | None:
-    """Why a step with this loss must be dropped; None if it may change the weights."""
+    """Return why a step with this loss must be dropped; None if it may change the weights."""
     if not math.isfinite(loss):
         return "the loss is not finite"
     if len(recent) < LEAST:
@@ -25,5 +25,5 @@ def fault(loss: float, recent: list[float]) -> str | None:
 
 
 def remember(loss: float, recent: list[float]) -> list[float]:
-    """The recent losses after an accepted step."""
+    """Return `recent` with the loss of an accepted step appended, cut to `WINDOW` losses."""
     return [*recent, loss][-WINDOW:]

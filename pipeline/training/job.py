@@ -1,7 +1,7 @@
-"""What a rank is told: the resolved config and the folders to read, as JSON in the run's directory.
+"""The input of a rank: the resolved config and the folders to read, as `.rank.json`.
 
-Written by the launcher as `.rank.json` at every launch; read by each rank. Its token tells this
-launch from an earlier, orphaned one.
+The launcher writes the file into the run's folder at every launch; each rank reads it. Its `token`
+distinguishes this launch from an earlier one whose ranks may still be running.
 """
 
 import json
@@ -32,12 +32,12 @@ class Job:
     tracking: TrackingConfig
     masks: MaskRule
     phases: list[PhaseConfig]
-    examples: list[str]  # a folder a phase; its name is the fingerprint
-    tokenizer: str
-    vocab_size: int  # pieces or words that are predicted
-    source: str | None  # weights to start from
-    checkpoint: str | None  # to go on from
-    vectors: str | None = None  # of words, for embeddings to start from
+    examples: list[str]  # one folder per phase; the folder's name is the fingerprint
+    tokenizer: str  # folder
+    vocab_size: int  # number of tokens (BERT) or words (ELMo) that can be predicted
+    source: str | None  # folder with the weights to start from
+    checkpoint: str | None  # name of the checkpoint to resume from
+    vectors: str | None = None  # folder with word vectors to start the embeddings from
     skip: Dropped | None = None  # rows that made an earlier launch diverge
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
 
@@ -62,6 +62,6 @@ class Job:
         return cls(**content)
 
     def check_current(self, run_dir: Path) -> None:
-        """Stop a launch that a later one has replaced, before it writes."""
+        """Raise `SesameError` if a later launch has replaced this one. Call it before writing."""
         if Job.read(run_dir).token != self.token:
             raise SesameError(f"{run_dir}: another launch has taken over; this one stops")

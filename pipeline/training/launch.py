@@ -1,8 +1,9 @@
-"""Starts the ranks of a pretraining, waits, and says how it ended.
+"""Starts the ranks of a pretraining, waits for them, and raises if the budget was not spent.
 
-On this machine ranks are plain processes with the variables that `torchrun` sets too; in a SLURM
-job made for them (slurm/train.sbatch) `srun` starts them on all its nodes. Either way they die with
-this process, get its signals, and end together: when one fails, the others follow.
+On one machine ranks are child processes with the environment variables that `torchrun` sets. In a
+SLURM job with one task per rank (slurm/train.sbatch), `srun` starts them on all nodes. In both
+cases ranks end with this process, receive its signals, and are stopped when one of them fails.
+Writes `.rank.json`, and the ranks' logs and errors below `.ranks/`, in the run's folder.
 """
 
 import os
@@ -31,10 +32,10 @@ from pipeline.training.exits import (
 from pipeline.training.job import Job
 from pipeline.training.rank import STOP_SIGNALS
 
-FINE = (0, INTERRUPTED)
-LOOK_SECONDS = 0.1
-GRACE_SECONDS = 10.0  # for the other ranks, once one has failed
-# oneDNN's highest level without AMX: some virtual machines announce AMX and then refuse it.
+FINE = (0, INTERRUPTED)  # exit codes of a rank that did not fail
+LOOK_SECONDS = 0.1  # between two polls of the ranks
+GRACE_SECONDS = 10.0  # for the other ranks to end once one has failed
+# oneDNN's highest instruction set without AMX: some virtual machines report AMX but crash on it.
 WITHOUT_AMX = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_FP16"}
 BF16_PROBE = """
 import sys, torch
@@ -47,9 +48,10 @@ y.float().sum().backward()
 
 
 def launch(run_dir: Path, job: Job, first_node: Callable[[], str]) -> None:
-    """Train until the budget is spent; raises where that did not happen.
+    """Start all ranks and return when the budget is spent.
 
-    `first_node` gives the address of a SLURM job's first node; it is asked only inside of one.
+    `first_node` returns the address of the SLURM job's first node; it is called only with srun.
+    Raises `Interrupted` after a request to stop, `Diverged`, or `SesameError` if a rank failed.
     """
     trainer = job.trainer
     by_srun = is_for_srun(trainer)
@@ -73,14 +75,19 @@ def launch(run_dir: Path, job: Job, first_node: Callable[[], str]) -> None:
 
 
 def is_for_srun(trainer: TrainerConfig) -> bool:
-    """Whether this is a SLURM job with a task for each rank, which several nodes need."""
+    """Return True inside a SLURM job with one task per rank.
+
+    Raises `UsageError` for several nodes outside such a job.
+    """
     nodes = int(os.environ.get("SLURM_JOB_NUM_NODES", 0))
     tasks = int(os.environ.get("SLURM_NTASKS_PER_NODE", 0))
-    in_step = "SLURM_STEP_ID" in os.environ  # of another srun, such as submitit's
+    in_step = "SLURM_STEP_ID" in os.environ  # already inside an srun, such as submitit's
     if (nodes, tasks) == (trainer.num_nodes, trainer.devices) and not in_step:
         return True
     if trainer.num_nodes > 1:
-        here = f"this job has {nodes} nodes and {tasks} tasks a node" if nodes else "this is no job"
+        here = (
+            f"the job has {nodes} nodes and {tasks} tasks per node" if nodes else "this is no job"
+        )
         raise UsageError(
             f"trainer.num_nodes={trainer.num_nodes}: several nodes need a SLURM job with "
             f"--nodes={trainer.num_nodes} --ntasks-per-node={trainer.devices} ({here}); use "
@@ -90,10 +97,11 @@ def is_for_srun(trainer: TrainerConfig) -> bool:
 
 
 def _srun_ranks(run_dir: Path, trainer: TrainerConfig, master: str) -> tuple[int, int]:
-    """Start all ranks on the job's nodes and wait; the rank and code that tell how it ended."""
+    """Start all ranks with srun and wait; return the first failed rank, or else the one with the
+    highest code, and its exit code."""
     environment = rank_environment(trainer) | {"MASTER_ADDR": master}
     for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GLOO_SOCKET_IFNAME"):
-        environment.pop(name)  # each rank knows its own
+        environment.pop(name)  # each rank sets its own, see `rank.prepare_srun_task`
     command = [
         "srun", f"--nodes={trainer.num_nodes}", f"--ntasks-per-node={trainer.devices}",
         "--kill-on-bad-exit=1", "--export=ALL", sys.executable, "-m", "pipeline.training.rank",
@@ -123,7 +131,7 @@ def _srun_ranks(run_dir: Path, trainer: TrainerConfig, master: str) -> tuple[int
 
 
 def _run_ranks(run_dir: Path, trainer: TrainerConfig) -> tuple[int, int]:
-    """Start all ranks and wait; the rank and exit code that tell how it ended."""
+    """Start all ranks as child processes and wait; return the deciding rank and its exit code."""
     environment = rank_environment(trainer)
     command = [sys.executable, "-m", "pipeline.training.rank", str(run_dir)]
     with ExitStack() as stack:
@@ -131,7 +139,7 @@ def _run_ranks(run_dir: Path, trainer: TrainerConfig) -> tuple[int, int]:
         stack.callback(_end, ranks)
         stack.enter_context(_forwarding(ranks))
         for rank in range(trainer.devices):
-            # Rank 0 has the terminal; what others say is kept for when they fail.
+            # Rank 0 writes to the terminal; the logs of the others are needed only if they fail.
             log = stack.enter_context(open(run_dir / REPORTS / f"{rank}.log", "wb"))
             ranks.append(
                 subprocess.Popen(
@@ -140,7 +148,7 @@ def _run_ranks(run_dir: Path, trainer: TrainerConfig) -> tuple[int, int]:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=None if rank == 0 else log,
-                    start_new_session=True,  # Ctrl-C reaches us, and we pass it on once
+                    start_new_session=True,  # Ctrl-C reaches this process only; it forwards it once
                     preexec_fn=end_with_parent,
                 )
             )
@@ -148,7 +156,8 @@ def _run_ranks(run_dir: Path, trainer: TrainerConfig) -> tuple[int, int]:
 
 
 def _wait(ranks: list[subprocess.Popen[bytes]]) -> tuple[int, int]:
-    """Wait for all ranks; once one has failed the others follow, and it is the one to name."""
+    """Wait for all ranks; return the first failed rank, or else the one with the highest code, and
+    its exit code. When one fails, the others are killed after `GRACE_SECONDS`."""
     failed: tuple[int, int] | None = None
     deadline = 0.0
     while any(rank.poll() is None for rank in ranks):
@@ -175,9 +184,10 @@ def _end(ranks: list[subprocess.Popen[bytes]]) -> None:
 def _forwarding(
     ranks: list[subprocess.Popen[bytes]], as_signal: signal.Signals | None = None
 ) -> Iterator[None]:
-    """Pass on signals to every rank meanwhile; they save and leave. A second Ctrl-C ends them.
+    """Forward stop signals to every rank inside the `with` block; ranks then save and exit.
 
-    `as_signal` replaces what came: srun passes USR1 on, but acts on others itself.
+    A second Ctrl-C kills them. `as_signal` is sent instead of the received signal: srun forwards
+    USR1 to its tasks, but handles other signals itself.
     """
     interrupts = 0
 
@@ -197,7 +207,7 @@ def _forwarding(
 
 
 def rank_environment(trainer: TrainerConfig) -> dict[str, str]:
-    """The variables all ranks have in common."""
+    """Return the environment variables that all ranks share."""
     threads = trainer.threads or max(1, usable_cores() // trainer.devices)
     sources = str(Path(__file__).parents[2])
     path = os.environ.get("PYTHONPATH")
@@ -212,14 +222,19 @@ def rank_environment(trainer: TrainerConfig) -> dict[str, str]:
         "PYTHONPATH": f"{sources}:{path}" if path else sources,
     }
     if sys.platform == "linux":
-        added["GLOO_SOCKET_IFNAME"] = "lo"  # all ranks are here; a host name may not resolve
+        # All ranks are on this machine, whose host name may not resolve.
+        added["GLOO_SOCKET_IFNAME"] = "lo"
     if trainer.precision == "bf16-mixed" and trainer.accelerator in ("auto", "cpu"):
         added |= _working_bf16(trainer.accelerator)
     return dict(os.environ) | added
 
 
 def _working_bf16(accelerator: str) -> dict[str, str]:
-    """Variables with which bf16 works on this CPU, tried out in a process that may die of it."""
+    """Return environment variables with which bf16 works on this CPU.
+
+    Each candidate is tried in a child process, because a failure can be a crash. Raises
+    `UsageError` if none works.
+    """
     for variables in ({}, WITHOUT_AMX):
         probe = subprocess.run(
             [sys.executable, "-c", BF16_PROBE, accelerator],
@@ -241,13 +256,13 @@ def _free_port() -> int:
 
 
 def _failure(reports: Path, rank: int, code: int) -> SesameError:
-    """The error a rank left, or how it ended where it could not say."""
+    """Return the error that a rank wrote, or one that states its exit code and log."""
     errors = sorted(reports.glob("*.error"))
     if errors:
         return SesameError(errors[0].read_text())
     how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"failed with code {code}"
     where = "above" if rank == 0 else f"in {reports / f'{rank}.log'}"
     return SesameError(
-        f"rank {rank} {how}, its last words are {where}; run the same command to go on from the "
+        f"rank {rank} {how}, its last output is {where}; run the same command to go on from the "
         "last checkpoint"
     )

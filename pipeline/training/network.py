@@ -1,4 +1,4 @@
-"""The network of a job, what it is trained for, and the weights it starts from."""
+"""Builds the network and objective of a job, and loads the weights it starts from (`init`)."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,11 +20,11 @@ from pipeline.training.objective import MaskedPieces, NextWords, Objective
 from pipeline.training.piece_vectors import piece_vectors
 from pipeline.training.source import check_architecture
 
-SOFTMAX = "softmax.safetensors"  # beside an AllenNLP pair, which has no place for it
+SOFTMAX = "softmax.safetensors"  # beside an AllenNLP pair, whose format does not include it
 
 
 def make_network(job: Job) -> tuple[nn.Module, Objective]:
-    """The network with fresh weights, and its objective."""
+    """Return the job's network with random weights, and its objective."""
     trainer = job.trainer
     if isinstance(job.model, ElmoConfig):
         streams = trainer.global_batch_size // trainer.world_size
@@ -38,7 +38,10 @@ def make_network(job: Job) -> tuple[nn.Module, Objective]:
 
 
 def start_from(network: nn.Module, job: Job, say: Callable[[str], None]) -> None:
-    """Give the network what `init` says, if anything: a model's weights or words' vectors."""
+    """Load `init.source` or `init.vectors`, where set, into the network, in place.
+
+    Raises `UsageError` if architecture or vocabulary differ.
+    """
     if job.vectors is not None:
         assert isinstance(network, BertForPretraining)
         say(_start_embeddings(network.bert, Path(job.vectors), job))
@@ -55,7 +58,7 @@ def start_from(network: nn.Module, job: Job, say: Callable[[str], None]) -> None
 
 
 def _start_embeddings(bert: Bert, folder: Path, job: Job) -> str:
-    """Place pieces by the vectors of words; returns how many there were."""
+    """Set token embeddings from word vectors, in place; return a message with their number."""
     tokenizer, weight_VD = Tokenizer.load(Path(job.tokenizer)), bert.embeddings.tokens.weight
     table, std = read_table(folder), bert.config.init_std
     pieces_P, vectors_PD = piece_vectors(table, tokenizer, bert.config.hidden, std)
@@ -65,7 +68,7 @@ def _start_embeddings(bert: Bert, folder: Path, job: Job) -> str:
 
 
 def _start_bert(network: BertForPretraining, folder: Path, job: Job) -> list[str]:
-    """Take over a BERT; returns the parts that it does not have."""
+    """Copy the weights of a BERT folder; return the names of the parts that it lacks."""
     source, fresh = load_for_pretraining(folder)
     _check_vocabulary(source.bert.vocab_size, folder, job)
     check_architecture(job.model, source.bert.config)
@@ -74,7 +77,7 @@ def _start_bert(network: BertForPretraining, folder: Path, job: Job) -> list[str
 
 
 def _start_elmo(network: ElmoForPretraining, folder: Path, job: Job) -> list[str]:
-    """Take over an ELMo; returns the parts that it does not have."""
+    """Copy the weights of an ELMo folder; return the names of the parts that it lacks."""
     source = load_allennlp(folder)
     check_architecture(job.model, source.config)
     network.elmo.load_state_dict(source.state_dict())
@@ -89,6 +92,6 @@ def _start_elmo(network: ElmoForPretraining, folder: Path, job: Job) -> list[str
 def _check_vocabulary(theirs: int, folder: Path, job: Job) -> None:
     if theirs != job.vocab_size:
         raise UsageError(
-            f"init.source: {folder} has a vocabulary of {theirs:,} pieces, the tokenizer one of "
-            f"{job.vocab_size:,}; leave tokenizer.source unset to use the model's"
+            f"init.source: {folder} has a vocabulary of {theirs:,} tokens, but the tokenizer has "
+            f"{job.vocab_size:,}; leave tokenizer.source unset to use the model's tokenizer"
         )

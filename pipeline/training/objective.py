@@ -1,9 +1,10 @@
-"""What is trained for: how batches are counted, what the network is given, what its losses mean.
+"""Training objectives: masked language modelling (BERT) and next words in two directions (ELMo).
 
-BERT predicts masked pieces and pairs, each row by itself. ELMo predicts the next words of streams,
-so it carries the state of its LSTMs from step to step, one array by stream number.
+An objective counts the predictions of a batch, calls the network, and turns summed losses into the
+loss to differentiate. BERT's rows are independent. ELMo reads endless streams, so its objective
+carries the LSTM state of every stream from step to step, indexed by stream number.
 
-L layers, S streams of this rank, X width of a state
+L layers, S streams of this rank, X width of a state (memory and output)
 """
 
 import hashlib
@@ -23,45 +24,49 @@ from pipeline.training.sums import Sums
 
 AnyBatch = Batch | WordBatch
 AnyLosses = Losses | ElmoLosses
-Forward = Callable[..., Any]  # the network, inside whatever an engine wraps it in
+Forward = Callable[..., Any]  # the network, inside the engine's wrapper (DDP, DeepSpeed) if any
 
 
 class Objective(ABC):
-    """One rank's side of training; also, with `for_evaluation`, of held-out evaluation."""
+    """Computes the loss on one rank. Per step: `begin`, then `losses` and `mean` per micro-batch,
+    then `end`. No method communicates with other ranks."""
 
-    carried: Tensor | None = None  # state that goes from step to step, for the checkpoint
+    carried: Tensor | None = None  # state kept between steps; saved in checkpoints
 
     def begin(self, step: int, device: torch.device) -> None:
-        """Get ready for an optimizer step."""
-        del step, device  # most have nothing to get ready
+        """Prepare for optimizer step number `step`."""
+        del step, device
 
     @abstractmethod
     def losses(self, forward: Forward, batch: Any) -> AnyLosses:
-        """Summed losses of a batch that is on the device."""
+        """Run the network on a batch that is on the device; return its summed losses."""
 
     @abstractmethod
     def count(self, batch: Any) -> Sums:
-        """What a batch asks."""
+        """Count the predictions and tokens of a batch; the losses of the result are zero."""
 
     @abstractmethod
     def mean(self, losses: Any, asked: Sums) -> Tensor:
-        """A batch's share of the loss of all that the global batch asks."""
+        """Divide a micro-batch's summed losses by the counts of the global batch, `asked`.
+
+        Added over all micro-batches and ranks, the results are the loss of the global batch.
+        """
 
     def end(self, accepted: bool) -> None:
-        """An optimizer step is over, and has changed the weights or was dropped."""
+        """Finish an optimizer step. `accepted` is False if it was dropped."""
         del accepted
 
     def restore(self, carried: Tensor, rank: int) -> None:
-        """Take over the state of all streams that a checkpoint has."""
+        """Load the carried state of a checkpoint, which holds the streams of all ranks."""
         raise AssertionError("nothing is carried")
 
     def for_evaluation(self, device: torch.device) -> "Objective":
-        """The same objective on held-out batches, which leave no trace in training."""
+        """Return an objective for held-out batches that does not affect training."""
         return self
 
 
 class MaskedPieces(Objective):
-    """BERT's: pieces behind masks, and whether two segments belong together."""
+    """BERT's objective: masked tokens, and whether two segments belong together."""
 
     def losses(self, forward: Forward, batch: Batch) -> Losses:
         losses: Losses = forward(batch)
@@ -79,13 +84,13 @@ class MaskedPieces(Objective):
 
 
 class NextWords(Objective):
-    """ELMo's: the next word of every stream, forward and backward."""
+    """ELMo's objective: the next word of every stream, forward and backward."""
 
     def __init__(self, config: ElmoConfig, vocab_size: int, streams: int, seed: int) -> None:
         self._config, self._vocab_size = config, vocab_size
         self._streams, self._seed = streams, seed
-        self._negatives: Any = None  # none: the whole vocabulary is asked
-        self._ahead: Tensor | None = None  # the state after the step under way
+        self._negatives: Any = None  # None: the softmax is over the whole vocabulary
+        self._ahead: Tensor | None = None  # LSTM state after the current step, like `carried`
 
     def _zeros(self, device: torch.device) -> Tensor:
         width = self._config.cell + self._config.projection
@@ -95,9 +100,9 @@ class NextWords(Objective):
         every = self._config.forget_every
         if self.carried is None or (every and step % every == 0):
             self.carried = self._zeros(device)
-        # Another tensor, so that a dropped step leaves no trace in what is carried on.
+        # A separate tensor, so that a dropped step leaves `carried` unchanged.
         self._ahead = torch.empty_like(self.carried)
-        seed = seed_of(self._seed, step)  # the same on every rank and in every micro-batch
+        seed = seed_of(self._seed, step)  # equal on every rank and in every micro-batch
         self._negatives = draw_negatives(self._config, self._vocab_size, seed, device)
 
     def losses(self, forward: Forward, batch: WordBatch) -> ElmoLosses:
@@ -123,13 +128,13 @@ class NextWords(Objective):
         self.carried = carried[:, :, first : first + self._streams].clone()
 
     def for_evaluation(self, device: torch.device) -> "NextWords":
-        """Exact, over the whole vocabulary, from streams that begin with nothing."""
+        """Return an objective with an exact softmax and streams that start from a zero state."""
         exact = NextWords(self._config, self._vocab_size, self._streams, self._seed)
         exact.carried = exact._ahead = self._zeros(device)
         return exact
 
 
 def seed_of(*parts: int) -> int:
-    """A seed for torch from counters, so that no generator's state needs saving."""
+    """Hash counters to a seed for torch. Checkpoints then need not save a generator's state."""
     digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1

@@ -1,4 +1,4 @@
-"""Optimizers whose state every engine can divide, save and take over: AdamW and Adagrad."""
+"""AdamW and Adagrad, with state that every engine can partition, save and restore."""
 
 from typing import Any
 
@@ -11,11 +11,12 @@ from pipeline.training.config import OptimConfig
 
 
 class Adagrad(torch.optim.Optimizer):
-    """Duchi et al. 2011: each weight's rate falls with the root of its squared gradients' sum.
+    """Adagrad (Duchi et al. 2011): each weight's rate is divided by the root of its sum of squared
+    gradients. Weight decay is decoupled from the gradient, as in AdamW.
 
-    Not torch's own, which makes its state when it is constructed; DeepSpeed, which replaces the
-    parameters then, knows that and makes it anew, with one group and the default settings. Decay is
-    decoupled from the gradient, as in AdamW.
+    This is not torch's class. That one creates its state in the constructor, before DeepSpeed
+    replaces the parameters. DeepSpeed therefore constructs it again, with one parameter group and
+    default settings.
     """
 
     def __init__(
@@ -39,8 +40,8 @@ class Adagrad(torch.optim.Optimizer):
             state["sum"] = torch.full_like(parameter, self._initial_accumulator)
         if group["weight_decay"]:
             parameter.mul_(1 - group["lr"] * group["weight_decay"])
-        # On CPUs in one pass over the memory: most of a large vocabulary's rows have no gradient in
-        # a step and stay as they are, but each pass over them costs the same.
+        # Fused on CPUs: one pass over memory. Most rows of a large vocabulary have no gradient in a
+        # step, but every pass reads them.
         adagrad(
             [parameter],
             [gradient],
@@ -55,7 +56,7 @@ class Adagrad(torch.optim.Optimizer):
         )
 
 
-# What an optimizer remembers of a parameter beside the number of updates.
+# Names of the state tensors per parameter, apart from the step count.
 MOMENTS: dict[type[torch.optim.Optimizer], tuple[str, ...]] = {
     torch.optim.AdamW: ("exp_avg", "exp_avg_sq"),
     Adagrad: ("sum",),
@@ -63,9 +64,9 @@ MOMENTS: dict[type[torch.optim.Optimizer], tuple[str, ...]] = {
 
 
 def make_optimizer(module: LightningModule, config: OptimConfig) -> torch.optim.Optimizer:
-    """The optimizer of a module; its rate is set before every step."""
+    """Return the optimizer of a module. Its learning rate is 0 and must be set before each step."""
     groups = decay_groups(module, config.weight_decay)
-    # A rate of zero, because engines create their state with one step.
+    # The rate is zero because `Engine.prepare` takes one step to create the state.
     if config.kind == "adagrad":
         return Adagrad(groups, initial_accumulator=config.initial_accumulator, eps=config.eps)
     betas = (config.beta1, config.beta2)
@@ -73,7 +74,7 @@ def make_optimizer(module: LightningModule, config: OptimConfig) -> torch.optim.
 
 
 def decay_groups(module: LightningModule, weight_decay: float) -> list[dict[str, Any]]:
-    """Parameters for the optimizer: matrices decay, biases and norms (vectors) do not."""
+    """Return parameter groups: matrices with weight decay; biases and norms (vectors) without."""
     matrices = [p for p in module.parameters() if p.requires_grad and p.ndim > 1]
     vectors = [p for p in module.parameters() if p.requires_grad and p.ndim <= 1]
     groups = [

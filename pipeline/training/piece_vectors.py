@@ -1,10 +1,10 @@
-"""Embeddings of pieces to start from, made of word vectors (`init.vectors`).
+"""Computes initial token embeddings from word vectors (`init.vectors`).
 
-A few minutes of skip-gram place words by the company they keep, which a young BERT would take hours
-to find. A piece that is a word has that word's vector; one that is only part of words has the mean
-of theirs, the frequent ones counting more; others stay random.
+A few minutes of skip-gram group words by their contexts; a BERT with random weights needs hours to
+learn that. A token that is a whole word gets the vector of the word. A token that is only part of
+words gets the weighted mean of their vectors; frequent words weigh more. Other tokens stay random.
 
-V pieces, P of them with a vector, W words, D width
+V tokens, P of them with a vector, W words, D width
 """
 
 import numpy as np
@@ -20,17 +20,21 @@ Floats = NDArray[np.float32]
 def piece_vectors(
     table: VectorTable, tokenizer: Tokenizer, width: int, std: float
 ) -> tuple[NDArray[np.int64], Floats]:
-    """The pieces that words tell of and their vectors, centred, with a deviation of `std`."""
+    """Return the ids of tokens that occur in words, [P], and their vectors, [P, D].
+
+    The vectors have mean zero and standard deviation `std`. Raises `UsageError` if the table is not
+    `width` wide.
+    """
     if table.vectors.shape[1] != width:
         raise UsageError(
-            f"init.vectors: they are {table.vectors.shape[1]} wide, model.hidden={width}; leave "
-            "vectors.source unset to train fitting ones"
+            f"init.vectors: the word vectors are {table.vectors.shape[1]} wide, but model.hidden="
+            f"{width}; leave vectors.source unset to train vectors of that width"
         )
     encoded = tokenizer.encode_words(table.words)
     counts_W = np.diff(encoded.offsets)
     owners = np.repeat(np.arange(len(counts_W)), counts_W)
-    # Words come by frequency, which falls about as one over the rank (Zipf). A whole word's own
-    # vector outweighs all words that it is part of.
+    # Words are sorted by frequency, which is roughly proportional to 1 / rank (Zipf). The factor
+    # 1e6 makes a whole word's own vector outweigh all words that contain it.
     weights_W = np.where(counts_W == 1, 1e6, 1.0) / (1 + np.arange(len(counts_W)))
     sums_VD = np.zeros((tokenizer.size, width))
     np.add.at(sums_VD, encoded.ids, weights_W[owners, None] * table.vectors[owners])

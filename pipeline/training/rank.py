@@ -1,8 +1,9 @@
-"""One rank of a pretraining: `python -m pipeline.training.rank <run dir>`, started by the launcher.
+"""The process of one rank: `python -m pipeline.training.rank <run dir>`, started by `launch`.
 
-Reads `.rank.json` (see `job`), the tokenizer, the examples and the checkpoint to go on from; writes
-metrics.jsonl, timing.jsonl, launches.jsonl and checkpoints/. Exit codes: 0 the budget is spent, 75
-asked to stop and saved, 76 diverged, others failed. A rank's error is in `.ranks/<rank>.error`.
+Reads `.rank.json` (see `job`), the tokenizer, the examples and the checkpoint to resume from.
+Writes metrics.jsonl, timing.jsonl, launches.jsonl and checkpoints/. A failed rank writes its error
+to `.ranks/<rank>.error`. Exit codes: 0 the budget is spent; 75 asked to stop, checkpoint saved; 76
+diverged; any other code is a failure.
 """
 
 import logging
@@ -26,13 +27,13 @@ STOP_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGINT)
 
 
 class StopRequest:
-    """Remembers that a signal came; all ranks agree about it at the end of a step."""
+    """Remembers that a stop signal was received. The training step shares it with all ranks."""
 
     def __init__(self) -> None:
         self.came = False
 
     def listen(self) -> None:
-        """Handle the signals of preemption, of SLURM and of a user, here and nowhere else."""
+        """Install the handlers for `STOP_SIGNALS` (preemption, SLURM's time limit, Ctrl-C)."""
         for number in STOP_SIGNALS:
             signal.signal(number, self._note)
 
@@ -41,17 +42,20 @@ class StopRequest:
 
 
 def this_rank() -> int:
-    """The number of this process among all ranks, as whoever started it says."""
+    """Return the global rank of this process, from the environment variable RANK."""
     return int(os.environ.get("RANK", 0))
 
 
 def is_srun_task() -> bool:
-    """Whether `srun` started this rank, and not our launcher or `torchrun`."""
+    """Return True if `srun` started this rank, and not `launch` or `torchrun`."""
     return "SLURM_PROCID" in os.environ and "RANK" not in os.environ
 
 
 def prepare_srun_task(run_dir: Path) -> None:
-    """Give a task of `srun` the variables, the network interface and the log that ranks have."""
+    """Set torchrun's variables from SLURM's, choose gloo's interface, and redirect output.
+
+    Output goes to `.ranks/<rank>.log`; rank 0 keeps stderr for the job's log.
+    """
     names = {
         "RANK": "SLURM_PROCID",
         "LOCAL_RANK": "SLURM_LOCALID",
@@ -63,19 +67,23 @@ def prepare_srun_task(run_dir: Path) -> None:
     os.environ.setdefault("GLOO_SOCKET_IFNAME", interface_to(os.environ["MASTER_ADDR"]))
     log = os.open(run_dir / REPORTS / f"{this_rank()}.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(log, 1)
-    if this_rank() != 0:  # rank 0 speaks in the job's log
+    if this_rank() != 0:
         os.dup2(log, 2)
 
 
 def interface_to(address: str) -> str:
-    """The network interface that leads to a node; gloo else looks up host names, in vain."""
+    """Return the network interface with the route to a node.
+
+    Without it gloo tries to resolve host names that may not exist. Raises `SesameError` if no
+    interface has the route's address.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((address, 9))  # sends nothing, chooses the way
+        probe.connect((address, 9))  # UDP: sends nothing, only selects the route
         own = probe.getsockname()[0]
     for name, addresses in psutil.net_if_addrs().items():
         if any(each.address == own for each in addresses):
             return str(name)
-    raise SesameError(f"no network interface has {own}, the way to {address}")
+    raise SesameError(f"no network interface has the address {own}, the route to {address}")
 
 
 def say(text: str) -> None:
@@ -83,7 +91,11 @@ def say(text: str) -> None:
 
 
 def choose_accelerator(wanted: str) -> str:
-    """cpu, cuda or mps; must come before DeepSpeed is imported, which decides then."""
+    """Return cpu, cuda or mps for `trainer.accelerator`, and set DeepSpeed's variable.
+
+    Must be called before DeepSpeed is imported, which reads the variable. Raises `SesameError` if
+    the wanted accelerator is missing.
+    """
     import torch
 
     found = "cpu"
@@ -102,14 +114,14 @@ def choose_accelerator(wanted: str) -> str:
 
 
 def train(run_dir: Path, stop: StopRequest) -> bool:
-    """Train until the budget is spent (True) or somebody asks to stop (False)."""
+    """Train until the budget is spent (returns True) or a stop is requested (returns False)."""
     job = Job.read(run_dir)
     accelerator = choose_accelerator(job.trainer.accelerator)
 
     import torch
     from pytorch_lightning import Trainer
 
-    _quieten()  # after the import, which sets levels of its own
+    _quieten()  # after the import, which sets its own log levels
     from pipeline.training.build import assemble
 
     torch.manual_seed(job.trainer.seed)
@@ -122,7 +134,7 @@ def train(run_dir: Path, stop: StopRequest) -> bool:
         accelerator="gpu" if accelerator == "cuda" else accelerator,
         devices=job.trainer.devices,
         num_nodes=job.trainer.num_nodes,
-        max_epochs=1,  # endless: phases and the budget end the steps
+        max_epochs=1,  # the only epoch; it ends when the loader ends or training should stop
         callbacks=run.callbacks,
         logger=False,
         enable_checkpointing=False,
@@ -130,7 +142,7 @@ def train(run_dir: Path, stop: StopRequest) -> bool:
         enable_model_summary=False,
         use_distributed_sampler=False,
     )
-    # Lightning's own handlers save, or talk to other ranks, inside the handler.
+    # Lightning's own signal handlers save or communicate inside the handler, which can deadlock.
     trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]
     run.watchdog.start()
     try:
@@ -141,14 +153,14 @@ def train(run_dir: Path, stop: StopRequest) -> bool:
 
 
 def _quieten() -> None:
-    """Silence advice of libraries that does not concern users of this one."""
+    """Silence library warnings that users of Sesame cannot act on."""
     warnings.filterwarnings("ignore", module=r"pytorch_lightning|lightning_fabric|torch|deepspeed")
     for name in ("pytorch_lightning", "lightning_fabric", "DeepSpeed"):
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def main(run_dir: Path) -> int:
-    """Train and say how it ended, as an exit code."""
+    """Train and return the exit code (see the module's docstring)."""
     stop = StopRequest()
     stop.listen()
     if not is_srun_task():
@@ -156,22 +168,22 @@ def main(run_dir: Path) -> int:
     prepare_srun_task(run_dir)
     code = train_to_end(run_dir, stop)
     write_end(run_dir, this_rank(), code)
-    # srun ends all tasks when one fails; a rank that was only asked to stop has not.
+    # srun kills all tasks when one returns an error; these two codes must not trigger that.
     return 0 if code in (INTERRUPTED, DIVERGED) else code
 
 
 def train_to_end(run_dir: Path, stop: StopRequest) -> int:
-    """Train; errors become exit codes."""
+    """Train and return an exit code; a `SesameError` is written to `.ranks/<rank>.error`."""
     try:
         return 0 if train(run_dir, stop) else INTERRUPTED
     except Diverged as error:
-        error.write(run_dir)  # the same on every rank
+        error.write(run_dir)  # every rank writes the same content
         return DIVERGED
     except SesameError as error:
         report = run_dir / REPORTS / f"{this_rank()}.error"
         try:
             write_atomically(report, str(error))
-        except OSError:  # the disk is full: the launcher points to these last words
+        except OSError:  # the disk is full: print it, for the launcher points to this log
             say(str(error))
         return error.exit_code
 

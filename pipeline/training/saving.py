@@ -1,4 +1,4 @@
-"""Writing and reading a checkpoint's tensors; see `checkpoint` for the form."""
+"""Writes and reads the tensors of a checkpoint; `checkpoint` describes the files."""
 
 import json
 import os
@@ -19,17 +19,23 @@ from pipeline.store.checkpoints import CHECKSUMS, checkpoints
 from pipeline.training.checkpoint import STATE, WEIGHTS, TrainingState
 from pipeline.training.strategy import Engine, ParameterState
 
-CARRIED_STREAMS = 2  # the dimension of carried state that goes over streams
+CARRIED_STREAMS = 2  # index of the stream dimension in [layer, direction, stream, width]
 
 
 def read_carried(checkpoint: Path) -> Tensor | None:
-    """The state of all streams at a checkpoint, in their order; None where nothing is carried."""
+    """Return the carried state of all streams in order, [layer, direction, stream, width].
+
+    None for an objective without carried state.
+    """
     parts = [load_file(path)["state"] for path in sorted(checkpoint.glob("carried-*.safetensors"))]
     return torch.cat(parts, CARRIED_STREAMS) if parts else None
 
 
 def read_parameters(checkpoint: Path, shapes: dict[str, torch.Size]) -> Iterator[ParameterState]:
-    """The saved state of each parameter in `shapes`, one at a time."""
+    """Yield the saved state of each parameter in `shapes`, one at a time.
+
+    Raises `SesameError` if names or shapes differ from the checkpoint's.
+    """
     with ExitStack() as stack:
         files = [
             stack.enter_context(safe_open(path, "pt"))
@@ -55,7 +61,13 @@ def read_parameters(checkpoint: Path, shapes: dict[str, torch.Size]) -> Iterator
 
 
 class Saver:
-    """Writes checkpoints below `folder`, all ranks together, and keeps the last few."""
+    """Writes checkpoints below `folder` and removes old ones.
+
+    keep        number of newest checkpoints to keep
+    keep_every  also keep checkpoints at multiples of this step
+    fence       raises if a later launch has taken over the run
+    say         prints one line for the user
+    """
 
     def __init__(
         self,
@@ -71,18 +83,21 @@ class Saver:
         self._fence, self._say = fence, say
 
     def save(self, state: TrainingState, carried: Tensor | None = None) -> bool:
-        """Save; False, after a warning, where some rank could not write. Training goes on then.
+        """Write one checkpoint. Collective: every rank must call it.
 
-        `carried` is the state of this rank's streams, where the objective has some.
+        `carried` is the state of this rank's streams, if the objective has one. Returns False on
+        every rank, after a warning, if any rank could not write; training can continue.
         """
         partial = self._folder / f".{state.step:08d}.tmp"
         first = self._engine.rank == 0
         if first:
-            self._fence()  # before it clears what a later launch may be writing
+            self._fence()  # before `_clear` removes files that a later launch may be writing
         checksums: dict[str, Any] = {}
         saved = (
-            self._together(lambda: _clear(partial) if first else None)
-            and self._together(lambda: checksums.update(self._write_part(partial, carried)))
+            self._all_ranks_succeed(lambda: _clear(partial) if first else None)
+            and self._all_ranks_succeed(
+                lambda: checksums.update(self._write_part(partial, carried))
+            )
             and self._finish(partial, self._engine.gather(checksums), state)
         )
         if first:
@@ -92,8 +107,11 @@ class Saver:
                 shutil.rmtree(partial, ignore_errors=True)
         return saved
 
-    def _together(self, write: Callable[[], None]) -> bool:
-        """Do something that a full disk may prevent; whether every rank could."""
+    def _all_ranks_succeed(self, write: Callable[[], None]) -> bool:
+        """Call `write`; return True if it succeeded on every rank.
+
+        Collective: every rank must call it. A failure to write is reported, never raised.
+        """
         failures = 0
         try:
             write()
@@ -104,9 +122,12 @@ class Saver:
 
     def _finish(self, partial: Path, parts: list[dict[str, Any]], state: TrainingState) -> bool:
         first = self._engine.rank == 0
-        return self._together(lambda: self._complete(partial, parts, state) if first else None)
+        return self._all_ranks_succeed(
+            lambda: self._complete(partial, parts, state) if first else None
+        )
 
     def _write_part(self, partial: Path, carried: Tensor | None) -> dict[str, Any]:
+        """Write this rank's files; return their checksums by file name. Collective."""
         engine, rank = self._engine, self._engine.rank
         weights: dict[str, Tensor] = {}
         moments: dict[str, Tensor] = {}
@@ -125,6 +146,7 @@ class Saver:
         return {name: _write(partial / name, tensors) for name, tensors in files.items()}
 
     def _complete(self, partial: Path, parts: list[dict[str, Any]], state: TrainingState) -> None:
+        """Add state.json and checksums.json, then rename the folder to its final name."""
         write_atomically(partial / STATE, state.as_json())
         checksums = {STATE: _checksum(partial / STATE)}
         for part in parts:
@@ -133,7 +155,7 @@ class Saver:
         sync_directory(partial)
         self._fence()
         final = self._folder / f"{state.step:08d}"
-        if final.exists():  # of the same step, by an earlier launch
+        if final.exists():  # an earlier launch saved the same step
             shutil.rmtree(final)
         os.replace(partial, final)
         sync_directory(self._folder)
@@ -151,7 +173,7 @@ def _clear(partial: Path) -> None:
 
 def _write(path: Path, tensors: dict[str, Tensor]) -> dict[str, Any]:
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
-    path.chmod(0o644)  # safetensors makes files that only their owner reads
+    path.chmod(0o644)  # safetensors creates files that only their owner can read
     with open(path, "rb") as stream:
         os.fsync(stream.fileno())
     return _checksum(path)

@@ -1,7 +1,7 @@
-"""What happens when: steps a budget buys, phases, batch sizes and learning rates. Pure arithmetic.
+"""Schedules: the steps that a budget allows, the phases and the learning rate. Pure arithmetic.
 
-A budget in tokens becomes a number of steps before training starts, from the examples' mean tokens
-a row; a budget in hours stays one, and the schedule then follows the clock.
+A budget in tokens is converted to steps before training starts, from the examples' mean tokens per
+row. A budget in hours is not converted: the learning rate then follows the clock.
 """
 
 import math
@@ -14,7 +14,8 @@ from pipeline.training.config import OptimConfig, TrainerConfig
 
 @dataclass(frozen=True)
 class Phase:
-    """Steps `first` up to `end` on one set of examples; `end` is None where the clock decides."""
+    """Steps `first` up to `end` (exclusive) on one set of examples; `end` is None for a budget in
+    hours."""
 
     number: int
     first: int
@@ -22,7 +23,7 @@ class Phase:
 
 
 def check_budget(trainer: TrainerConfig, phases: int) -> None:
-    """Refuse to train without end, or by the clock through several phases."""
+    """Raise `UsageError` without a budget, or for a budget in hours with several phases."""
     if trainer.max_hours is not None and phases > 1:
         raise UsageError(
             f"trainer.max_hours={trainer.max_hours:g}: phases need a budget known before "
@@ -37,7 +38,11 @@ def check_budget(trainer: TrainerConfig, phases: int) -> None:
 def plan_phases(
     trainer: TrainerConfig, shares: list[float], tokens_per_row: list[float]
 ) -> list[Phase]:
-    """The phases in order, empty ones left out; `shares` are of the budget."""
+    """Return the phases in order, without those that get no step.
+
+    shares          per phase, its share of the budget
+    tokens_per_row  per phase, the mean tokens per row of its examples
+    """
     check_budget(trainer, len(shares))
     if trainer.max_steps is not None:
         ends = [round(trainer.max_steps * sum(shares[: n + 1])) for n in range(len(shares))]
@@ -65,7 +70,7 @@ def _ends_by_tokens(
 
 
 def _steps_for(rows: float, batches: BatchSchedule, first: int) -> int:
-    """Steps it takes from step `first` on to read at least `rows` rows."""
+    """Return the number of steps, from step `first` on, that read at least `rows` rows."""
     step = first
     while rows > 0 and step < batches.ramp_steps:
         rows -= batches.size(step)
@@ -74,12 +79,12 @@ def _steps_for(rows: float, batches: BatchSchedule, first: int) -> int:
 
 
 def phase_at(phases: list[Phase], step: int) -> Phase:
-    """The phase that step `step` belongs to; the last one where all are done."""
+    """Return the phase of step number `step`; the last phase for a step after the end."""
     return next((phase for phase in phases if phase.end is None or step < phase.end), phases[-1])
 
 
 def learning_rate(optim: OptimConfig, done: float) -> float:
-    """The rate when a share `done` of the budget, from 0 to 1, has been spent."""
+    """Return the learning rate after a share `done` (0 to 1) of the budget."""
     done = min(max(done, 0.0), 1.0)
     if done < optim.warmup:
         return optim.lr * done / optim.warmup

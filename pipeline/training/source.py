@@ -1,4 +1,4 @@
-"""The model of `init.source`: whether the configured one is of its architecture; torch-free."""
+"""Checks that the configured model has the architecture of `init.source`; without torch."""
 
 import json
 import shlex
@@ -12,35 +12,35 @@ from pipeline.models.config import KINDS, ModelConfig, setting
 from pipeline.store.outputs import Store
 from pipeline.store.references import Folder, resolve
 
-# When going on from a model.
+# Options that may differ from those of `init.source`: none of them changes a weight's shape.
 FREE_TO_CHANGE = ("dropout", "attention_dropout", "init_std", "window", "samples", "forget_every")
 
 
 def check_source(reference: str, model: ModelConfig, store: Store) -> None:
-    """Refuse, before any work, to go on from a model of another architecture."""
+    """Raise `UsageError` if `init.source` has another architecture; called before any work."""
     found = resolve("init.source", reference, "pretrain", store)
     if isinstance(found, Folder):
         check_architecture(model, _stated(found.path))
         return
     stated = found.output.path / "config.json"
-    if stated.exists():  # else it has never begun, which the graph will say
+    if stated.exists():  # otherwise that pretraining has not started; the graph reports it
         check_architecture(model, read_model(stated))
 
 
 def _stated(folder: Path) -> ModelConfig:
-    """What a folder outside the store says its model is."""
+    """Read the model config of a folder outside the store (AllenNLP pair or Hugging Face)."""
     pair = find_pair(folder)
     return read_options(pair[0]) if pair else read_stated(folder).config
 
 
 def read_model(stated: Path) -> ModelConfig:
-    """The model that a pretraining's config.json describes."""
+    """Read the model config from the config.json of a pretraining output."""
     values = json.loads(stated.read_text())["model"]
     return KINDS[values["kind"]](**values)
 
 
 def check_architecture(ours: ModelConfig, theirs: ModelConfig) -> None:
-    """Refuse a difference that weights cannot be carried over."""
+    """Raise `UsageError` if the models differ in a way that keeps weights from being copied."""
     if ours.kind != theirs.kind:
         raise UsageError(
             f"model.kind={ours.kind}: the model of init.source is of kind {theirs.kind}; choose "

@@ -1,9 +1,10 @@
-"""How fast a run is: the lines of timing.jsonl, with model FLOPs as a share of what is possible.
+"""Measures the speed of a run for timing.jsonl: tokens per second, FLOP utilisation, memory.
 
-On CUDA the reference is the GPU's published peak (see `gpus`). On a CPU it is the speed of a plain
-matrix product of the feed-forward layer's size, measured by all ranks at the same time before the
-first step and again every minute: other processes only ever make a measurement too low, so the
-highest counts. Nothing here shapes the result, so nothing of it is in metrics.jsonl.
+Utilisation is relative to a reference speed. On CUDA the reference is the GPU's published peak (see
+`gpus`). On a CPU it is the speed of a plain matrix product of the feed-forward layer's size. All
+ranks measure it at the same time, before the first step and again every minute. Other processes can
+only make a measurement too low, so the highest one counts. Speed does not belong to the result, so
+none of these values is in metrics.jsonl.
 """
 
 import math
@@ -21,12 +22,12 @@ from pipeline.training.sums import Sums
 from pipeline.training.train_step import Pretraining
 
 PRODUCT_ROWS = 1024
-PRODUCT_ROUNDS = 5  # the best counts: others were disturbed
+PRODUCT_ROUNDS = 5  # the fastest round counts; other processes disturbed the rest
 MEASURE_EVERY = 60.0  # seconds of training between two measurements on a CPU
 
 
 class Timed:
-    """Steps as they come from the loader, with the time spent waiting for them."""
+    """Iterates over the loader's steps and adds up the time spent waiting for them."""
 
     def __init__(self, steps: Iterable[Step]) -> None:
         self._steps = steps
@@ -45,14 +46,14 @@ class Timed:
 
 @dataclass(frozen=True)
 class Cost:
-    """What the rows of a phase cost."""
+    """Training cost of a phase's rows."""
 
-    positions: int  # in a row, used or not
-    flops: Callable[[Sums], float]  # operations of a training step on a batch with these sums
+    positions: int  # per row, padding included
+    flops: Callable[[Sums], float]  # FLOPs of a training step on a batch with these sums
 
 
 class Reference:
-    """The operations per second that all ranks together could reach; None where nobody knows."""
+    """The FLOPs per second that all ranks together could reach; `flops` is None if unknown."""
 
     def __init__(self, measure: Callable[[torch.device], float | None]) -> None:
         self._measure = measure
@@ -60,7 +61,7 @@ class Reference:
         self.flops: float | None = None
 
     def renew(self, module: Pretraining) -> None:
-        """Measure again where the last time is long ago.
+        """Measure again if the last measurement is older than `MEASURE_EVERY`.
 
         Collective: every rank must call it at the same step. All ranks decide alike, because
         `state.seconds` is rank 0's clock on every rank.
@@ -74,13 +75,14 @@ class Reference:
             self.flops = together
 
     def utilisation(self, flops: float) -> float | None:
-        """A speed as a share of the reference; None above 1, where the reference must be wrong."""
+        """Return a speed as a share of the reference; None if the reference is unknown, or too low
+        (a share above 1)."""
         share = flops / self.flops if self.flops else math.inf
         return share if share <= 1 else None
 
 
 class Meter:
-    """Adds up what steps did since the last line, and tells it."""
+    """Adds up tokens, positions and FLOPs since the last line of timing.jsonl."""
 
     def __init__(self, steps: Timed, costs: list[Cost], reference: Reference) -> None:
         self._steps, self._costs, self._reference = steps, costs, reference
@@ -88,7 +90,7 @@ class Meter:
         self._reset(0.0)
 
     def start(self, module: Pretraining) -> None:
-        """Begin to count; the first line is not charged for what came before."""
+        """Start counting, so that the first line excludes set-up time. Collective."""
         self._reference.renew(module)
         self._launched = (time.monotonic(), module.state.step)
         self._reset(module.compute_seconds)
@@ -98,7 +100,7 @@ class Meter:
         self._tokens = self._positions = self._flops = 0.0
 
     def count(self, module: Pretraining) -> None:
-        """Add the last step, dropped or not: it was computed."""
+        """Add the last step. A dropped step counts too, because it was computed."""
         outcome = module.outcome
         assert outcome is not None
         cost = self._costs[outcome.phase]
@@ -107,7 +109,8 @@ class Meter:
         self._flops += cost.flops(outcome.sums)
 
     def line(self, module: Pretraining) -> dict[str, Any]:
-        """Speed, waiting and memory since the last line. Collective: every rank must call it."""
+        """Return a line of timing.jsonl and start the next one. Collective: every rank must call
+        it."""
         now = time.monotonic()
         seconds = max(now - self._clock, 1e-9)
         waited = self._steps.waited - self._waited
@@ -129,7 +132,7 @@ class Meter:
         return told
 
     def _seconds_left(self, module: Pretraining, now: float) -> float:
-        """Until the budget is spent, at the pace of this launch."""
+        """Estimate the seconds until the budget is spent, from the pace of this launch."""
         if module.total_steps is None:
             assert module.config.max_hours is not None
             return max(0.0, module.config.max_hours * 3600 - module.state.seconds)
@@ -139,7 +142,7 @@ class Meter:
 
 
 def peak_flops(device: torch.device, precision: str, inner: int, outer: int) -> float | None:
-    """Operations a second this device could reach; None for a GPU that is not in our table."""
+    """Return the FLOPs per second this device could reach; None for a GPU not in `gpus.GPUS`."""
     if device.type == "cuda":
         gpu = recognise(torch.cuda.get_device_name(device))
         return gpu.peak(precision) if gpu else None
@@ -150,7 +153,7 @@ def peak_flops(device: torch.device, precision: str, inner: int, outer: int) -> 
 def product_flops(
     device: torch.device, dtype: torch.dtype, rows: int, inner: int, outer: int
 ) -> float:
-    """Operations a second of a plain matrix product [rows, inner] · [inner, outer]."""
+    """Measure the FLOPs per second of a matrix product [rows, inner] · [inner, outer]."""
     left = torch.ones(rows, inner, device=device, dtype=dtype)
     right = torch.ones(inner, outer, device=device, dtype=dtype)
     out = left @ right
@@ -164,7 +167,7 @@ def product_flops(
 
 
 def peak_memory(device: torch.device) -> int:
-    """Most bytes this rank has used: of the device, or of the process on a CPU."""
+    """Return this rank's peak memory in bytes: of the CUDA device, or else of the process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,9 +1,9 @@
-"""How ranks share the work: one rank, copies (DDP), or DeepSpeed's ZeRO 1 to 3, on CPU and CUDA.
+"""Engines, one per `trainer.strategy`: a single rank, DDP, or DeepSpeed's ZeRO 1 to 3.
 
-All three are Lightning strategies with one small interface besides, `Engine`: forward and backward
-of a micro-batch, one update, and the whole training state as plain fp32 tensors by parameter name,
-whatever rank holds which part. Mixed precision is autocast in the module, the same for all, so that
-the strategy shapes speed and memory but never the result.
+All are Lightning strategies with one small interface in addition, `Engine`: forward and backward of
+a micro-batch, one update, and the full training state as plain fp32 tensors by parameter name,
+regardless of which rank holds which part. Mixed precision is autocast in the module and equal for
+all engines: the strategy changes speed and memory, never the result.
 """
 
 import argparse
@@ -34,19 +34,23 @@ from pipeline.training.optimizer import MOMENTS
 
 @dataclass(frozen=True)
 class ParameterState:
-    """One parameter and its optimizer moments, whole, in fp32, on the CPU."""
+    """One unpartitioned parameter and its optimizer moments, in fp32, on the CPU."""
 
     name: str
     weight: Tensor
-    moments: dict[str, Tensor]  # by the optimizer's own names, see `optimizer.MOMENTS`
+    moments: dict[str, Tensor]  # by the optimizer's names, see `optimizer.MOMENTS`
 
 
 class Engine(Strategy):
-    """What training needs beyond Lightning; the three classes below complete it."""
+    """A Lightning strategy with the operations that the training step and checkpoints need.
+
+    `prepare`, `update`, `state` and `restore` are collective: every rank must call them. The
+    classes below implement them.
+    """
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
-        # Lightning would run the whole step, several backwards included, inside the wrapper's
-        # forward; the wrapper (DDP, DeepSpeed) expects one forward and one backward at a time.
+        # Lightning would run the whole step, with several backward passes, inside the wrapper's
+        # forward. The wrapper (DDP, DeepSpeed) expects one forward and one backward at a time.
         assert self.lightning_module is not None
         return self.lightning_module.training_step(*args, **kwargs)
 
@@ -59,7 +63,7 @@ class Engine(Strategy):
         return dist.get_rank() if dist.is_initialized() else 0
 
     def all_reduce_sum(self, values: list[float]) -> list[float]:
-        """Each value summed over all ranks."""
+        """Return each value summed over all ranks. Collective: every rank must call it."""
         if self.ranks == 1:
             return values
         total = torch.tensor(values, dtype=torch.float64, device=self.root_device)
@@ -67,7 +71,7 @@ class Engine(Strategy):
         return cast(list[float], total.tolist())
 
     def gather(self, value: Any) -> list[Any]:
-        """Every rank's value, by rank, on every rank."""
+        """Return the values of all ranks, indexed by rank. Collective: every rank must call it."""
         if self.ranks == 1:
             return [value]
         values: list[Any] = [None] * self.ranks
@@ -75,14 +79,18 @@ class Engine(Strategy):
         return values
 
     def forward(self, last: bool, *inputs: Any) -> Any:
-        """The network's answer to a micro-batch; gradients are exchanged after the `last` one."""
+        """Run the network on a micro-batch; return its output.
+
+        `last` marks the step's last micro-batch: ranks exchange gradients in its backward pass.
+        """
         assert self.model is not None
         self._set_gradient_sync(last)
         return self.model(*inputs)
 
     def accumulate_gradients(self, loss: Tensor) -> None:
-        """Add the loss's gradients to those of the step; the loss is this rank's share of a sum."""
-        # Wrappers average over ranks; the global batch's loss is a sum of the ranks' shares.
+        """Run backward and add to the step's gradients. The global loss is the sum of `loss` over
+        ranks."""
+        # Wrappers average gradients over ranks; multiplying by the ranks makes it a sum.
         assert self.lightning_module is not None
         self.lightning_module.manual_backward(loss * self.ranks)
 
@@ -91,31 +99,34 @@ class Engine(Strategy):
             group["lr"] = lr
 
     def named_parameters(self) -> list[tuple[str, nn.Parameter]]:
-        """The network's parameters by their own names, in order."""
+        """Return the network's parameters with their names, in module order."""
         assert self.lightning_module is not None
         return list(cast(nn.Module, self.lightning_module.model).named_parameters())
 
     def _set_gradient_sync(self, last: bool) -> None:
-        """Tell the wrapper whether gradients are to be exchanged after the next backward."""
+        """Tell the wrapper whether ranks exchange gradients in the next backward pass."""
 
     def prepare(self) -> None:
-        """Create the optimizer state, which its first step would, without changing a weight."""
+        """Create the optimizer state without changing a weight."""
         raise AssertionError("each strategy has its own")
 
     def update(self, clip: float) -> float:
-        """Take the optimizer step unless the gradient is not finite; returns the gradient norm."""
+        """Clip the gradient to norm `clip` (0: no clipping), update the weights, clear gradients.
+
+        Returns the norm before clipping. If it is not finite, no weight changes.
+        """
         raise AssertionError("each strategy has its own")
 
     def state(self) -> Iterator[ParameterState]:
-        """Every parameter's state; all ranks must go through it together."""
+        """Yield the state of every parameter. Every rank must iterate to the end."""
         raise AssertionError("each strategy has its own")
 
     def restore(self, states: Iterator[ParameterState], updates: int) -> None:
-        """Take over a saved state and the number of updates that led to it."""
+        """Load saved weights and moments, in place. `updates` is the optimizer's step count."""
         raise AssertionError("each strategy has its own")
 
     def optimizer_bytes(self) -> int:
-        """What the optimizer state occupies on this rank."""
+        """Return the size of the optimizer state on this rank."""
         return sum(
             part.numel() * part.element_size()
             for state in self._inner_optimizer().state.values()
@@ -135,7 +146,7 @@ class Engine(Strategy):
 
 
 class _WholeEngine(Engine):
-    """Every rank holds everything: `single` and `ddp`."""
+    """Base of `single` and `ddp`: every rank holds all weights and all optimizer state."""
 
     def prepare(self) -> None:
         optimizer = self.optimizers[0]
@@ -173,14 +184,14 @@ class _WholeEngine(Engine):
 
 
 class SingleEngine(_WholeEngine, SingleDeviceStrategy):
-    """One rank, whoever else there may be."""
+    """Runs on a single rank; ignores the process group."""
 
     ranks = 1
     rank = 0
 
 
 class ReplicatedEngine(_WholeEngine, DDPStrategy):
-    """Copies on every rank, gradients averaged (DistributedDataParallel)."""
+    """A full copy per rank, with averaged gradients (DistributedDataParallel)."""
 
     def _set_gradient_sync(self, last: bool) -> None:
         cast(DistributedDataParallel, self.model).require_backward_grad_sync = last
@@ -188,15 +199,15 @@ class ReplicatedEngine(_WholeEngine, DDPStrategy):
 
 class _UntouchedInput(DeepSpeedPrecision):
     def convert_input(self, data: Any) -> Any:
-        return data  # there are only integers in a batch
+        return data  # a batch holds only integers, so there is nothing to convert
 
 
 def _no_operation() -> None:
-    """What DeepSpeed finds where an optional kernel cannot be built."""
+    """Replaces the builder of an optional DeepSpeed kernel."""
 
 
 class ShardedEngine(Engine, DeepSpeedStrategy):
-    """DeepSpeed's ZeRO: optimizer state (1), gradients (2) and weights (3) divided over ranks."""
+    """DeepSpeed's ZeRO: partitions optimizer state (stage 1), gradients (2) and weights (3)."""
 
     def __init__(self, stage: int, clip: float, overlap: bool, **kwargs: Any) -> None:
         self.stage = stage
@@ -219,12 +230,13 @@ class ShardedEngine(Engine, DeepSpeedStrategy):
         )
 
     def setup_environment(self) -> None:
-        # DeepSpeedStrategy's own refuses CPUs; DeepSpeed itself does not.
+        # DeepSpeedStrategy's own method refuses CPUs, which DeepSpeed itself supports.
         DDPStrategy.setup_environment(self)
 
     def setup_distributed(self) -> None:
-        # On CPUs DeepSpeed compiles a kernel here that only its inference uses: minutes, and a
-        # compiler. (The package's attribute of this name is torch itself, hence import_module.)
+        # On CPUs DeepSpeed would compile a kernel here that only its inference uses; that takes
+        # minutes and needs a compiler. (deepspeed.comm's attribute `torch` is torch itself, so the
+        # submodule of that name needs import_module.)
         backend: Any = importlib.import_module("deepspeed.comm.torch")
         backend.build_shm_op = _no_operation
         self.set_world_ranks()
@@ -236,7 +248,7 @@ class ShardedEngine(Engine, DeepSpeedStrategy):
         import deepspeed
 
         engine, zero, _, _ = deepspeed.initialize(
-            # Lightning passes the device's index, which a CPU does not have.
+            # Lightning would pass the device's index, which a CPU does not have.
             args=argparse.Namespace(device_rank=self.local_rank),
             config=self.config,
             model=model,
@@ -265,7 +277,7 @@ class ShardedEngine(Engine, DeepSpeedStrategy):
                 zero._optimizer_step(number)
                 partition.grad = None
         else:
-            # All groups in one step: DeepSpeed links parameters to their state after the first.
+            # Step all groups at once: DeepSpeed links parameters to their state after one step.
             for partition in zero.single_partition_of_fp32_groups:
                 partition.grad = torch.zeros_like(partition)
             zero.optimizer.step()
@@ -274,7 +286,7 @@ class ShardedEngine(Engine, DeepSpeedStrategy):
         self._set_updates(0)
 
     def update(self, clip: float) -> float:
-        # DeepSpeed clips by its own config, and drops a step whose gradient is not finite.
+        # DeepSpeed clips by its own config and skips the update if the gradient is not finite.
         self.deepspeed_engine.step()
         if self._zero.overflow:
             return math.inf
@@ -317,7 +329,7 @@ class ShardedEngine(Engine, DeepSpeedStrategy):
 
         length = safe_get_local_fp32_param(parameter).numel()
 
-        # The full setters overrun where a size does not divide by the ranks.
+        # DeepSpeed's full setters overrun if a parameter's size is no multiple of the ranks.
         def slice_of(whole: Tensor) -> Tensor:
             padded = torch.zeros(length * self.ranks, device=self.root_device)
             padded[: whole.numel()] = whole.flatten()
@@ -328,12 +340,15 @@ class ShardedEngine(Engine, DeepSpeedStrategy):
         for key, moment in saved.moments.items():
             safe_set_local_optimizer_state(parameter, slice_of(moment), key)
         parameter.ds_tensor.data.copy_(weight)  # type: ignore[attr-defined]
-        if parameter.data.numel() == saved.weight.numel():  # small ones stay gathered
+        if parameter.data.numel() == saved.weight.numel():  # ZeRO 3 keeps small ones gathered
             parameter.data.copy_(saved.weight)
 
 
 def make_engine(strategy: str, accelerator: str, clip: float, timeout: timedelta) -> Engine:
-    """The engine for `trainer.strategy` on an accelerator (cpu, cuda or mps)."""
+    """Return the engine for `trainer.strategy` on an accelerator (cpu, cuda or mps).
+
+    `timeout` limits each collective operation. Raises `SesameError` for several ranks on mps.
+    """
     if strategy == "single":
         # Lightning refuses a CUDA device without an index; a CPU has none.
         return SingleEngine(torch.device("cpu" if accelerator == "cpu" else f"{accelerator}:0"))
@@ -344,11 +359,13 @@ def make_engine(strategy: str, accelerator: str, clip: float, timeout: timedelta
         )
     backend = "nccl" if accelerator == "cuda" else "gloo"
     common: dict[str, Any] = {
-        # Whoever starts a rank gives it torchrun's variables; SLURM's own would requeue for us.
+        # Every rank gets torchrun's variables, also under SLURM: Lightning's SLURM environment
+        # would requeue the job itself.
         "cluster_environment": TorchElasticEnvironment(),
         "process_group_backend": backend,
         "timeout": timeout,
     }
     if strategy == "ddp":
-        return ReplicatedEngine(gradient_as_bucket_view=True, **common)  # no second copy of them
+        # The view saves a second copy of the gradients.
+        return ReplicatedEngine(gradient_as_bucket_view=True, **common)
     return ShardedEngine(int(strategy[-1]), clip, overlap=accelerator == "cuda", **common)

@@ -1,6 +1,7 @@
-"""Sums of losses, right answers and what they are out of; means are taken only when they are told.
+"""Running sums of losses, correct predictions and their counts.
 
-Sums add up over micro-batches, ranks and steps, whatever their sizes; means do not.
+Sums can be added over micro-batches, ranks and steps of any size; means cannot. Means are computed
+only when reported.
 """
 
 import math
@@ -9,7 +10,10 @@ from dataclasses import asdict, dataclass, fields
 
 @dataclass(frozen=True)
 class Sums:
-    """Over some rows: losses of BERT's or of ELMo's objectives, and how many were asked."""
+    """Summed losses of BERT's or ELMo's objective over some rows, with their counts.
+
+    Fields of the other model stay zero.
+    """
 
     mlm_sum: float = 0.0
     mlm_correct: float = 0.0
@@ -20,26 +24,27 @@ class Sums:
     tokens: float = 0.0
     forward_sum: float = 0.0
     backward_sum: float = 0.0
-    words: float = 0.0  # to be predicted, in each direction
+    words: float = 0.0  # predicted words per direction
 
     def __add__(self, other: "Sums") -> "Sums":
         mine, others = asdict(self), asdict(other)
         return Sums(**{key: mine[key] + others[key] for key in mine})
 
     def values(self) -> list[float]:
-        """In the order of the fields."""
+        """Return the values in the order of the fields."""
         return [getattr(self, item.name) for item in fields(self)]
 
     @property
     def loss(self) -> float:
-        """The training loss: the sum of BERT's means, those that were asked; the mean of ELMo's."""
+        """The training loss: BERT's mean masked-LM loss plus its mean pair loss (zero without
+        pairs); for ELMo the mean over words of both directions."""
         if self.words:
             return (self.forward_sum + self.backward_sum) / (2 * self.words)
         mlm = self.mlm_sum / self.predictions if self.predictions else 0.0
         return mlm + (self.pair_sum / self.pairs if self.pairs else 0.0)
 
     def means(self) -> dict[str, float | None]:
-        """Losses, accuracies and perplexity; None where nothing was asked."""
+        """Return losses, accuracies and perplexity by name; None where there was no prediction."""
         if self.words:
             return {
                 "loss": self.loss,
@@ -47,7 +52,7 @@ class Sums:
                 "backward_loss": self.backward_sum / self.words,
                 "forward_perplexity": perplexity(self.forward_sum / self.words),
                 "backward_perplexity": perplexity(self.backward_sum / self.words),
-                "perplexity": perplexity(self.loss),  # of the words of both directions
+                "perplexity": perplexity(self.loss),  # over the words of both directions
             }
 
         def mean(total: float, count: float) -> float | None:
@@ -64,5 +69,6 @@ class Sums:
 
 
 def perplexity(loss: float) -> float:
-    """How many equally likely answers a loss in nats is worth; a loss that is not finite stays."""
+    """Return exp(loss) for a loss in nats, without overflow; a loss that is not finite is returned
+    unchanged."""
     return math.exp(min(loss, 700.0)) if math.isfinite(loss) else loss

@@ -1,8 +1,31 @@
-"""One optimizer step of pretraining: micro-batches, global loss, update; thin around the network.
+"""One optimizer step of pretraining: forward and backward of every micro-batch, then one update.
 
-Losses are divided by what the *global* batch has to predict, over all ranks and micro-batches, so
-that neither the number of ranks nor the micro-batch changes a gradient. A Lightning batch is a
-whole optimizer step; its micro-batches are looped over here (manual optimisation).
+The call chain of one step, on every rank:
+
+    Trainer.fit                              Lightning's loop; one "batch" is one optimizer step
+      speed.Timed -> build.Data.steps        reads the next `Step`: this rank's micro-batches
+      Engine.training_step                   strategy.py; calls the module without DDP's wrapper
+        Pretraining.training_step            this file
+          _count_globally                    all-reduce 1: predictions and tokens; rank 0's clock
+          Engine.set_learning_rate           from schedule.learning_rate
+          Objective.begin                    ELMo draws its negatives here
+          for each micro-batch:
+            Objective.losses                 summed losses of the micro-batch, not yet divided
+              Engine.forward                 the DDP or DeepSpeed wrapper, if there is one
+                Pretraining.forward          autocast
+                  BertForPretraining.forward, or ElmoForPretraining.forward
+            Objective.mean                   divides by the counts of the global batch
+            after the last forward pass only:
+              _sum_globally                  all-reduce 2: summed losses, requests to stop
+              _reason_to_skip                guard.fault; a bad loss makes the gradient NaN
+            Engine.accumulate_gradients      backward; ranks exchange gradients in the last one
+          Engine.update                      clips and steps, or skips a gradient that is not finite
+          Objective.end                      ELMo keeps or discards the new LSTM state
+          _advance                           step, cursor and phase; counts skipped steps
+      callbacks.EndOfStep.after_step         metrics, held-out evaluation, checkpoint, progress bar
+
+Losses are divided by the number of predictions of the *global* batch, over all ranks and
+micro-batches. Neither the number of ranks nor the micro-batch size therefore changes a gradient.
 """
 
 import math
@@ -29,23 +52,27 @@ from pipeline.training.schedule import Phase, learning_rate, phase_at
 from pipeline.training.strategy import Engine
 from pipeline.training.sums import Sums
 
-DROPPED_AT_MOST = 5  # steps in a row; then training has diverged
+DROPPED_AT_MOST = 5  # consecutive dropped steps; one more means that training has diverged
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a step, the same on every rank."""
+    """Result of one optimizer step. Every rank has equal values."""
 
-    sums: Sums  # of the global batch
+    sums: Sums  # over the global batch
     lr: float
-    gradient_norm: float
-    rejected: str | None  # why the step changed no weight
+    gradient_norm: float  # before clipping; not finite if the step was dropped
+    rejected: str | None  # the reason why the step changed no weight; None if it did
     phase: int
-    rows: int  # of the global batch
+    rows: int  # in the global batch
 
 
 class Pretraining(LightningModule):
-    """The network, its optimizer and the run's state."""
+    """Lightning module that holds the network, its objective and the state of the run.
+
+    `training_step` changes `state` in place. Callbacks read `state`, `outcome` and `stop_agreed`
+    after each step.
+    """
 
     def __init__(
         self,
@@ -61,7 +88,7 @@ class Pretraining(LightningModule):
         super().__init__()
         self.automatic_optimization = False
         self.model = model
-        # Taken now: ZeRO 3 will leave empty tensors where parameters were.
+        # Recorded before ZeRO 3 partitions the parameters and leaves empty tensors.
         self.shapes = {name: part.shape for name, part in model.named_parameters()}
         self.objective = objective
         self.optim = optim
@@ -69,8 +96,8 @@ class Pretraining(LightningModule):
         self.phases, self.identities = phases, identities
         self.state = state
         self.outcome: Outcome | None = None
-        self.stop_agreed = False
-        self.compute_seconds = 0.0  # in forward, backward and update, for timing.jsonl
+        self.stop_agreed = False  # True on every rank once any rank was asked to stop
+        self.compute_seconds = 0.0  # spent in forward, backward and update, for timing.jsonl
         self._stop_requested = stop_requested
         self._started = 0.0
 
@@ -85,7 +112,7 @@ class Pretraining(LightningModule):
         return make_optimizer(self, self.optim)
 
     def transfer_batch_to_device(self, batch: Any, device: torch.device, index: int) -> Any:
-        return batch  # micro-batches move one by one, as they are needed
+        return batch  # `training_step` moves one micro-batch at a time, to save memory
 
     def forward(self, *inputs: Any) -> Any:
         with self._precision():
@@ -102,70 +129,87 @@ class Pretraining(LightningModule):
 
     @property
     def finished(self) -> bool:
-        """Whether the budget is spent."""
+        """True once the budget of steps, tokens or hours is spent."""
         if self.total_steps is not None:
             return self.state.step >= self.total_steps
         assert self.config.max_hours is not None
         return self.state.seconds >= self.config.max_hours * 3600
 
     def training_step(self, step: Step, index: int) -> None:
+        """Take one optimizer step over the micro-batches of `step`; sets `outcome`.
+
+        Collective: every rank must call it, with an equal number of micro-batches.
+        Raises `Diverged` on every rank after too many consecutive dropped steps.
+        """
         started = time.monotonic()
         engine, state, objective = self.engine, self.state, self.objective
-        asked = self._count(step.micro_batches)
-        lr = learning_rate(self.optim, self._done())
+        global_counts = self._count_globally(step.micro_batches)
+        lr = learning_rate(self.optim, self._budget_spent())
         engine.set_learning_rate(lr)
         objective.begin(state.step, self.device)
-        parts: list[AnyLosses] = []
+        local_losses: list[AnyLosses] = []
         for number, batch in enumerate(step.micro_batches):
             last = number == len(step.micro_batches) - 1
+            # Dropout depends only on these counters, so a resumed run repeats it exactly.
             torch.manual_seed(seed_of(self.config.seed, state.step, number, engine.rank))
             losses = objective.losses(partial(engine.forward, last), batch.to(self.device))
-            parts.append(losses)
-            loss = objective.mean(losses, asked)
+            local_losses.append(losses)
+            loss = objective.mean(losses, global_counts)
             if last:
-                sums = asked + self._agree(parts)
-                rejected = self._fault(sums.loss)
+                global_sums = global_counts + self._sum_globally(local_losses)
+                rejected = self._reason_to_skip(global_sums.loss)
                 if rejected:
-                    loss = loss * math.nan  # the one way to drop a step that all engines know
+                    # Every engine skips the update if the gradient is not finite.
+                    loss = loss * math.nan
             engine.accumulate_gradients(loss)
         norm = engine.update(self.optim.clip)
         if rejected is None and not math.isfinite(norm):
             rejected = "the gradient is not finite"
         objective.end(accepted=rejected is None)
-        self.outcome = Outcome(sums, lr, norm, rejected, state.cursor.phase, step.rows)
+        self.outcome = Outcome(global_sums, lr, norm, rejected, state.cursor.phase, step.rows)
         self._advance(step, self.outcome)
         self.compute_seconds += time.monotonic() - started
 
-    def _count(self, batches: Sequence[AnyBatch]) -> Sums:
-        """What the global batch asks, and the time on rank 0's clock, which all ranks follow."""
-        mine = sum((self.objective.count(batch) for batch in batches), Sums())
+    def _count_globally(self, batches: Sequence[AnyBatch]) -> Sums:
+        """Return the predictions and tokens of the global batch. Collective.
+
+        Also sets `state.seconds` on every rank to rank 0's clock.
+        """
+        local = sum((self.objective.count(batch) for batch in batches), Sums())
         clock = time.monotonic() - self._started if self.engine.rank == 0 else 0.0
-        *values, self.state.seconds = self.engine.all_reduce_sum([*mine.values(), clock])
+        *values, self.state.seconds = self.engine.all_reduce_sum([*local.values(), clock])
         return Sums(*values)
 
-    def _done(self) -> float:
-        """The share of the budget spent, in the middle of this step."""
+    def _budget_spent(self) -> float:
+        """Return the share of the budget, from 0 to 1, that is spent halfway through this step."""
         if self.total_steps is not None:
             return (self.state.step + 0.5) / self.total_steps
         assert self.config.max_hours is not None
         return self.state.seconds / (self.config.max_hours * 3600)
 
-    def _agree(self, parts: list[AnyLosses]) -> Sums:
-        """Sums over all ranks, and with them whether any rank was asked to stop."""
-        totals = sum(torch.stack([loss.detach().float() for loss in part]) for part in parts)
-        mine = [*cast(Tensor, totals).tolist(), float(self._stop_requested())]
-        *everyones, stops = self.engine.all_reduce_sum(mine)
-        self.stop_agreed = self.stop_agreed or stops > 0
-        return Sums(**dict(zip(parts[0]._fields, everyones, strict=True)))
+    def _sum_globally(self, local_losses: list[AnyLosses]) -> Sums:
+        """Sum the losses over micro-batches and ranks. Collective.
 
-    def _fault(self, loss: float) -> str | None:
-        """Why a step with this loss must not change the weights, if so."""
+        The same all-reduce tells every rank whether any rank was asked to stop (`stop_agreed`).
+        """
+        totals = sum(torch.stack([loss.detach().float() for loss in part]) for part in local_losses)
+        local = [*cast(Tensor, totals).tolist(), float(self._stop_requested())]
+        *sums, stops = self.engine.all_reduce_sum(local)
+        self.stop_agreed = self.stop_agreed or stops > 0
+        return Sums(**dict(zip(local_losses[0]._fields, sums, strict=True)))
+
+    def _reason_to_skip(self, loss: float) -> str | None:
+        """Return why a step with this loss must not change the weights, or None to accept it.
+
+        An accepted loss is added to `state.recent_losses`.
+        """
         reason = guard.fault(loss, self.state.recent_losses)
         if reason is None:
             self.state.recent_losses = guard.remember(loss, self.state.recent_losses)
         return reason
 
     def _advance(self, step: Step, outcome: Outcome) -> None:
+        """Move `state` past this step, and into the next phase where this one ends."""
         state = self.state
         state.step += 1
         state.cursor = replace(state.cursor, position=step.next_row)
@@ -180,6 +224,7 @@ class Pretraining(LightningModule):
             state.begin_phase(phase.number, self.identities[phase.number])
 
     def _drop(self, step: Step, reason: str) -> None:
+        """Record that the step's rows changed no weight; raise `Diverged` if there are too many."""
         state = self.state
         state.cursor = state.cursor.skip(step.first_row, step.next_row)
         state.dropped_steps += 1

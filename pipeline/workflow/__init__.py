@@ -1,4 +1,4 @@
-"""The plan of work: the graph of stage instances, what is to be done and why, and doing it.
+"""The workflow: builds the graph of stage instances, plans what must be made, and executes it.
 
-May use `config` and everything below it. Stages are handed in; none is imported here.
+May use `config` and everything below it. Stages are passed in; none is imported here.
 """

@@ -1,4 +1,4 @@
-"""Does the work of a plan: takes the lease, runs the stage, writes the manifest last."""
+"""Executes nodes: takes the output's lease, runs the stage, and writes the manifest last."""
 
 import multiprocessing
 import os
@@ -22,23 +22,26 @@ from pipeline.store.outputs import LEASE, MANIFEST, Output, run_facts
 from pipeline.workflow.plan import titled
 from pipeline.workflow.stage import Node, Work
 
-PIECES = ".pieces"  # the folder in which stages keep theirs
-WEIGHTS = (".safetensors", ".bin", ".hdf5", ".npy")  # endings of an encoder's large files
-PROCESS_BYTES = 1_500_000_000  # torch, a task's data and the activations of a small model
+PIECES = ".pieces"  # subfolder of an unfinished output with its finished work units
+WEIGHTS = (".safetensors", ".bin", ".hdf5", ".npy")  # suffixes of an encoder's large files
+PROCESS_BYTES = 1_500_000_000  # per process: torch, a task's data, a small model's activations
 
 
 class SomeFailed(SesameError):
-    """Outputs that were made beside each other failed; says why the first did."""
+    """Some outputs of a parallel execution failed. The message is that of the first failure."""
 
     def __init__(self, failures: dict[str, SesameError]) -> None:
         first = next(iter(failures.values()))
         super().__init__(str(first))
         self.exit_code = first.exit_code
-        self.failures = failures  # by the output's reference
+        self.failures = failures  # by the reference of the output
 
 
 def execute(node: Node) -> None:
-    """Make one output, or find it made."""
+    """Make one output under its lease; return at once if it is finished.
+
+    Waits while another process makes it. Raises `SesameError` if an input is not finished.
+    """
     if node.output.is_done:
         return
 
@@ -55,17 +58,18 @@ def execute(node: Node) -> None:
 
 
 def make_share(node: Node, share: ArraySlice) -> None:
-    """Make a share of an output's pieces, beside others that make theirs; `execute` goes on.
+    """Make one share of an output's work units; array jobs call it in parallel.
 
-    The share leaves its name when it is made, so that only missing ones are made again.
+    A later `execute` makes the output from all units. A finished share leaves a marker file, so
+    that a rerun makes only missing shares.
     """
     if not node.output.is_done and share not in shares_made(node.output, share.count):
-        _work(node, share, lambda: None)  # shares of one output are made at the same time
+        _work(node, share, lambda: None)  # without a lease: shares are made at the same time
         write_atomically(_share_path(node.output, share), "")
 
 
 def shares_made(output: Output, count: int) -> set[ArraySlice]:
-    """Which of `count` shares of an unfinished output are made."""
+    """Return the finished shares of an unfinished output that is divided into `count`."""
     every = (ArraySlice(number, count) for number in range(count))
     return {share for share in every if _share_path(output, share).exists()}
 
@@ -75,7 +79,7 @@ def _share_path(output: Output, share: ArraySlice) -> Path:
 
 
 def _unfinished(node: Node) -> str | None:
-    """The role of an input that is not finished."""
+    """Return the role of an unfinished input, or None if all are usable."""
     for role, item in node.inputs.items():
         is_enough = item.may_go_on or item.reference.startswith("folder/")
         if not is_enough and not (item.path / MANIFEST).exists():
@@ -104,10 +108,10 @@ def _work(node: Node, share: ArraySlice | None, check_lease: Callable[[], None])
 
 
 def execute_all(nodes: list[Node], at_once: int | None = None) -> None:
-    """Make every output in turn and say how long each took.
+    """Make every unfinished output in order and print how long each took.
 
-    Fine-tunings are made `at_once` at a time in processes of their own, each with its share of the
-    cores. Without a number, as many as cores and memory allow.
+    Outputs of stages with `runs_beside` (fine-tunings) are made `at_once` at a time, each in its
+    own process with an equal share of the cores. None: as many as cores and memory allow.
     """
     for node in nodes:
         node.output.move_run_facts_out()
@@ -123,10 +127,10 @@ def execute_all(nodes: list[Node], at_once: int | None = None) -> None:
 
 
 def _sensible_count(nodes: list[Node]) -> int:
-    """How many fine-tunings to make at a time where nobody said: one per core on a CPU.
+    """Return the default number of parallel fine-tunings: one per core, if memory allows; 1 on GPU.
 
-    Small models on one thread each use a machine better than one of them on all cores, whose
-    threads wait for each other wherever another process takes a core. A GPU takes one at a time.
+    Several small models with one thread each use a CPU better than one model on all cores, whose
+    threads wait for each other.
     """
     if len(nodes) < 2:
         return 1
@@ -141,7 +145,7 @@ def _sensible_count(nodes: list[Node]) -> int:
 
 
 def _expected_memory(node: Node) -> int:
-    """Bytes that a fine-tuning may need: its weights, their gradients and two moments, and more."""
+    """Estimate the bytes of a fine-tuning: weights, gradients, two moments, and a constant."""
     weights = sum(
         path.stat().st_size
         for item in node.inputs.values()
@@ -152,7 +156,10 @@ def _expected_memory(node: Node) -> int:
 
 
 def _execute_beside(nodes: list[Node], at_once: int) -> None:
-    """Make outputs in processes of their own; all are tried before the first failure is raised."""
+    """Make outputs in parallel processes. All are tried; then `SomeFailed` is raised if any failed.
+
+    Raises `SesameError` at once if a process was killed.
+    """
     pool = ProcessPoolExecutor(
         at_once,
         multiprocessing.get_context("spawn"),
@@ -173,7 +180,7 @@ def _execute_beside(nodes: list[Node], at_once: int) -> None:
                 bar.advance()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            for process in multiprocessing.active_children():  # each may have hours to go
+            for process in multiprocessing.active_children():  # waiting could take hours
                 process.terminate()
             raise
     if failures:
@@ -181,7 +188,10 @@ def _execute_beside(nodes: list[Node], at_once: int) -> None:
 
 
 def _killed(nodes: list[Node], at_once: int) -> str:
-    """What to say when a process of the pool was killed; those that it ends leave their leases."""
+    """Return the message for a killed process of the pool.
+
+    Killed processes leave their leases behind; these tell which outputs were being made.
+    """
     begun = [
         f"{node.stage} {node.output.fingerprint[:8]}"
         for node in nodes
@@ -189,16 +199,16 @@ def _killed(nodes: list[Node], at_once: int) -> str:
     ]
     return (
         f"{nodes[0].stage}: a process was killed while it made "
-        f"{' or '.join(begun) or 'its first output'}, probably for want of memory; finished "
+        f"{' or '.join(begun) or 'its first output'}, probably for lack of memory; finished "
         f"outputs are kept: run again with --at-once below {at_once}"
     )
 
 
 def _begin_process(threads: int) -> None:
-    """Runs before anything imports torch, which reads the number of threads only then."""
+    """Set up a process of the pool, before torch is imported and reads the number of threads."""
     end_with_parent()
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
-    os.environ["TTY_COMPATIBLE"] = "0"  # several live bars would write over each other
+    os.environ["TTY_COMPATIBLE"] = "0"  # live progress bars would overwrite each other
 
 
 def _timed(node: Node) -> float:
@@ -212,7 +222,10 @@ def _say_made(node: Node, seconds: float) -> None:
 
 
 def refuse_to_pretrain(nodes: list[Node], command: str, overrides: list[str]) -> None:
-    """Only `run` and `pretrain` pretrain; other commands stop with the command to run."""
+    """Raise `UsageError` with the command to run if a node would have to pretrain.
+
+    Only `sesame run` and `sesame pretrain` pretrain; every other command calls this first.
+    """
     for node in nodes:
         if node.stage == "pretrain" and not node.output.is_done:
             words = " ".join(_quoted(word) for word in overrides)

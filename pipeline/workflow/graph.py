@@ -1,6 +1,6 @@
-"""The plan of work as a small directed graph: stage instances, what each reads, fingerprints.
+"""The graph of an experiment: stage instances as nodes, with their inputs and fingerprints.
 
-Stages are handed in; each says itself what it reads and what is special about it (see `stage`).
+Stages are passed in. Each stage states its own inputs and special rules (see `stage`).
 """
 
 import itertools
@@ -17,27 +17,30 @@ Stages = Mapping[str, Stage]  # by name, in the order of work
 
 
 class Graph:
-    """Stage instances in an order in which they can be done; equal ones are one node."""
+    """Stage instances in an order in which they can be executed.
+
+    Instances with equal fingerprints share one node.
+    """
 
     def __init__(self, store: Store, stages: Stages):
         self.store = store
         self.stages = stages
-        self.nodes: dict[str, Node] = {}
+        self.nodes: dict[str, Node] = {}  # by the output's reference, inputs before users
         self.checksums = Checksums(store.root)
-        self.pretrainings: dict[str, dict[str, Config]] = {}  # by instance name and reference
+        self.pretrainings: dict[str, dict[str, Config]] = {}  # by instance name, then reference
 
     def add(self, stage: str, config: Config, label: str = "") -> Node:
-        """Add an instance and everything it needs."""
+        """Add an instance and, before it, every instance whose output it needs."""
         requests = self.stages[stage].inputs(config)
         inputs = {role: as_input(self.request(request)) for role, request in requests.items()}
         return self.place(stage, config, label, inputs)
 
     def request(self, request: Request) -> Node | Input:
-        """What makes or holds a requested output."""
+        """Return the node that makes a requested output, or the input that already holds it."""
         return self.stages[request.stage].resolve(self, request)
 
     def place(self, stage: str, config: Config, label: str, inputs: dict[str, Input]) -> Node:
-        """Add an instance whose inputs are known; equal ones are one node."""
+        """Add an instance with known inputs; return the existing node if there is an equal one."""
         maker = self.stages[stage]
         request = {
             "stage": stage,
@@ -55,9 +58,9 @@ class Graph:
 def experiment_graph(
     store: Store, stages: Stages, config: Config, recompose: Callable[[list[str]], Config]
 ) -> Graph:
-    """Everything the experiment names: each stage once, or its named instances.
+    """Build the graph of an experiment: each stage once, or once per instance and sweep point.
 
-    `recompose` gives the configuration with further overrides.
+    `recompose` returns the config with further overrides. Raises `UsageError` for an unknown stage.
     """
     graph = Graph(store, stages)
     for name in config.stages:
@@ -76,7 +79,7 @@ def experiment_graph(
 
 
 def _points(instance: InstanceConfig) -> Iterator[list[str]]:
-    """The overrides of every combination of an instance's sweep."""
+    """Yield the overrides of an instance, once per combination of its sweep's values."""
     axes = [
         [f"{key}={_written(value)}" for value in (values if isinstance(values, list) else [values])]
         for key, values in instance.sweep.items()
@@ -86,7 +89,7 @@ def _points(instance: InstanceConfig) -> Iterator[list[str]]:
 
 
 def _written(value: Any) -> str:
-    """A value of a recipe as an override has it: nothing is null there, not None."""
+    """Format a value in the syntax of overrides, where None is `null`."""
     if value is None:
         return "null"
     if isinstance(value, list):

@@ -1,4 +1,7 @@
-"""What a command is about to do: a line a stage, with what is reused and what differs."""
+"""The plan that a command prints before work: one line per stage instance, with its state.
+
+For a new output it names the most similar existing output and the differences.
+"""
 
 import json
 from collections.abc import Iterator
@@ -16,15 +19,15 @@ DIFFERENCES_SHOWN = 3
 
 @dataclass(frozen=True)
 class Line:
-    """One node's state, and why it is what it is."""
+    """The state of one node, and a note that explains it."""
 
     node: Node
     state: str  # done, goes on, new
-    note: str
+    note: str  # progress of an unfinished output; for a new one, the nearest existing output
 
 
 def plan(nodes: list[Node], store: Store) -> list[Line]:
-    """The state of every node."""
+    """Return one line per node."""
     return [_line(node, store) for node in nodes]
 
 
@@ -37,7 +40,7 @@ def _line(node: Node, store: Store) -> Line:
 
 
 def _nearest(node: Node, store: Store) -> str:
-    """The most similar output there is, and what differs."""
+    """Describe the most similar output in the store and its differences; empty if there is none."""
     best: tuple[int, Output, list[str]] | None = None
     for output in store.outputs(node.stage):
         differences = list(compare(output.request(), node.request))
@@ -52,7 +55,7 @@ def _nearest(node: Node, store: Store) -> str:
 
 
 def compare(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
-    """What differs between two requests, in the words of the user's config and files."""
+    """Yield the differences between two requests by config key, file and input."""
     before, after = _flat(old["config"]), _flat(new["config"])
     for key in sorted(before.keys() | after.keys()):
         if before.get(key) != after.get(key):
@@ -89,7 +92,7 @@ def _short(value: Any) -> str:
 
 
 def as_table(lines: list[Line]) -> Table:
-    """The plan for a terminal."""
+    """Format the plan for a terminal."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("stage", "output", "state", ""):
         table.add_column(heading)
@@ -101,5 +104,5 @@ def as_table(lines: list[Line]) -> Table:
 
 
 def titled(node: Node) -> str:
-    """A node's stage and label in rich's markup."""
+    """Return a node's stage and label in rich's markup."""
     return f"{node.stage} [dim]{escape(node.label)}[/]" if node.label else node.stage

@@ -1,7 +1,8 @@
-"""The contract between a stage and the rest of the pipeline: `Stage`, and what it is given.
+"""The contract between a stage and the rest of the pipeline.
 
-A stage is one object, handed to the graph by `pipeline.stages`. The graph asks it what it reads and
-what shapes its output; execution gives it a `Work` to do. Nothing else asks which stage it is.
+A stage is one object of a subclass of `Stage`, registered in `pipeline.stages`. The graph asks it
+for its inputs and for the settings that enter its fingerprint. `execute` calls `run` with a `Work`.
+No other code depends on which stage it is.
 """
 
 from abc import ABC, abstractmethod
@@ -18,7 +19,7 @@ from pipeline.config.schema import Config
 from pipeline.store.content import Checksums
 from pipeline.store.outputs import Output, Store
 
-# The order of work, of tables and of the report; `pipeline.stages.STAGES` has a stage for each.
+# The order of execution, of tables and of the report; `pipeline.stages.STAGES` has each of them.
 STAGE_ORDER = (
     "shard", "tokenizer", "vectors", "examples", "pretrain", "export", "finetune", "layers",
     "report",
@@ -27,121 +28,128 @@ STAGE_ORDER = (
 
 @dataclass(frozen=True)
 class Request:
-    """Another stage's output that a stage needs: the stage and the config it is made with."""
+    """A request for the output of another stage, made with `config`."""
 
     stage: str
     config: Config
-    label: str = ""  # tells it apart where a stage needs several
+    label: str = ""  # distinguishes several requests to one stage
 
 
 @dataclass(frozen=True)
 class Work:
-    """One stage instance to be done: read `inputs`, write below `out`, nothing else."""
+    """The argument of `Stage.run`. It must read only `inputs` and the user's files, and write only
+    below `out`."""
 
     config: Config
-    inputs: dict[str, Path]
+    inputs: dict[str, Path]  # folders by role
     out: Path
     fingerprint: str
-    share: ArraySlice | None = None  # make only these work units, and no output yet
-    files_read: Mapping[str, Any] = field(default_factory=dict)  # as the fingerprint has them
+    share: ArraySlice | None = None  # if set, make only these work units and not the output
+    files_read: Mapping[str, Any] = field(default_factory=dict)  # as fingerprinted: size, checksum
     check_lease: Callable[[], None] = lambda: None  # raises if another launch has taken over
 
 
 @dataclass(frozen=True)
 class Input:
-    """Something a stage reads: another output, or a folder of the user's."""
+    """An input of a stage: another output, or a folder of the user."""
 
-    reference: str
+    reference: str  # <stage>/<fingerprint>, or folder/<fingerprint>
     path: Path
-    may_go_on: bool = False  # the part that is read never changes, though the output is unfinished
+    may_go_on: bool = (
+        False  # True: usable before it is finished, because the part read is immutable
+    )
 
 
 @dataclass(frozen=True)
 class Instance:
-    """One use of a stage in an experiment: its config and what tells it from other uses."""
+    """One use of a stage in an experiment: its name, its config and its own overrides."""
 
-    name: str  # as the experiment calls it; the stage's own name where it has one use
+    name: str  # the key in `instances`; the stage's name if it has no named instances
     config: Config
-    point: list[str]  # all overrides of this use
-    swept: list[str]  # those that a sweep varies
+    point: list[str]  # all overrides of this instance
+    swept: list[str]  # the overrides that a sweep varies
 
 
 class Planner(Protocol):
-    """What a stage may do with the graph while it takes its place there."""
+    """The part of `Graph` that a stage may use when it adds itself."""
 
     store: Store
     checksums: Checksums
     nodes: "dict[str, Node]"
-    pretrainings: dict[str, dict[str, Config]]  # configs by instance name and reference
+    pretrainings: dict[str, dict[str, Config]]  # configs by instance name, then reference
 
     def add(self, stage: str, config: Config, label: str = "") -> "Node":
-        """Add an instance and everything it needs."""
+        """Add an instance and, before it, every instance whose output it needs."""
 
     def place(self, stage: str, config: Config, label: str, inputs: dict[str, Input]) -> "Node":
-        """Add an instance whose inputs are known; equal ones are one node."""
+        """Add an instance with known inputs; return the existing node if there is an equal one."""
 
     def request(self, request: Request) -> "Node | Input":
-        """What makes or holds a requested output."""
+        """Return the node that makes a requested output, or the input that already holds it."""
 
 
 class Stage(ABC):
-    """One step from raw text to the report.
+    """One step on the way from raw text to the report.
 
-    Subclasses state their name, the version of what they write (`format`: a change of bytes or
-    meaning raises it) and the config sections whose result keys enter the fingerprint.
+    Subclasses set `name`, `format` and `sections`. `format` is the version of the files they write:
+    raise it when bytes or their meaning change. The result keys of `sections` enter the
+    fingerprint.
     """
 
     name: ClassVar[str]
     format: ClassVar[int]
     sections: ClassVar[tuple[str, ...]]
-    obeyed: ClassVar[tuple[str, ...]] = ()  # further sections, which shape nothing; for the help
-    takes_shares: ClassVar[bool] = False  # `run` can make a share of the work units alone
-    runs_beside: ClassVar[bool] = False  # outputs may be made at the same time, a process each
+    obeyed: ClassVar[tuple[str, ...]] = ()  # further sections it reads; only shown in the help
+    takes_shares: ClassVar[bool] = False  # True: `run` accepts `Work.share`
+    runs_beside: ClassVar[bool] = False  # True: several outputs may be made in parallel processes
 
     @abstractmethod
     def inputs(self, config: Config) -> dict[str, Request]:
-        """The outputs it reads, by role. Refuses settings that cannot work."""
+        """Return the outputs it reads, by role. Raises `UsageError` for impossible settings."""
 
     @abstractmethod
     def run(self, work: Work) -> dict[str, Any]:
-        """Make the output and return counts for the manifest."""
+        """Write the output below `work.out`; return counts for the manifest.
+
+        Must be restartable: after a kill it is called again with the same folder.
+        """
 
     def keys(self, config: Config) -> dict[str, Any]:
-        """The settings that shape the output, by section; these enter the fingerprint."""
+        """Return the settings that determine the output, by section; they enter the fingerprint."""
         return {section: result_keys(getattr(config, section)) for section in self.sections}
 
     def files(self, config: Config) -> list[tuple[str, Path]]:
-        """The user's files it reads: the name that enters the fingerprint, and the place."""
+        """Return the user's files it reads, as (name in the fingerprint, path)."""
         return []
 
     def how_far(self, out: Path) -> str:
-        """How much of an unfinished output is there, for the plan."""
+        """Describe the progress of an unfinished output, for the plan."""
         units = out / ".pieces"
         made = sum(1 for path in units.rglob("*") if path.is_dir()) if units.is_dir() else 0
         return f"{made} pieces made" if made else "started"
 
     def closing(self, out: Path) -> Table | None:
-        """What the terminal shows when an output was asked for by the stage's own command."""
+        """Return a table to print after the stage's own command, or None."""
         return None
 
     def resolve(self, graph: Planner, request: Request) -> "Node | Input":
-        """What makes or holds the output that another stage asks for."""
+        """Return the node that makes the requested output, or the input that already holds it."""
         return graph.add(self.name, request.config, request.label)
 
     def add_instance(self, graph: Planner, instance: Instance) -> None:
-        """Take the place in the graph that an experiment asks for."""
+        """Add one instance of the experiment to the graph."""
         graph.add(self.name, instance.config, ", ".join(instance.point))
 
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One stage instance: its config, what it reads, and where its output is or will be."""
+    """One stage instance in the graph: its config, its inputs and the place of its output."""
 
     maker: Stage
     label: str
     config: Config
-    inputs: dict[str, Input]
-    request: dict[str, Any]
+    inputs: dict[str, Input]  # by role
+    request: dict[str, Any]  # the content that the fingerprint hashes
     output: Output
 
     @property
@@ -151,5 +159,5 @@ class Node:
 
 
 def as_input(item: Node | Input) -> Input:
-    """A node as what another stage reads."""
+    """Return a node's output as an input of another stage."""
     return item if isinstance(item, Input) else Input(item.output.reference, item.output.path)

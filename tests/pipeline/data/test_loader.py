@@ -341,7 +341,7 @@ def test_a_batch_that_does_not_divide_is_refused(store: ChunkStore) -> None:
 def test_another_tokenizer_is_refused(store: ChunkStore) -> None:
     other = Vocabulary(4, np.zeros(2000, bool), np.ones(2000, bool), np.arange(5, 2000))
     order = Order(store.rows_per_chunk, seed=0, window=4)
-    with pytest.raises(SesameError, match=r"vocabulary of 1000, the tokenizer's has 2000"):
+    with pytest.raises(SesameError, match=r"vocabulary of 1000 tokens, but the tokenizer has 2000"):
         Loader(store, order, other, RULE, BatchSchedule(BATCH))
 
 

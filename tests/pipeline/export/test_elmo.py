@@ -100,5 +100,5 @@ def test_another_shape_or_vocabulary_is_refused(made: tuple[Path, ElmoForPretrai
     with pytest.raises(UsageError, match=r"model\.cell=14: .*set model\.cell=12"):
         start_from(make_network(other)[0], other, print)
     other = job(made[0], vocab_size=20)
-    with pytest.raises(UsageError, match="vocabulary of 43 pieces"):
+    with pytest.raises(UsageError, match="vocabulary of 43 tokens"):
         start_from(make_network(other)[0], other, print)

@@ -172,7 +172,7 @@ def test_rotary_attention_depends_on_distance_only() -> None:
 def test_too_long_an_example_is_refused() -> None:
     model = Bert(SMALL, VOCAB)
     batch = make_batch([49])
-    with pytest.raises(UsageError, match=r"49 pieces.*max_positions=48"):
+    with pytest.raises(UsageError, match=r"49 tokens.*max_positions=48"):
         model(batch.tokens_N, batch.positions_N, batch.segments_N, batch.lengths)
 
 

@@ -317,7 +317,7 @@ def test_an_online_run_is_sent_while_it_trains(
         ({}, ["sync"], 2, "name one run"),
         ({}, ["sync", "sampel"], 2, "did you mean sample?"),
         ({"WANDB_API_KEY": ""}, ["sync", "sample"], 2, "wandb login"),
-        ({"WANDB_API_KEY": "short"}, ["sync", "sample"], 2, "cannot be one"),
+        ({"WANDB_API_KEY": "short"}, ["sync", "sample"], 2, "is not valid"),
         ({}, ["sync", "sample"], 1, f"{NOWHERE} does not answer"),
     ],
     ids=["no run", "wrong run", "no key", "wrong key", "no server"],

@@ -36,7 +36,7 @@ def test_several_nodes_without_such_a_job_are_refused(monkeypatch: pytest.Monkey
     with pytest.raises(UsageError, match=r"this is no job.*sesame submit"):
         is_for_srun(ranks(2, 4))
     in_job(monkeypatch, 2, 1)
-    with pytest.raises(UsageError, match="this job has 2 nodes and 1 tasks a node"):
+    with pytest.raises(UsageError, match="the job has 2 nodes and 1 tasks per node"):
         is_for_srun(ranks(2, 4))
 
 

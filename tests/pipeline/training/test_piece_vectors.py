@@ -81,7 +81,7 @@ def test_a_network_starts_with_them(folder: Path, table: VectorTable, tmp_path: 
 
 
 def test_vectors_of_another_width_are_refused(folder: Path, table: VectorTable) -> None:
-    with pytest.raises(UsageError, match=r"8 wide, model\.hidden=16"):
+    with pytest.raises(UsageError, match=r"8 wide, but model\.hidden=16"):
         piece_vectors(table, Tokenizer.load(folder), 16, 0.02)
 
 

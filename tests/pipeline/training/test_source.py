@@ -50,7 +50,7 @@ def test_missing_heads_start_fresh_and_are_listed(toy: Toy, tmp_path: Path) -> N
 
 def test_another_vocabulary_is_refused_with_both_sizes(toy: Toy, tmp_path: Path) -> None:
     own = job(toy, save(tmp_path / "larger", vocab_size=99))
-    with pytest.raises(UsageError, match=rf"of 99 pieces, the tokenizer one of {SIZE}"):
+    with pytest.raises(UsageError, match=rf"of 99 tokens, but the tokenizer has {SIZE}"):
         start_from(BertForPretraining(own.model, SIZE), own, sys.stdout.write)
 
 
