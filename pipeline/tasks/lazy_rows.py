@@ -80,7 +80,10 @@ class LazyEmbedding(nn.Embedding):
 
     @torch.no_grad()
     def step(self, rate: float, decay: float, divisor: Tensor | None = None) -> None:
-        """One step of AdamW with this learning rate and weight decay; gradients may be divided."""
+        """Take one AdamW step with this learning rate and weight decay.
+
+        Needs a forward and backward pass before it. Gradients are first divided by `divisor`.
+        """
         assert self._read is not None
         rows, self._read = self._read, None
         gradient_RD = rows.values_RD.grad
