@@ -327,7 +327,7 @@ def _legend_columns(names: set[str]) -> int:
 
 
 def _height(series: Sequence[Series] | Sequence[Band]) -> int:
-    """Return extra height for a legend of several lines, so that the drawing keeps its size."""
+    """Return the height of a chart, larger for a legend of several lines."""
     names = {item.name for item in series}
     return HEIGHT + LINE * ((len(names) - 1) // _legend_columns(names))
 

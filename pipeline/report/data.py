@@ -221,7 +221,7 @@ def _group_facts(counts: dict[str, Any], corpus: dict[str, Any]) -> list[Fact]:
     if corpus.get("group_field") is None:
         return []
     groups = counts.get("groups")
-    if groups is None:  # counted since a field that no record has is refused
+    if groups is None:  # older versions did not count groups
         return [Fact("groups", "not counted", "by the version that made this: groups may be split")]
     return [
         Fact("groups in both splits", "0", f"of {count(groups['train'] + groups['heldout'])}"),

@@ -144,7 +144,7 @@ def difference(gain: Gain) -> str:
 
 
 def verdict(gain: Gain) -> str:
-    """Return a word that says whether a difference is larger than the deviations."""
+    """Return in words whether a difference is larger than the deviations."""
     if gain.is_clear is None:
         return "one seed, no deviation"
     if not gain.is_clear:

@@ -89,7 +89,7 @@ def pretraining_facts(journal: Journal) -> list[Fact]:
 
 
 def _means(journal: Journal) -> list[Fact]:
-    """Return utilisation, waiting for data, and the number of restarts."""
+    """Return useful tokens, peak memory, ranks and the number of restarts."""
     facts = []
     useful = [value for _, value in points(journal.timing, "useful")]
     if useful:
