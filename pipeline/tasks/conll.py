@@ -80,7 +80,7 @@ def _check(file: TaskFile, line: int, cells: list[str], width: int) -> None:
     least = 2 if file.has_labels else 1
     if len(cells) != width or width < least:
         raise SesameError(
-            f"{file.path}:{line}: {len(cells)} columns where there should be {max(width, least)}: "
+            f"{file.path}:{line}: {len(cells)} columns, expected {max(width, least)}: "
             "the word first and its tag last, separated by tabs or spaces"
         )
     if file.has_labels and not _is_tag(cells[-1]):

@@ -124,7 +124,7 @@ def test_of_files_without_labels_every_row_is_kept(tmp_path: Path) -> None:
         (("last",), None),
     ]
     torn = write(tmp_path, "t.tsv", "index\tsentence\n0\tfine\n1\n")
-    with pytest.raises(SesameError, match=r"t\.tsv:3: 1 columns where there should be 2"):
+    with pytest.raises(SesameError, match=r"t\.tsv:3: 1 columns, expected 2"):
         list(read_table(TaskFile(torn, has_labels=False), task))
 
 
