@@ -1,7 +1,7 @@
-"""`sesame bench corpus`: how fast and in how much memory text becomes shards and a vocabulary.
+"""`sesame bench corpus`: speed and memory of making shards and a vocabulary from text.
 
-Takes text of the configuration's corpus (the demo's by default) and repeats it, every paragraph
-marked so that none is a copy, as JSONL and, where it has a dump, as MediaWiki XML.
+Repeats text of the configured corpus (by default the demo's) as JSONL and, if the corpus has a
+dump, as MediaWiki XML. Every repeated paragraph is marked, so that none is a duplicate.
 Try it: sesame bench corpus 'corpus.paths=[books.jsonl.zst]'
 """
 
@@ -26,15 +26,15 @@ from pipeline.bench.figures import Figure
 from pipeline.bench.usage import Usage, measure_usage
 from pipeline.config.schema import Config
 
-# Bytes of text: as many full pieces for each of two workers, and a tenth of that.
+# Bytes of text: full work units for each of two workers, and a tenth of that.
 LARGE = 32 * PIECE_BYTES
 SMALL = LARGE // 10
-READ_ONCE = 24_000_000  # bytes of the user's own text that are repeated
+READ_ONCE = 24_000_000  # bytes of the user's text to repeat
 VOCABULARY = TokenizerConfig("unigram", 8000)
 
 
 def measure(config: Config) -> list[Figure]:
-    """Every figure about corpora."""
+    """Return all figures about corpora."""
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
         small, large = scratch / "small.jsonl", scratch / "large.jsonl"
@@ -73,7 +73,7 @@ def _speed(name: str, text: Path, usage: Usage) -> Figure:
 
 
 def _growth(name: str, few: Usage, many: Usage) -> list[Figure]:
-    """What ten times the text takes, two workers."""
+    """Return the growth of memory and time with ten times the text, with two workers."""
     return [
         Figure(f"{name}: peak memory", few.megabytes, "MB"),
         Figure(f"{name}: peak memory, ten times the text", many.megabytes, "MB"),
@@ -82,7 +82,7 @@ def _growth(name: str, few: Usage, many: Usage) -> list[Figure]:
 
 
 def _texts(corpus: CorpusConfig) -> Iterator[str]:
-    """The corpus's own documents, up to some size."""
+    """Yield the corpus's documents, up to READ_ONCE bytes."""
     size = 0
     for part in itertools.chain.from_iterable(
         plan_pieces(discover(corpus.paths, corpus.sources), cut_whole(corpus), PIECE_BYTES)
@@ -95,7 +95,7 @@ def _texts(corpus: CorpusConfig) -> Iterator[str]:
 
 
 def _write_json_lines(path: Path, texts: list[str], size: int) -> None:
-    """The texts again and again; the first word of a paragraph tells its round."""
+    """Write the texts repeatedly; the first word of a paragraph is the number of its round."""
     if not any(text.strip() for text in texts):
         raise UsageError("corpus.paths: no text there to measure with")
     with open(path, "w") as stream:
@@ -109,7 +109,7 @@ def _write_json_lines(path: Path, texts: list[str], size: int) -> None:
 
 
 def _write_dump(path: Path, corpus: CorpusConfig) -> bool:
-    """The pages of the corpus's first dump again and again, as one plain dump."""
+    """Write the pages of the corpus's first dump repeatedly, as one plain dump."""
     dumps = [file for file in discover(corpus.paths, corpus.sources) if file.format == "xml"]
     if not dumps:
         return False

@@ -1,8 +1,8 @@
-"""`sesame bench data`: from raw text to batches, every step.
+"""`sesame bench data`: every step from raw text to batches.
 
-First what `sesame bench corpus` measures; then text shards to examples beside the tokenizer library
-alone, and the loader, on one core, with the shards and vocabulary of the configuration (the demo's
-by default), made first if missing.
+First the figures of `sesame bench corpus`. Then, on one core: making examples from text shards,
+against the tokenizer library alone, and the speed of the loader. Uses the shards and vocabulary of
+the configuration (by default the demo's) and makes them if they are missing.
 """
 
 import itertools
@@ -25,11 +25,11 @@ from pipeline.workflow.graph import Graph
 
 ROUNDS = 3
 BATCH, LENGTH, STEPS = 256, 128, 400
-FAR = 10_000_000  # a step number that resuming must not feel
+FAR = 10_000_000  # a late step; resuming there must be as fast as at the start
 
 
 def measure(config: Config) -> list[Figure]:
-    """Every figure about data."""
+    """Return all figures about data."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     graph = Graph(Store(Path(config.paths.store)), STAGES)
     examples = graph.add("examples", config)
@@ -44,7 +44,7 @@ def measure(config: Config) -> list[Figure]:
 
 
 def _examples(shards: Path, tokenizer: Path, scratch: Path) -> Figure:
-    """Finished, proven static examples beside what the library needs only to tokenise the text."""
+    """Compare making validated static examples with only tokenising the text by the library."""
     from data_prep.corpus.shard_format import parts, read_sections
     from data_prep.examples.build import build
     from data_prep.tokenizers import Tokenizer
@@ -70,7 +70,7 @@ def _examples(shards: Path, tokenizer: Path, scratch: Path) -> Figure:
         for batch in _batches(texts):
             library.encode_batch(batch, add_special_tokens=False)
 
-    ours()  # compiles what numba has not cached yet
+    ours()  # let numba compile first
     rounds = alternate(ours, peer, ROUNDS)
     return compared("text to static NSP examples, against encode_batch", megabytes, "MB/s", rounds)
 
@@ -80,7 +80,7 @@ def _batches(texts: list[str], size: int = 1000) -> list[list[str]]:
 
 
 def _loading(shards: Path, tokenizer: Path, scratch: Path) -> list[Figure]:
-    """Rows a second out of the loader, and how long resuming takes."""
+    """Return the loader's rows per second and the time to resume."""
     from data_prep.examples.build import build
     from data_prep.examples.chunks import ChunkStore
     from data_prep.examples.masking import Vocabulary

@@ -1,11 +1,11 @@
-"""`sesame bench elmo`: a whole training step at the published sizes beside the bare LSTMs.
+"""`sesame bench elmo`: a whole training step at the published sizes, against bare LSTMs.
 
-Ours: characters, both directions, the softmax sampled from 100,000 words, gradients, their norm
-and Adagrad, as `sesame pretrain` takes a step. The peer: forward and backward pass of four
-`nn.LSTM(512, 4096, proj_size=512)`, two a direction, over the same windows, and nothing else; the
-step may cost 1.6 times as much, a ratio of 0.63. Words repeat as in text (log-uniform), and both
-directions read the same ones. Without clipping, and with the published one, which `nn.LSTM` lacks.
-About two minutes and 4 GB. Try it: sesame bench elmo
+Ours is a full step of `sesame pretrain`: characters, both directions, the softmax sampled from
+100,000 words, gradients, their norm and Adagrad. The peer is only the forward and backward pass of
+four `nn.LSTM(512, 4096, proj_size=512)`, two per direction, over the same windows. Our step may
+cost 1.6 times as much, a ratio of 0.63. Words repeat as in text (log-uniform), and both directions
+read the same words. Measured without clipping of the cell state, and with the published clipping,
+which `nn.LSTM` lacks. Takes about two minutes and 4 GB. Try it: sesame bench elmo
 """
 
 import warnings
@@ -26,8 +26,8 @@ from pipeline.models.elmo import ElmoForPretraining, draw_negatives
 from pipeline.training.optimizer import Adagrad
 
 VOCAB, STREAMS, ROUNDS = 100_000, 16, 5
-EVALUATED = 64  # streams of an evaluation's batch, as training has them
-LETTERS = 6  # of a word in the mean, besides its first
+EVALUATED = 64  # streams in an evaluation's batch, as in training
+LETTERS = 6  # mean letters of a word after the first
 LARGEST_NORM = 10.0
 PUBLISHED = ElmoConfig()
 UNCLIPPED = replace(PUBLISHED, cell_clip=0.0, projection_clip=0.0)
@@ -35,8 +35,8 @@ WORDS = STREAMS * PUBLISHED.window
 
 
 def measure(config: Config) -> list[Figure]:
-    """Words a second, where a word counts once for both directions."""
-    warnings.filterwarnings("ignore", "LSTM with projections")  # that oneDNN has none of these
+    """Return words per second; a word counts once for both directions."""
+    warnings.filterwarnings("ignore", "LSTM with projections")  # oneDNN does not support them
     torch.manual_seed(0)
     batch = _batch(np.random.default_rng(0), STREAMS)
     peer = partial(_peer, _bare_lstms(UNCLIPPED))
@@ -53,13 +53,13 @@ def _against(peer: partial[None], name: str, sizes: ElmoConfig, batch: WordBatch
     model = ElmoForPretraining(sizes, VOCAB)
     optimizer = Adagrad(model.parameters(), initial_accumulator=1.0, eps=1e-10, lr=0.2)
     step = partial(_step, model, optimizer, batch)
-    step()  # makes the optimizer's state
+    step()  # creates the optimizer state
     title = f"elmo_original, {name}: whole step, against bare nn.LSTM"
     return compared(title, WORDS, "words/s", alternate(step, peer, ROUNDS))
 
 
 def _evaluation() -> list[Figure]:
-    """Exact perplexity: its speed, and what it takes beside the weights."""
+    """Return the speed of exact perplexity and its memory besides the weights."""
     model = ElmoForPretraining(PUBLISHED, VOCAB).eval()
     batch = _batch(np.random.default_rng(0), EVALUATED)
     words = batch.forward_targets_ST.numel()
@@ -74,7 +74,7 @@ def _evaluation() -> list[Figure]:
 
 
 def _beside(vocab: int) -> float:
-    """Megabytes that an evaluation adds, in processes of their own, where nothing is left over."""
+    """Return the megabytes that an evaluation adds, measured in fresh processes."""
     without, evaluating = (measure_usage(partial(_in_process, vocab, n)) for n in (0, 1))
     return evaluating.megabytes - without.megabytes
 
@@ -87,7 +87,7 @@ def _in_process(vocab: int, evaluations: int) -> None:
 
 
 def _batch(rng: np.random.Generator, streams: int) -> WordBatch:
-    """Windows of words by falling frequency, spelt at random."""
+    """Return windows of words with log-uniform frequencies and random spellings."""
     drawn_ST = np.exp(rng.random((streams, PUBLISHED.window)) * np.log(VOCAB)).astype(np.int64)
     words_U, index = np.unique(drawn_ST, return_inverse=True)
     sizes_U = 1 + rng.poisson(LETTERS, len(words_U))

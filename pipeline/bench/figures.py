@@ -6,12 +6,12 @@ from statistics import median
 
 from pipeline.bench.turns import Spent
 
-UNSTEADY = 2.0  # a ratio whose highest round is this many times its lowest says nothing
+UNSTEADY = 2.0  # a ratio is meaningless if its highest round is over this many times its lowest
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured value, beside a peer's where there is one."""
+    """One measured value, with a peer's value if there is one."""
 
     name: str
     value: float
@@ -19,13 +19,13 @@ class Figure:
     peer: float | None = None
     ratio: float | None = None  # how many times better than the peer, by wall time
     spread: str = ""  # lowest and highest ratio seen
-    core_ratio: float | None = None  # the ratio by CPU seconds, which hold on a busy machine
-    others: float | None = None  # share of the machine that other processes used meanwhile
+    core_ratio: float | None = None  # ratio of CPU seconds, valid on a busy machine too
+    others: float | None = None  # share of the machine used by other processes meanwhile
     is_unsteady: bool = False  # the rounds differ too much for `ratio` to mean anything
 
 
 def compared(name: str, amount: float, unit: str, rounds: list[tuple[Spent, Spent]]) -> Figure:
-    """`amount` of work per call as a rate of ours beside the peer's: medians over the rounds."""
+    """Return our rate and the peer's for `amount` of work per call: medians over the rounds."""
     ratios = sorted(peer.seconds / ours.seconds for ours, peer in rounds)
     everything = sum((spent for pair in rounds for spent in pair), Spent(0.0, 0.0, 0.0))
     return Figure(

@@ -1,13 +1,13 @@
-"""`sesame bench finetune`: fine-tuning on sentences beside transformers in a plain loop.
+"""`sesame bench finetune`: fine-tuning on sentences, against transformers in a plain loop.
 
-Both sides train and evaluate, on the same sentences from the same weights, with the same batch
-size, epochs, schedule, threads and optimizer, and classify by [CLS]. Each side has a process, and
-they take turns of a second or two, seed by seed. The peer shuffles, and pads to the longest of each
-batch or to 128; it gets its sentences tokenised, ours tokenises them itself. The last line has the
-accuracies on the development set over the seeds.
+Both sides train and evaluate on the same sentences from the same weights, with the same batch size,
+epochs, schedule, threads and optimizer, and classify by [CLS]. Each side has its own process; they
+alternate in turns of a second or two, seed by seed. The peer shuffles, and pads to the longest
+sentence of each batch or to 128. The peer's sentences are already tokenised; ours are tokenised
+within the measured time. The last line has the development accuracies over the seeds.
 
-Without a task, sentences are made up, with labels that can be learnt and SST-2's lengths: 9.4 words
-on average. Without an encoder, a bert_mini of 30,522 pieces starts from random weights.
+Without a task, sentences are generated with learnable labels and SST-2's lengths: 9.4 words on
+average. Without an encoder, a bert_mini of 30,522 tokens starts from random weights.
 Try it: sesame bench finetune task=sst2 task.data_dir=/data/glue/SST-2 encoder=mine
 """
 
@@ -45,21 +45,21 @@ from pipeline.tasks.optimizer import learning_rate
 from pipeline.tasks.splits import Splits, read_splits
 
 MINI = BertConfig(layers=4, hidden=256, heads=4, intermediate=1024)
-VOCAB, USED = 30_522, 2000  # pieces of the model, and words that made-up sentences have
+VOCAB, USED = 30_522, 2000  # tokens of the model, distinct words of generated sentences
 LONGEST, PAD = 128, 0
 SEEDS = (1, 2, 3)
-PEER = -1  # the last of a race
+PEER = -1  # index of the peer in a race: the last
 SENTENCES, EPOCHS = 2048, 2
-PADDED_SENTENCES, PADDED_EPOCHS = 512, 1  # beside the peer that pads to 128, five times as slow
+PADDED_SENTENCES, PADDED_EPOCHS = 512, 1  # for the peer that pads to 128, five times as slow
 TUNING = FinetuneConfig(
     lr=3e-4, epochs=EPOCHS, pooling="first", max_seq_length=LONGEST, accelerator="cpu"
 )
 
 
 def measure(config: Config) -> list[Figure]:
-    """Sentences a second beside both peers, and what each side has learnt."""
+    """Return sentences per second against both peers, and the accuracies of both sides."""
     task, splits = _sentences(config)
-    splits = replace(splits, test=splits.dev[:1])  # the peer scores no test set either
+    splits = replace(splits, test=splits.dev[:1])  # the peer does not score a test set
     encoder = _encoder(config, splits)
     few = replace(splits, train=splits.train[:PADDED_SENTENCES])
     once = replace(TUNING, epochs=PADDED_EPOCHS)
@@ -95,7 +95,7 @@ def _race(
     configs: Sequence[FinetuneConfig],
     width: int | None,
 ) -> list[list[Lap]]:
-    """Seed by seed, ours under each config, then the peer under the first."""
+    """Run, seed by seed, ours with each config, then the peer with the first config."""
     rounds = []
     for seed in SEEDS:
         own = [replace(config, seed=seed) for config in configs]
@@ -106,12 +106,12 @@ def _race(
 
 
 def _timed(rounds: list[list[Lap]], side: int) -> list[tuple[Spent, Spent]]:
-    """What ours under one config and the peer spent, round by round."""
+    """Return what ours with one config and the peer spent, round by round."""
     return [(laps[side].spent, laps[PEER].spent) for laps in rounds]
 
 
 def _sentences(config: Config) -> tuple[TaskConfig, Splits]:
-    """The task's sentences, or made-up ones; as many to train on as a bench has time for."""
+    """Return the task's sentences, or generated ones, limited to a bench's training size."""
     task = config.task
     if task.train is None:
         return TaskConfig(name="made up"), _made_up(SENTENCES, 872)
@@ -128,10 +128,10 @@ def _sentences(config: Config) -> tuple[TaskConfig, Splits]:
 
 
 def _made_up(train: int, dev: int) -> Splits:
-    """Sentences of SST-2's lengths; every tenth kind of word is kind, another tenth is not."""
+    """Generate sentences of SST-2's lengths; a tenth of the words is positive, a tenth negative."""
     rng = np.random.default_rng(0)
     labels = ["bad", "good"]
-    often = 1 / np.arange(1, USED + 1)  # as words of a language are
+    often = 1 / np.arange(1, USED + 1)  # word frequencies by Zipf's law
     examples = []
     for length in np.minimum(1 + rng.geometric(1 / 8.4, train + dev), 52):
         words = rng.choice(USED, length, p=often / often.sum())
@@ -142,7 +142,7 @@ def _made_up(train: int, dev: int) -> Splits:
 
 
 def _encoder(config: Config, splits: Splits) -> BertEncoder:
-    """The encoder that is named, or a bert_mini whose pieces are the sentences' words."""
+    """Return the configured encoder, or a bert_mini whose tokens are the sentences' words."""
     encoder: Encoder
     if config.encoder is not None:
         encoder = open_encoder(config, prepare_encoder("bench", config, []), seed=0)
@@ -163,7 +163,7 @@ def _encoder(config: Config, splits: Splits) -> BertEncoder:
 
 
 class _Ours:
-    """What `sesame finetune` does once its files are read."""
+    """The work of `sesame finetune` after its files are read."""
 
     def __init__(
         self, encoder: BertEncoder, task: TaskConfig, splits: Splits, config: FinetuneConfig
@@ -171,12 +171,12 @@ class _Ours:
         self._given = (encoder, splits, task, config)
 
     def __call__(self) -> float:
-        """Train, evaluate after each epoch, score; the last accuracy."""
+        """Train, evaluate after each epoch, score; return the last accuracy."""
         return finetune(*self._given).dev_scores[-1]
 
 
 class _Peer:
-    """transformers' classifier in the loop that its examples show."""
+    """transformers' classifier in the training loop of its examples."""
 
     def __init__(
         self, encoder: BertEncoder, splits: Splits, config: FinetuneConfig, width: int | None
@@ -198,7 +198,7 @@ class _Peer:
         self._width = width
 
     def __call__(self) -> float:
-        """Train, evaluate after each epoch; the last accuracy."""
+        """Train, evaluate after each epoch; return the last accuracy."""
         config, parameters = self._config, self._model.parameters()
         steps = -(-len(self._train.gold) // config.batch_size) * config.epochs
         optimizer = torch.optim.AdamW(
@@ -242,6 +242,6 @@ class _Peer:
 
 
 def _encoder_weights(encoder: BertEncoder) -> dict[str, Tensor]:
-    """The encoder's tensors under transformers' names."""
+    """Return the encoder's tensors under transformers' names."""
     own = {f"bert.{name}": value for name, value in encoder.bert.state_dict().items()}
     return to_huggingface(own, BERT, encoder.bert.config)

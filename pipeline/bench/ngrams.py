@@ -1,9 +1,9 @@
-"""`sesame bench ngrams`: perplexities of counting models, for ELMo's to be measured against.
+"""`sesame bench ngrams`: perplexities of n-gram models, as a baseline for ELMo.
 
-A unigram and an interpolated trigram (Kneser and Ney 1995, one discount an order) are counted on
-the training text of an ELMo experiment and asked for its held-out text: the same sentences, the
-same vocabulary, the same words to predict (`</S>` and `<UNK>` included) as the network's forward
-direction, whose metrics say `heldout_forward_perplexity`.
+A unigram and an interpolated trigram model (Kneser and Ney 1995, one discount per order) are
+counted on the training text of an ELMo experiment and evaluated on its held-out text. Sentences,
+vocabulary and predicted words (`</S>` and `<UNK>` included) are the same as for the network's
+forward direction, whose metric is `heldout_forward_perplexity`.
 Try it: sesame bench ngrams experiment=elmo_small corpus.paths=wiki.train.tokens
 
 N words of a text, V vocabulary
@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 
 
 class Counts:
-    """How often words follow contexts, both given as numbers."""
+    """Counts of words after contexts, both given as numbers."""
 
     def __init__(self, contexts: Ints, words: Ints, vocab_size: int) -> None:
         self._vocab_size = vocab_size
@@ -36,11 +36,11 @@ class Counts:
         self._totals = np.add.reduceat(self.counts, first)
         self._kinds = np.diff(np.append(first, len(owners)))  # distinct words after each context
         once, twice = ((self.counts == times).sum() for times in (1, 2))
-        # Ney et al. 1994; never zero, or words without a count would be impossible.
+        # Ney et al. 1994. Never zero, or words without a count would have probability 0.
         self.discount = max(once, 1) / max(once + 2 * twice, 2)
 
     def probabilities(self, contexts: Ints, words: Ints, lower: Floats) -> Floats:
-        """Discounted shares, and what the discounts left divided as `lower` says."""
+        """Return discounted relative frequencies, plus the freed mass distributed by `lower`."""
         counts = _look_up(contexts * self._vocab_size + words, self.pairs, self.counts)
         totals = _look_up(contexts, self._contexts, self._totals)
         kinds = _look_up(contexts, self._contexts, self._kinds)
@@ -50,7 +50,7 @@ class Counts:
 
 
 class Trigram:
-    """Lower orders count in how many contexts a word occurs, not how often (Kneser and Ney)."""
+    """A Kneser-Ney trigram: lower orders count the distinct contexts of a word."""
 
     def __init__(self, text_N: Ints, vocab_size: int) -> None:
         self._vocab_size = vocab_size
@@ -62,7 +62,7 @@ class Trigram:
         self._one = Counts(np.zeros_like(words), words, vocab_size)
 
     def probabilities(self, a: Ints, b: Ints, c: Ints) -> Floats:
-        """Of words c after words a and b."""
+        """Return the probabilities of words c after words a and b."""
         any_word = np.full(c.shape, 1 / self._vocab_size)
         one = self._one.probabilities(np.zeros_like(c), c, any_word)
         two = self._two.probabilities(b, c, one)
@@ -70,13 +70,13 @@ class Trigram:
 
 
 def _look_up(keys: Ints, sorted_keys: Ints, values: Ints) -> Ints:
-    """The values of keys; zero of those that are not there."""
+    """Return the values of keys; zero for missing keys."""
     places = np.minimum(np.searchsorted(sorted_keys, keys), len(sorted_keys) - 1)
     return np.where(sorted_keys[places] == keys, values[places], 0)
 
 
 def measure(config: Config) -> list[Figure]:
-    """Perplexities of the held-out text."""
+    """Return the perplexities of the held-out text."""
     from data_prep.tokenizers.vocabulary import VOCABULARY, read_vocabulary
 
     graph = Graph(Store(Path(config.paths.store)), STAGES)
@@ -96,12 +96,12 @@ def measure(config: Config) -> list[Figure]:
 
 
 def perplexity(probabilities: Floats) -> float:
-    """Of words that were given these probabilities."""
+    """Return the perplexity of words with these probabilities."""
     return float(np.exp(-np.log(probabilities).mean()))
 
 
 def _words(folder: Path, split: str, vocab_size: int) -> Ints:
-    """The words to predict, sentence after sentence; those out of the vocabulary as `<UNK>`."""
+    """Return the words to predict, sentence after sentence; unknown words as `<UNK>`."""
     from data_prep.examples.chunks import ChunkStore
     from data_prep.tokenizers.words import SPECIAL_WORDS, UNKNOWN
     from pipeline.data.streams import FORWARD_TARGETS, Text

@@ -1,10 +1,10 @@
-"""`sesame bench train`: a training step beside transformers in a plain loop, and beside its limits.
+"""`sesame bench train`: a training step, against transformers in a plain loop and its limits.
 
-Same rows (BERT's mix of lengths at 128 positions, or packed rows of the configured corpus), same
-threads, same optimizer, sides alternating; the peer pads to the longest row and computes logits
-everywhere, as `BertForPreTraining` does. Then: FLOPs beside a plain matrix product of the
-feed-forward layer's size, those that the model needs and those that we compute; a real run's time
-outside of its steps; and memory, a process a side.
+Both sides have the same rows (BERT's mix of lengths at 128 positions, or packed rows of the
+configured corpus), threads and optimizer, and they alternate. The peer pads to the longest row and
+computes logits at all positions, as `BertForPreTraining` does. Further figures: FLOPs, both those
+the model needs and those we compute, against a plain matrix product of the feed-forward layer's
+size; the time of a real run outside its steps; and memory, with one process per side.
 """
 
 import json
@@ -40,7 +40,7 @@ MEMORY_STEPS = 3
 
 @dataclass(frozen=True)
 class Size:
-    """A model and how much work a round of it is."""
+    """A model and the amount of work per round."""
 
     name: str
     config: BertConfig
@@ -57,7 +57,7 @@ SIZES = (
 
 
 def measure(config: Config) -> list[Figure]:
-    """Every figure about training."""
+    """Return all figures about training."""
     figures = [_against_peer(size, _rows(size), "") for size in SIZES]
     figures += [
         _against_product(size, name, count)
@@ -76,7 +76,7 @@ def measure(config: Config) -> list[Figure]:
 
 
 def _against_peer(size: Size, batch: Batch, rows: str) -> Figure:
-    """Useful tokens a second of a whole step."""
+    """Return the useful tokens per second of a whole step."""
     step, peer_step = _our_step(size, batch), _peer_step(size, batch)
     step(), peer_step()  # the first step allocates
     rounds = alternate(step, peer_step, size.rounds)
@@ -84,7 +84,7 @@ def _against_peer(size: Size, batch: Batch, rows: str) -> Figure:
 
 
 def _against_product(size: Size, what: str, per_token: Callable[..., float]) -> Figure:
-    """FLOPs a second beside as many in plain products of the feed-forward layer's size."""
+    """Return FLOPs per second, against plain products of the feed-forward layer's size."""
     batch = _rows(size)
     tokens, length = len(batch.tokens_N), float((batch.lengths**2).sum() / batch.lengths.sum())
     flops = tokens * per_token(size.config, VOCAB, length, MASKED)
@@ -105,7 +105,7 @@ def _against_product(size: Size, what: str, per_token: Callable[..., float]) -> 
 
 
 def _packed_examples(config: Config, scratch: Path) -> tuple[Path, Path]:
-    """The tokenizer of the configuration, and its examples packed into rows of LENGTH."""
+    """Return the configuration's tokenizer, and its examples packed into rows of LENGTH."""
     from data_prep.examples.build import build
     from pipeline.store.outputs import Store
     from pipeline.workflow.execute import execute_all
@@ -133,7 +133,7 @@ def _first_rows(tokenizer: Path, examples: Path, count: int) -> Batch:
 
 
 def _outside_of_steps(tokenizer: Path, examples: Path, scratch: Path) -> list[Figure]:
-    """What a real run of bert_mini spends outside of forward, backward and update."""
+    """Return the time of a real bert_mini run outside forward, backward and update."""
     from data_prep.examples.masking import MaskRule
     from data_prep.tokenizers import Tokenizer
     from pipeline.cluster.slurm import first_node_address
@@ -155,7 +155,7 @@ def _outside_of_steps(tokenizer: Path, examples: Path, scratch: Path) -> list[Fi
     run_dir.mkdir()
     launch(run_dir, job, first_node_address)
     lines = [json.loads(line) for line in (run_dir / "timing.jsonl").read_text().splitlines()]
-    lines = lines[1:]  # the first has the first step in it, which allocates
+    lines = lines[1:]  # the first line includes the first step, which allocates
     seconds = sum(line["seconds"] for line in lines)
     return [
         Figure(
@@ -171,7 +171,7 @@ def _outside_of_steps(tokenizer: Path, examples: Path, scratch: Path) -> list[Fi
 
 
 def _memory(size: Size) -> Figure:
-    """Most memory a process takes for a few steps, its libraries left out."""
+    """Return the peak memory of a few steps in a process, without its libraries."""
     ours, peer = (
         float(
             subprocess.run(
@@ -186,7 +186,7 @@ def _memory(size: Size) -> Figure:
 
 
 def _print_memory(side: str, name: str) -> None:
-    """What `_memory` starts: a few steps of one side alone."""
+    """Run a few steps of one side and print its memory; `_memory` starts this."""
     size = next(size for size in SIZES if size.name == name)
     batch = _rows(size)
     before = peak_bytes()
@@ -197,7 +197,7 @@ def _print_memory(side: str, name: str) -> None:
 
 
 def _rows(size: Size) -> Batch:
-    """BERT's mix of lengths: a tenth of the rows is shorter."""
+    """Return rows with BERT's mix of lengths: a tenth of them is shorter."""
     rng = np.random.default_rng(0)
     short = rng.random(size.rows) < SHORT
     return _batch(np.where(short, rng.integers(8, LENGTH + 1, size.rows), LENGTH), rng)
@@ -224,7 +224,7 @@ def _optimizer(model: torch.nn.Module) -> torch.optim.Optimizer:
 
 
 def _batch(lengths: np.ndarray[Any, np.dtype[np.int64]], rng: np.random.Generator) -> Batch:
-    """Random rows of these lengths, masked and paired."""
+    """Return random rows of these lengths, with masks and pair labels."""
     total = int(lengths.sum())
     positions = np.concatenate([np.arange(length) for length in lengths])
     targets = np.sort(rng.choice(total, int(MASKED * total), replace=False))
@@ -240,7 +240,7 @@ def _batch(lengths: np.ndarray[Any, np.dtype[np.int64]], rng: np.random.Generato
 
 
 def _padded(batch: Batch) -> dict[str, Tensor]:
-    """The same rows as transformers takes them."""
+    """Return the same rows, padded, as transformers takes them."""
     real_BL = torch.arange(LENGTH) < torch.from_numpy(batch.lengths)[:, None]
     labels_N = torch.full_like(batch.tokens_N, -100)
     labels_N[batch.targets_M] = batch.labels_M

@@ -1,8 +1,8 @@
-"""Fair timing on a noisy machine: the sides take short turns, so that a disturbance hits both.
+"""Fair timing on a noisy machine: the sides take short turns, so that noise affects both.
 
-Every turn records wall time, the CPU seconds of the side's own processes, and the share of the
-machine that other processes used meanwhile. Wall time answers "how long do I wait", but only on an
-idle machine; CPU seconds hold on a busy one.
+Every turn records wall time, the CPU seconds of the side's own processes, and the CPU seconds of
+all other processes. Wall times are valid only on an idle machine; CPU seconds are valid on a busy
+one too.
 """
 
 import multiprocessing
@@ -16,13 +16,13 @@ from typing import Any
 
 import psutil
 
-Side = Callable[[], Callable[[], Any]]  # prepares, and returns the work to be timed
-TURN_SECONDS = 1.5  # short beside the minutes in which a machine's load changes
+Side = Callable[[], Callable[[], Any]]  # prepares, and returns the work to time
+TURN_SECONDS = 1.5  # short compared with the minutes in which a machine's load changes
 
 
 @dataclass(frozen=True)
 class Spent:
-    """What one call of one side took."""
+    """The time that one call of one side took."""
 
     seconds: float
     core_seconds: float  # of the side's own processes
@@ -36,19 +36,19 @@ class Spent:
         )
 
     def divided(self, calls: int) -> "Spent":
-        """The mean of so many calls."""
+        """Return the mean over `calls` calls."""
         return Spent(self.seconds / calls, self.core_seconds / calls, self.others / calls)
 
 
 class Clock:
-    """Wall time, own CPU seconds and others' CPU seconds since it was made."""
+    """Wall time, own CPU seconds and others' CPU seconds since its creation."""
 
     def __init__(self, processes: Sequence[psutil.Process] = ()) -> None:
         self._processes = processes
         self._started, self._own, self._machine = self._read()
 
     def spent(self) -> Spent:
-        """What was spent since the clock was made."""
+        """Return the time spent since the clock was created."""
         now, own, machine = self._read()
         mine = own - self._own
         return Spent(now - self._started, mine, max(0.0, machine - self._machine - mine))
@@ -61,12 +61,12 @@ class Clock:
         machine = psutil.cpu_times()
         idle = machine.idle + getattr(machine, "iowait", 0.0)
         guests = getattr(machine, "guest", 0.0) + getattr(machine, "guest_nice", 0.0)
-        # Linux counts guests in user time too; time stolen by a hypervisor is nobody's here.
+        # Linux includes guest time in user time. Time stolen by a hypervisor is not counted.
         return time.perf_counter(), own, sum(machine) - idle - guests
 
 
 def spent(work: Callable[[], object]) -> Spent:
-    """What one call takes."""
+    """Return the time of one call."""
     clock = Clock()
     work()
     return clock.spent()
@@ -75,7 +75,7 @@ def spent(work: Callable[[], object]) -> Spent:
 def alternate(
     ours: Callable[[], object], peer: Callable[[], object], rounds: int
 ) -> list[tuple[Spent, Spent]]:
-    """What a call of (ours, peer) takes, round by round; a turn repeats calls that are short."""
+    """Return the time per call of (ours, peer), round by round; a turn repeats short calls."""
     return [(_turn(ours), _turn(peer)) for _ in range(rounds)]
 
 
@@ -88,11 +88,11 @@ def _turn(work: Callable[[], object]) -> Spent:
 
 
 def race(sides: Sequence[Side]) -> list[tuple[Spent, Any]]:
-    """What each side's work took to its end, and what it returned; all advance in short turns.
+    """Return the time and result of each side's work; the sides advance in short turns.
 
-    A side is a picklable callable that prepares and returns its work; only the work is timed. It
-    runs in a process of its own, which is stopped (SIGSTOP) while others have their turn, so that
-    works of minutes alternate too.
+    A side is a picklable callable that prepares and returns its work; only the work is timed. Each
+    side has its own process, which is stopped (SIGSTOP) during the others' turns. So even work
+    that takes minutes alternates.
     """
     context = multiprocessing.get_context("spawn")
     runners = []
@@ -120,12 +120,12 @@ class _Runner:
         theirs.close()
         self.spent = Spent(0.0, 0.0, 0.0)
         self.result: Any = None
-        self._receive()  # its work is prepared
+        self._receive()  # wait until its work is prepared
         self._pause()
         self._connection.send("go")
 
     def take_turn(self) -> bool:
-        """Let the side work for a turn; whether it has finished."""
+        """Let the side work for one turn; return True if it has finished."""
         process = psutil.Process(self._process.pid)
         clock = Clock([process])
         process.send_signal(signal.SIGCONT)
@@ -138,7 +138,7 @@ class _Runner:
         return finished
 
     def end(self) -> None:
-        """Remove the process, stopped or not."""
+        """Kill the process, stopped or not."""
         self._process.kill()
         self._process.join()
 
@@ -163,4 +163,4 @@ def _serve(side: Side, connection: Connection) -> None:
         connection.send(("result", work()))
     except Exception as error:  # the parent raises it
         connection.send(("error", error))
-    signal.pause()  # its CPU seconds are read before it goes
+    signal.pause()  # wait: the parent still reads this process's CPU seconds

@@ -1,4 +1,4 @@
-"""Time and peak memory of work in a process of its own, the processes it starts included."""
+"""Measure time and peak memory of work in a fresh process, including its child processes."""
 
 import multiprocessing
 import os
@@ -16,15 +16,15 @@ SAMPLE_SECONDS = 0.02
 
 @dataclass(frozen=True)
 class Usage:
-    """What some work took."""
+    """Time and memory of some work."""
 
     seconds: float
-    core_seconds: float  # of all its processes, waiting for disks and other users left out
-    megabytes: float  # resident at the worst moment, all processes together, shared pages twice
+    core_seconds: float  # CPU seconds of all its processes, without waiting
+    megabytes: float  # peak resident memory summed over processes; shared pages count repeatedly
 
 
 def measure_usage(work: Callable[[], object]) -> Usage:
-    """Do the work, which must be picklable, in a fresh process; its start is not timed."""
+    """Run picklable work in a fresh process; the start of the process is not timed."""
     context = multiprocessing.get_context("spawn")
     receiving, sending = context.Pipe(duplex=False)
     process = context.Process(target=_timed, args=(work, sending))
@@ -53,15 +53,15 @@ def _resident(process: psutil.Process) -> int:
     try:
         for each in (process, *process.children(recursive=True)):
             total += each.memory_info().rss
-    except psutil.NoSuchProcess:  # one ended meanwhile
+    except psutil.NoSuchProcess:  # a process ended meanwhile
         pass
     return total
 
 
 def peak_bytes() -> int:
-    """Most memory this process has had (Linux).
+    """Return the peak memory of this process (Linux).
 
-    getrusage's figure is no use here: a process started by a large one begins with that one's.
+    getrusage is not usable: a child process starts with its parent's peak.
     """
     status = Path("/proc/self/status").read_text()
     return 1024 * int(re.search(r"VmHWM:\s*(\d+) kB", status)[1])  # type: ignore[index]

@@ -1,4 +1,4 @@
-"""SLURM: what is submitted, how it is watched, and how an interrupted job goes on.
+"""SLURM: submit jobs, show their status, continue interrupted jobs.
 
 May use `workflow` and everything below it.
 """

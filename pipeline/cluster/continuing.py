@@ -1,8 +1,8 @@
-"""How a job goes on that was told to leave: it saved, and requeues itself or names a successor.
+"""Requeue or chain a job after it was asked to stop.
 
-The scripts in slurm/ set SESAME_CONTINUE (requeue, chain or stop). SLURM's warning before the
-time limit (USR1) reaches the command itself; pretraining passes it to its ranks, which save at the
-end of the step, and everything else stops where it is and keeps its finished pieces.
+The scripts in slurm/ set SESAME_CONTINUE (requeue, chain or stop). SLURM's warning before the time
+limit (USR1) reaches the command itself. Pretraining passes it to its ranks, which save at the end
+of the step. All other stages stop at once and keep their finished work units.
 """
 
 import os
@@ -21,7 +21,7 @@ WARNINGS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
 
 
 def listen() -> None:
-    """Have SLURM's warnings stop the work in an orderly way."""
+    """Install signal handlers: SLURM's warnings raise Interrupted."""
     for number in WARNINGS:
         signal.signal(number, _interrupt)
 
@@ -32,21 +32,25 @@ def _interrupt(number: int, frame: Any) -> None:
 
 
 def continue_job(progress: str) -> int:
-    """Arrange that the work goes on; `progress` says how far it is. Returns the exit code."""
-    for number in WARNINGS:  # more of them change nothing from here on
+    """Requeue this job or submit a successor, as SESAME_CONTINUE says; return the exit code.
+
+    `progress` describes how far the work is. If the job ended at the same point twice, it is not
+    continued.
+    """
+    for number in WARNINGS:  # ignore further warnings from here on
         signal.signal(number, signal.SIG_IGN)
     job = os.environ["SLURM_JOB_ID"]
     how = os.environ["SESAME_CONTINUE"]
     state = slurm.job_state(job)
-    if state != "RUNNING":  # cancelled, or requeued by SLURM itself: it knows what it does
+    if state != "RUNNING":  # cancelled, or already requeued by SLURM
         console.print(f"job {job} is {state.lower()}: leaving the rest to SLURM")
         return INTERRUPTED
     if how == "stop":
         return INTERRUPTED
     if not _moved_on(progress):
         console.print(
-            f"two starts have ended here ({progress}): not going on; give the job more time, or "
-            "save more often (trainer.checkpoint_every)"
+            f"two starts have ended at the same point ({progress}), so the job is not continued; "
+            "give it more time, or save more often (trainer.checkpoint_every)"
         )
         return 1
     if how == "requeue":
@@ -55,7 +59,7 @@ def continue_job(progress: str) -> int:
 
 
 def _requeue(job: str) -> int:
-    """Have SLURM start this job again; some sites do not allow it."""
+    """Ask SLURM to start this job again; raise a SesameError if the site does not allow it."""
     try:
         slurm.call("scontrol", "requeue", job)
     except slurm.Refused as error:
@@ -68,7 +72,10 @@ def _requeue(job: str) -> int:
 
 
 def _moved_on(progress: str) -> bool:
-    """Whether this start got further than the one before; known for submitted jobs."""
+    """Return True if this start got further than the previous one, or if that is not known.
+
+    The progress of a submitted job is kept in a file beside its script.
+    """
     script = os.environ.get("SESAME_SCRIPT")
     if script is None:
         return True
@@ -80,9 +87,9 @@ def _moved_on(progress: str) -> bool:
 
 
 def _hand_over(job: str) -> int:
-    """Submit this job's script again, and have everything that waits for this job wait for that."""
+    """Submit this job's script again; jobs that wait for this job then wait for the new one."""
     if "SLURM_ARRAY_TASK_ID" in os.environ:
-        console.print("the merge makes what this task has left")
+        console.print("the merge job will make this task's remaining work units")
         return 0
     script = os.environ.get("SESAME_SCRIPT")
     if script is None:

@@ -1,11 +1,11 @@
-"""What a submission keeps in `<store>/submissions/<id>/`: later edits change no queued job.
+"""Frozen submissions in `<store>/submissions/<id>/`, so that later edits change no queued job.
 
-submission.json   the jobs: their ids, what each makes, and what it waits for
-nodes/<job>.json  the stage instance of each: config, inputs, request
+submission.json   the jobs: their ids, the output of each, and the jobs it waits for
+nodes/<job>.json  each job's stage instance: config, inputs, request
 <job>.sbatch      each job's script, which may be submitted again by hand
-code/             the packages as they were
-logs/             what the jobs say
-successors/<job>  the id of the job that took over from it (where a site does not requeue)
+code/             a copy of the packages
+logs/             the output of the jobs
+successors/<job>  the id of the job that took over from it (on sites that do not requeue)
 """
 
 import json
@@ -35,19 +35,19 @@ SUCCESSORS = "successors"
 
 @dataclass(frozen=True)
 class Job:
-    """A job as it was submitted; an array over pieces, or what makes an output."""
+    """A submitted job: an array over work units, or the job that makes an output."""
 
-    name: str  # of its script, node and log
+    name: str  # file name of its script, node and log
     id: str
     stage: str
     label: str
     reference: str  # the output it works on
     after: list[str]  # ids of the jobs it waits for
-    shares: int = 0  # how many there are of the pieces, where it is an array over them
+    shares: int = 0  # number of shares of the work units; 0 if it is not an array
 
     @property
     def log_pattern(self) -> str:
-        """Its logs below `logs/`, of all tasks and starts."""
+        """Glob pattern of its logs in `logs/`, of all tasks and starts."""
         return f"{self.name}-[0-9]*.log"
 
 
@@ -76,13 +76,13 @@ class Submission:
         return self.path / "nodes" / f"{job}.json"
 
     def create(self) -> None:
-        """Make the folder; fails where somebody just did."""
+        """Create the folder; raises FileExistsError if another process just did."""
         self.path.mkdir(parents=True)
         self.logs.mkdir()
         (self.path / "nodes").mkdir()
 
     def freeze_code(self) -> None:
-        """Copy the packages and what they read."""
+        """Copy the packages, the config files and the job templates."""
         sources = Path(__file__).parents[2]
         for name in ("pipeline", "data_prep"):
             ignored = shutil.ignore_patterns("__pycache__")
@@ -96,14 +96,14 @@ class Submission:
         write_atomically(self.path / "submission.json", json.dumps(content, indent=1) + "\n")
 
     def jobs(self) -> list[Job]:
-        """The jobs with their present ids: successors in place of those they took over from."""
+        """Return the jobs with their current ids: a successor's id replaces the original's."""
         content = json.loads((self.path / "submission.json").read_text())
         jobs = [Job(**job) for job in content["jobs"]]
         successors = self.successors()
         return [Job(**asdict(job) | {"id": _latest(job.id, successors)}) for job in jobs]
 
     def successors(self) -> dict[str, str]:
-        """The id of each job that was handed over, and the id of the job that took over."""
+        """Return the successor's id by the id of the job it took over from."""
         return {
             path.name: path.read_text()
             for path in sorted((self.path / SUCCESSORS).glob("*"))
@@ -113,7 +113,7 @@ class Submission:
     def add_successor(self, old: str, new: str) -> None:
         """Record that job `new` took over from job `old`.
 
-        Each hand-over is a file of its own, so jobs that hand over at the same time lose nothing.
+        One file per hand-over, so that jobs that hand over at the same time lose nothing.
         """
         folder = self.path / SUCCESSORS
         folder.mkdir(exist_ok=True)
@@ -127,7 +127,7 @@ def _latest(job: str, successors: dict[str, str]) -> str:
 
 
 def new_submission(store: Store, name: str) -> Submission:
-    """A submission of a name not used yet; its folder is not made here."""
+    """Return a submission with an unused name; does not create its folder."""
     folder = (store.root / FOLDER).resolve()
     stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
     path = folder / f"{stamp}_{name}"
@@ -139,7 +139,7 @@ def new_submission(store: Store, name: str) -> Submission:
 
 
 def submissions(store: Store) -> Iterator[Submission]:
-    """All submissions, the oldest first."""
+    """Yield all submissions, oldest first."""
     folder = (store.root / FOLDER).resolve()
     if folder.is_dir():
         for path in sorted(folder.iterdir()):
@@ -148,7 +148,7 @@ def submissions(store: Store) -> Iterator[Submission]:
 
 
 def find_submission(store: Store, wanted: str | None) -> Submission:
-    """The submission whose id begins as wanted; the newest where nothing is."""
+    """Return the newest submission whose id is `wanted` or begins with it; any id for None."""
     every = list(submissions(store))
     found = [each for each in every if each.id == wanted] or [
         each for each in every if each.id.startswith(wanted or "")
@@ -160,7 +160,7 @@ def find_submission(store: Store, wanted: str | None) -> Submission:
 
 
 def freeze_node(node: Node, path: Path) -> None:
-    """Write a stage instance down, whole, with absolute paths."""
+    """Write a complete stage instance to `path`, with absolute paths."""
     content = {
         "stage": node.stage,
         "label": node.label,
@@ -175,7 +175,7 @@ def freeze_node(node: Node, path: Path) -> None:
 
 
 def thaw_node(path: Path, stages: Stages) -> Node:
-    """The stage instance that was written down."""
+    """Read a stage instance that `freeze_node` wrote."""
     try:
         content: dict[str, Any] = json.loads(path.read_text())
     except (OSError, ValueError) as error:
@@ -191,7 +191,7 @@ def thaw_node(path: Path, stages: Stages) -> Node:
 
 
 def refuse_changed_files(node: Node) -> None:
-    """Stop where the user's files are no longer those that were submitted."""
+    """Raise a SesameError if the user's files have changed since the submission."""
     now = Checksums(node.output.path.parents[1]).describe(node.maker.files(node.config))
     before = node.request["files_read"]
     if now != before:

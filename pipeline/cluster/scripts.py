@@ -1,4 +1,4 @@
-"""Job scripts: the templates in slurm/, with a site's options and a submission's environment."""
+"""Write job scripts from the templates in slurm/, a site's options and an environment."""
 
 import shlex
 import sys
@@ -6,14 +6,18 @@ from pathlib import Path
 
 from pipeline.cluster.site import Site
 
-# In the repository slurm/ stands beside the packages; in a wheel it lies inside this one.
+# In the repository slurm/ is beside the packages; in a wheel it is inside `pipeline`.
 _INSIDE = Path(__file__).parents[1] / "slurm"
 TEMPLATES = _INSIDE if _INSIDE.is_dir() else Path(__file__).parents[2] / "slurm"
 SBATCH = "#SBATCH "
 
 
 def fill(template: str, options: list[str], setup: list[str], arguments: list[str]) -> str:
-    """A template with its own options replaced by the given ones, and the arguments it is for."""
+    """Return a template as a job script.
+
+    `options` replace the template's options of the same name. `setup` lines replace its `source`
+    line. `arguments` become the script's positional arguments.
+    """
     lines = (TEMPLATES / f"{template}.sbatch").read_text().splitlines()
     ours = {_name(option) for option in options}
     kept = [
@@ -40,7 +44,7 @@ def _name(option: str) -> str:
 
 
 def environment(site: Site, code: Path, script: Path) -> list[str]:
-    """The lines that make a job run the frozen code, with the site's modules and Python."""
+    """Return shell lines that make a job run the frozen code with the site's modules and Python."""
     lines = [f"module load {module}" for module in site.modules]
     if site.activate is not None:
         lines.append(site.activate)
@@ -50,7 +54,7 @@ def environment(site: Site, code: Path, script: Path) -> list[str]:
         "set +u  # other people's scripts",
         *lines,
         "set -u",
-        # Safe path: not the folder of submission, where the code may have been edited meanwhile.
+        # Keep the working directory off sys.path: its code may have been edited meanwhile.
         "export PYTHONSAFEPATH=1",
         f'export PYTHONPATH={shlex.quote(str(code))}"${{PYTHONPATH:+:$PYTHONPATH}}"',
         f"export SESAME_CONTINUE={site.continuation} SESAME_SCRIPT={shlex.quote(str(script))}",

@@ -1,6 +1,6 @@
-"""What a cluster asks of its jobs: one file, `$SESAME_SITE` or `./site.yaml`.
+"""The site file: a cluster's settings for jobs, in `$SESAME_SITE` or `./site.yaml`.
 
-    partition: gpu      # of all stages; so may be account, qos, constraint, gpus, cpus, memory
+    partition: gpu      # for all stages; likewise account, qos, constraint, gpus, cpus, memory
     time: 24:00:00
     modules: [cuda/12.4]
     activate: source ~/venv/bin/activate
@@ -8,7 +8,7 @@
       shard: {partition: cpu, cpus: 16, gpus: 0}
       pretrain: {gpus: 4, time: 3-00:00:00, extra: [--exclusive]}
 
-Unknown keys and wrong values are refused with the file's name before anything is submitted.
+Unknown keys and wrong values raise a UsageError that names the file, before any submission.
 """
 
 import os
@@ -32,20 +32,20 @@ NOTHING = ("", "~", "null")
 
 @dataclass
 class StageSite:
-    """What the jobs of a stage ask for."""
+    """Resources that the jobs of a stage request."""
 
     partition: str | None = execution(None, "the partition")
-    account: str | None = execution(None, "the account that pays")
+    account: str | None = execution(None, "the account to charge")
     qos: str | None = execution(None, "the quality of service")
-    time: str | None = execution(None, "the limit, such as 24:00:00 or 2-12")
-    constraint: str | None = execution(None, "features a node must have")
-    gpus: int | None = execution(None, "GPUs on each node", at_least=0)
-    cpus: int | None = execution(None, "CPUs a task", at_least=1)
-    memory: str | None = execution(None, "memory a node, such as 64G")
+    time: str | None = execution(None, "the time limit, such as 24:00:00 or 2-12")
+    constraint: str | None = execution(None, "features that a node must have")
+    gpus: int | None = execution(None, "GPUs per node", at_least=0)
+    cpus: int | None = execution(None, "CPUs per task", at_least=1)
+    memory: str | None = execution(None, "memory per node, such as 64G")
     extra: list[str] = execution([], "more options of sbatch, such as --exclusive")
 
     def options(self) -> list[str]:
-        """As options of sbatch."""
+        """Return the settings as options of sbatch."""
         given = {
             "partition": self.partition,
             "account": self.account,
@@ -61,7 +61,7 @@ class StageSite:
         ]
 
     def minutes(self) -> int | None:
-        """The limit in minutes, rounded up; as SLURM writes times."""
+        """Return the time limit in minutes, rounded up; parses SLURM's formats."""
         if self.time is None:
             return None
         days, dash, clock = self.time.rpartition("-")
@@ -75,25 +75,27 @@ class StageSite:
 
 @dataclass
 class Site(StageSite):
-    """The whole file."""
+    """All settings of a site file."""
 
     modules: list[str] = execution([], "environment modules to load")
-    activate: str | None = execution(None, "a line of shell that makes `python` the right one")
-    signal: int = execution(120, "seconds before the time limit to save and leave", at_least=10)
+    activate: str | None = execution(None, "a shell line that activates the Python environment")
+    signal: int = execution(
+        120, "seconds before the time limit at which a job saves and stops", at_least=10
+    )
     continuation: str = execution(
         "requeue",
-        "what a job does that saved and left early: requeue itself, submit a successor, or stop",
+        "action of a job that was interrupted: requeue itself, submit a successor (chain), or stop",
         choices=("requeue", "chain", "stop"),
     )
-    array: int = execution(8, "tasks of the arrays over pieces; 1 for no array", at_least=1)
-    at_once: int = execution(4, "tasks of an array that run at once", at_least=1)
+    array: int = execution(8, "tasks of the arrays over work units; 1 = no array", at_least=1)
+    at_once: int = execution(4, "tasks of an array that run at the same time", at_least=1)
     shared_store: bool = execution(
-        False, "the store is on a disk that nodes see, though it looks local from here"
+        False, "true if all nodes see the store although its disk looks local"
     )
-    stages: dict[str, StageSite] = execution({}, "settings of single stages")
+    stages: dict[str, StageSite] = execution({}, "settings per stage")
 
     def of(self, stage: str) -> StageSite:
-        """What a stage's jobs ask for: its own settings, else the site's; extras add up."""
+        """Return a stage's resources: its own settings, else the site's; `extra` is added up."""
         own = self.stages.get(stage, StageSite())
         chosen = {
             item.name: getattr(self, item.name)
@@ -105,24 +107,24 @@ class Site(StageSite):
 
 
 def site_path() -> Path:
-    """Where the site's settings are, or would be."""
+    """Return the path of the site file, which need not exist."""
     return Path(os.environ.get("SESAME_SITE") or "site.yaml")
 
 
 def read_site() -> Site:
-    """The site's settings, checked; defaults where there is no file and none was named."""
+    """Read and check the site file; return defaults if there is none and none was named."""
     path = site_path()
     if not path.exists():
         if os.environ.get("SESAME_SITE"):
             raise UsageError(f"SESAME_SITE={path}: there is no such file")
         return Site()
     try:
-        # Plain strings: YAML would read the time 24:00:00 as the number 86400.
+        # BaseLoader keeps plain strings: YAML would read the time 24:00:00 as the number 86400.
         content = yaml.load(path.read_text(), yaml.BaseLoader) or {}
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
-        raise UsageError(f"{path}{line}: no valid YAML") from error
+        raise UsageError(f"{path}{line}: not valid YAML") from error
     if not isinstance(content, dict):
         raise UsageError(f"{path}: must have lines like `partition: gpu`")
     return _typed(path, content)
@@ -136,7 +138,7 @@ def _typed(path: Path, content: dict[str, Any]) -> Site:
     for stage, settings in stages.items():
         _check_keys(path, f"stages.{stage}.", settings, {f.name for f in fields(StageSite)})
     given = literal(_without_nothing(content))
-    if "continue" in given:  # which Python keeps for itself
+    if "continue" in given:  # a reserved word in Python, so the field has another name
         given["continuation"] = given.pop("continue")
     try:
         site = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Site), given))

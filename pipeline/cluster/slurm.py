@@ -1,4 +1,4 @@
-"""The few calls of SLURM's own commands that Sesame makes, and what they answer."""
+"""Call SLURM's commands and parse their output."""
 
 import os
 import re
@@ -9,23 +9,23 @@ from pathlib import Path
 
 from data_prep.errors import SesameError, UsageError
 
-# States of squeue (upper case) in which a job still counts on being done.
+# States of squeue in which a job runs or may still run.
 LIVE = ("PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING", "REQUEUED", "RESIZING",
         "REQUEUE_HOLD", "REQUEUE_FED", "SIGNALING", "STAGE_OUT", "STOPPED")  # fmt: skip
-NEVER = "DependencyNeverSatisfied"  # the reason of a job that SLURM is about to cancel
+NEVER = "DependencyNeverSatisfied"  # reason given for a job that SLURM is about to cancel
 FIELDS = "%F|%K|%T|%r|%N|%M"  # job, task of an array, state, reason, nodes, time
 
 
 class Refused(SesameError):
-    """SLURM would not do what it was asked."""
+    """A SLURM command failed."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A job in the queue, or one task of an array; ended ones stay there for some minutes."""
+    """A job in the queue, or one task of an array; ended jobs stay listed for some minutes."""
 
     job: str
-    number: str  # N/A where it is no array's
+    number: str  # N/A if the job is not an array
     state: str
     reason: str
     nodes: str
@@ -33,12 +33,12 @@ class Task:
 
     @property
     def is_live(self) -> bool:
-        """Whether it runs or may still run."""
+        """True if it runs or may still run."""
         return self.state in LIVE and self.reason != NEVER
 
 
 def require() -> None:
-    """Refuse to go on where SLURM's commands are missing."""
+    """Raise a UsageError if SLURM's commands are missing."""
     if shutil.which("sbatch") is None:
         raise UsageError(
             "sbatch is not on the path: run this on a login node of the SLURM cluster (perhaps "
@@ -47,14 +47,14 @@ def require() -> None:
 
 
 def answers() -> bool:
-    """Whether there is a cluster to ask."""
+    """Return True if SLURM's controller answers."""
     if shutil.which("squeue") is None:
         return False
     return subprocess.run(["squeue", "--me"], capture_output=True).returncode == 0
 
 
 def call(*command: str) -> str:
-    """What a command prints; its complaint, as an error, where it fails."""
+    """Run a command and return its output; raise Refused with its message if it fails."""
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines() or [f"code {done.returncode}"]
@@ -64,12 +64,15 @@ def call(*command: str) -> str:
 
 
 def check_script(script: Path) -> None:
-    """Ask SLURM whether it would take a script (partition, account, limits); queues nothing."""
+    """Raise Refused if SLURM would not accept a script (partition, account, limits).
+
+    Queues nothing.
+    """
     call("sbatch", "--test-only", str(script))
 
 
 def submit_script(script: Path, after: list[str], array: str = "") -> str:
-    """Queue a script to run once all jobs of `after` have ended well; returns the job's id."""
+    """Queue a script that runs after all jobs in `after` have succeeded; return the job's id."""
     options = [f"--dependency=afterok:{':'.join(after)}"] if after else []
     options += [f"--array={array}"] if array else []
     said = call("sbatch", "--parsable", "--kill-on-invalid-dep=yes", *options, str(script))
@@ -77,7 +80,7 @@ def submit_script(script: Path, after: list[str], array: str = "") -> str:
 
 
 def queue() -> dict[str, list[Task]]:
-    """This user's jobs by id, each with its tasks, among them those that ended a moment ago."""
+    """Return this user's jobs by id, each with its tasks; recently ended jobs are included."""
     said = call("squeue", "--me", "--noheader", "--array", "--states=all", f"--format={FIELDS}")
     found: dict[str, list[Task]] = {}
     for line in said.splitlines():
@@ -87,19 +90,19 @@ def queue() -> dict[str, list[Task]]:
 
 
 def cancel_jobs(jobs: list[str]) -> None:
-    """End jobs, waiting or running."""
+    """Cancel waiting or running jobs."""
     if jobs:
         call("scancel", *jobs)
 
 
 def job_state(job: str) -> str:
-    """The state of a job as the controller sees it now."""
+    """Return the controller's current state of a job; "" if unknown."""
     found = re.search(r"JobState=(\w+)", call("scontrol", "show", "job", "--oneliner", job))
     return found[1] if found else ""
 
 
 def dependants(job: str) -> dict[str, str]:
-    """The dependency of each waiting job that waits for `job`, as scontrol takes it."""
+    """Return the jobs that wait for `job`, each with its dependency in scontrol's syntax."""
     found = {}
     for line in call("squeue", "--me", "--noheader", "--format=%i|%E").splitlines():
         waiting, _, dependency = line.partition("|")
@@ -110,7 +113,7 @@ def dependants(job: str) -> dict[str, str]:
 
 
 def move_dependants(old: str, new: str) -> list[str]:
-    """Make all that waits for one job wait for another; returns what was moved."""
+    """Make all jobs that wait for `old` wait for `new`; return their ids."""
     waiting = dependants(old)
     for job, dependency in waiting.items():
         moved = re.sub(rf"\b{old}\b", new, dependency)
@@ -119,12 +122,12 @@ def move_dependants(old: str, new: str) -> list[str]:
 
 
 def hosts() -> set[str]:
-    """The machines of the cluster."""
+    """Return the host names of the cluster's nodes."""
     return set(call("sinfo", "--Node", "--noheader", "--format=%n").split())
 
 
 def first_node_address() -> str:
-    """Where the first node of this job is reached; its name need not resolve."""
+    """Return the address of this job's first node; its host name may not resolve."""
     nodes = call("scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"]).split()
     found = re.search(r"NodeAddr=(\S+)", call("scontrol", "show", "node", nodes[0]))
     return found[1] if found else nodes[0]

@@ -1,4 +1,4 @@
-"""What `sesame status` shows: each job's state, reason, node, time, progress, speed and log."""
+"""The table of `sesame status`: each job's state, reason, node, time, progress, speed, log."""
 
 import json
 from collections import Counter
@@ -18,13 +18,13 @@ COLOURS = {
     "done": "green", "running": "cyan", "waiting": "dim", "failed": "red", "cancelled": "yellow",
     "ended": "red",
 }  # fmt: skip
-# What SLURM says in figures: a node that could not open the job's log.
+# Shown for a failed job without a log: its node could not open the log file.
 CANNOT_OPEN_LOG = "the node cannot see the log's folder; put the store on a shared disk"
 
 
 @dataclass(frozen=True)
 class Line:
-    """What is known of one job."""
+    """The status of one job."""
 
     job: Job
     state: str  # done, running, waiting, failed, cancelled, ended
@@ -40,7 +40,7 @@ class Line:
 
 
 def look(submission: Submission, store: Store, stages: Stages) -> list[Line]:
-    """The state of every job of a submission."""
+    """Return the status of every job of a submission."""
     queue = slurm.queue()
     return [
         _line(job, queue.get(job.id, []), submission, store, stages) for job in submission.jobs()
@@ -72,12 +72,12 @@ def _line(
 
 
 def _has_made_all(job: Job, output: Output) -> bool:
-    """Whether an array's work is done, which SLURM may have forgotten before the merge is."""
+    """Return True if an array's shares are all made; SLURM may have forgotten the array by now."""
     return job.shares > 0 and len(shares_made(output, job.shares)) == job.shares
 
 
 def _state(tasks: list[slurm.Task]) -> str:
-    """One word for all tasks of a job: the worst that has happened, else what goes on."""
+    """Return one word for all tasks of a job; `ended` if SLURM no longer lists it."""
     states = {task.state for task in tasks}
     if not states:
         return "ended"  # SLURM forgets jobs some minutes after their end
@@ -101,7 +101,7 @@ def _progress(job: Job, tasks: list[slurm.Task], output: Output, stages: Stages)
 
 
 def _speed(timing: Path) -> str:
-    """What the last line of a pretraining's timings says."""
+    """Return step and speed from the last complete line of a pretraining's timings."""
     if not timing.exists():
         return ""
     lines = [line for line in timing.read_text().splitlines(keepends=True) if line.endswith("\n")]
@@ -116,11 +116,11 @@ def _last_words(log: Path | None) -> str:
         return ""
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
     words = [line for line in lines if line.startswith("sesame ")] or lines
-    return words[-1] if words else "no word in its log"
+    return words[-1] if words else "its log is empty"
 
 
 def as_table(submission: Submission, lines: list[Line]) -> Table:
-    """The jobs for a terminal; logs by name, their folder above."""
+    """Return the jobs as a table; the title names the folder of the logs."""
     table = Table(box=None, pad_edge=False, header_style="dim", title_justify="left")
     table.title = escape(f"{submission.id}, logs in {submission.logs}")
     for heading in ("job", "id", "state", "node", "time", "log"):

@@ -1,7 +1,8 @@
-"""A graph as SLURM jobs: one an output, an array and a merge where a stage has pieces.
+"""Submit a graph as SLURM jobs: one job per output; for stages with work units an array first.
 
-Everything is written and checked before the first job is queued; where a later one is refused,
-those before it are cancelled, so that nothing is half submitted.
+The array makes the work units and the output's own job merges them. Everything is written and
+checked before the first job is queued. If SLURM refuses a job, the jobs before it are cancelled, so
+that a submission is complete or empty.
 """
 
 import socket
@@ -31,16 +32,19 @@ class Planned:
     node: Node
     template: str
     options: list[str]
-    after: list[str]  # names of planned jobs
-    after_jobs: list[str]  # ids of jobs that are in the queue already
-    shares: int = 0  # of the pieces, where it is an array over them
-    array: str = ""  # which of them, and how many at once
+    after: list[str]  # names of planned jobs to wait for
+    after_jobs: list[str]  # ids of queued jobs to wait for
+    shares: int = 0  # number of shares of the work units; 0 if it is not an array
+    array: str = ""  # sbatch's --array: tasks and maximum running at a time
 
 
 def plan_jobs(nodes: list[Node], site: Site, being_made: dict[str, str]) -> list[Planned]:
-    """The jobs that make all missing outputs; `being_made` has jobs in the queue by output."""
+    """Return the jobs that make all missing outputs.
+
+    `being_made`: jobs in the queue, by the reference of the output they make.
+    """
     planned: list[Planned] = []
-    makers: dict[str, str] = {}  # the planned job that makes an output
+    makers: dict[str, str] = {}  # name of the planned job by output
     for node in nodes:
         if node.output.is_done or node.output.reference in being_made:
             continue
@@ -71,13 +75,13 @@ def plan_jobs(nodes: list[Node], site: Site, being_made: dict[str, str]) -> list
 
 
 def missing_shares(node: Node, count: int) -> list[int]:
-    """The shares of a stage's pieces that no earlier array has made."""
+    """Return the shares of a stage's work units that no earlier array has made."""
     made = shares_made(node.output, count)
     return [number for number in range(count) if ArraySlice(number, count) not in made]
 
 
 def _shape(node: Node) -> tuple[str, list[str]]:
-    """The template of a stage, and the nodes and tasks it needs."""
+    """Return a stage's template, and its options for nodes and tasks."""
     if node.stage != "pretrain":
         return "stage", []
     trainer = node.config.trainer
@@ -85,39 +89,39 @@ def _shape(node: Node) -> tuple[str, list[str]]:
 
 
 def check_site(nodes: list[Node], site: Site) -> None:
-    """Refuse what the site file and the configuration together make impossible."""
+    """Raise a UsageError if the site file and the configuration contradict each other."""
     for node in nodes:
         trainer, gpus = node.config.trainer, site.of(node.stage).gpus
         wanted = trainer.devices if trainer.accelerator == "cuda" else 0
         if node.stage == "pretrain" and gpus is not None and gpus < wanted:
             raise UsageError(
-                f"{site_path()}: stages.pretrain.gpus={gpus}: trainer.devices={wanted} ranks a "
-                "node need as many"
+                f"{site_path()}: stages.pretrain.gpus={gpus}: trainer.devices={wanted} needs "
+                f"{wanted} GPUs per node"
             )
 
 
 def check_store(store: Path, site: Site, hosts: set[str]) -> None:
-    """Refuse a store on a disk of this machine that other machines are to use."""
+    """Raise a UsageError if the store is on a local disk and other machines need it."""
     here = socket.gethostname()
     others = sorted(host for host in hosts if host.partition(".")[0] != here.partition(".")[0])
     kind = disk_kind(store)
     if others and kind in LOCAL_DISKS and not site.shared_store:
         raise UsageError(
-            f"paths.store={store}: lies on a disk of this machine ({kind}), which {others[0]} "
+            f"paths.store={store}: is on a local disk of this machine ({kind}), which {others[0]} "
             "cannot see; put it on a shared disk, or set `shared_store: true` in "
             f"{site_path()} if the nodes do see it"
         )
 
 
 def disk_kind(path: Path) -> str:
-    """The kind of file system that `path` is or would be on."""
+    """Return the file system type of `path`, which need not exist; "" if unknown."""
     mounts = {Path(mount.mountpoint): mount.fstype for mount in psutil.disk_partitions(all=True)}
     place = path.resolve()
     return next((mounts[p] for p in (place, *place.parents) if p in mounts), "")
 
 
 def being_made(store: Store) -> dict[str, str]:
-    """Outputs that jobs of earlier submissions will make, and the last job of each."""
+    """Return the outputs that queued jobs of earlier submissions make, with the job's id."""
     queue = slurm.queue()
     return {
         job.reference: job.id
@@ -128,14 +132,14 @@ def being_made(store: Store) -> dict[str, str]:
 
 
 def write_scripts(planned: list[Planned], submission: Submission, site: Site) -> None:
-    """Write every job's script and what it makes."""
+    """Write every job's script and frozen stage instance."""
     for job in planned:
         freeze_node(job.node, submission.node(job.name))
         submission.script(job.name).write_text(script_of(job, submission, site))
 
 
 def script_of(job: Planned, submission: Submission, site: Site) -> str:
-    """The text of a job's script."""
+    """Return the text of a job's script."""
     node, script = submission.node(job.name), submission.script(job.name)
     log = submission.logs / f"{job.name}-{'%A_%a' if job.array else '%j'}.log"
     options = [
@@ -152,7 +156,7 @@ def script_of(job: Planned, submission: Submission, site: Site) -> str:
 
 
 def submit_all(planned: list[Planned], submission: Submission) -> list[Job]:
-    """Queue every job, or none."""
+    """Queue all jobs, or none; raise Refused if SLURM refuses one."""
     for job in planned:
         slurm.check_script(submission.script(job.name))
     ids: dict[str, str] = {}

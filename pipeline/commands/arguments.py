@@ -1,4 +1,4 @@
-"""The command line's words: command, options, overrides; and how errors are shown."""
+"""Parse the command line into command, options, words and overrides; print errors."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ class Arguments:
     """A parsed command line."""
 
     command: str
-    words: list[str]  # plain words: a stage's name, what to bench
+    words: list[str]  # words without `=`, for example a stage's name
     overrides: list[str]
     options: dict[str, str]
 
 
 def parse(argv: list[str]) -> Arguments:
-    """Split a command line into command, options, plain words and overrides."""
+    """Split a command line; raise a UsageError for unknown commands and options."""
     name = argv[0]
     if name not in COMMANDS:
         close = get_close_matches(name, COMMANDS, n=1)
@@ -47,7 +47,7 @@ def parse(argv: list[str]) -> Arguments:
 
 
 def _option_value(command: str, word: str, rest: Iterator[str]) -> str:
-    """The value of an option that the command declares; nothing for one that takes none."""
+    """Return the value of a declared option, taken from `rest` if needed; "" without a value."""
     known = COMMANDS[command].options
     option, _, value = word.partition("=")
     if f"{option}=" in known:
@@ -65,7 +65,7 @@ def _option_value(command: str, word: str, rest: Iterator[str]) -> str:
 
 
 def take_own(overrides: list[str], defaults: dict[str, str]) -> tuple[dict[str, str], list[str]]:
-    """A command's own keys, with their defaults, and the overrides that are left for Hydra."""
+    """Return a command's own keys, with defaults filled in, and the overrides left for Hydra."""
     own, others = dict(defaults), []
     for override in overrides:
         key, _, value = override.partition("=")
@@ -77,7 +77,7 @@ def take_own(overrides: list[str], defaults: dict[str, str]) -> tuple[dict[str, 
 
 
 def show_error(command: str, error: SesameError) -> int:
-    """Say in one sentence what went wrong; returns the exit code."""
+    """Print the error in one sentence; return its exit code."""
     console.print(f"[red]sesame {command}:[/] ", end="")
     console.print(str(error), markup=False, soft_wrap=True)
     return error.exit_code

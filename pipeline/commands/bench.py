@@ -1,4 +1,4 @@
-"""`sesame bench <what>`: the home of every timing; prints a table and writes it to the store."""
+"""`sesame bench <what>`: measure one subject, print a table and write it to the store."""
 
 import importlib
 import json
@@ -16,17 +16,17 @@ from pipeline.bench.figures import UNSTEADY, Figure
 from pipeline.commands.arguments import Arguments
 from pipeline.config.compose import compose_config
 
-BUSY = 0.1  # share of the machine that others may use before wall time misleads
+BUSY = 0.1  # if other processes use a larger share of the machine, wall times mislead
 
 
 def subjects() -> list[str]:
-    """What can be measured: the modules beside those that help to."""
+    """Return the subjects that can be measured: the modules of `bench` except the helpers."""
     names = (module.name for module in pkgutil.iter_modules(pipeline.bench.__path__))
     return [name for name in names if name not in ("figures", "turns", "usage")]
 
 
 def bench(arguments: Arguments) -> None:
-    """Measure one subject."""
+    """Measure one subject; write `<store>/bench/<what>.json`."""
     if len(arguments.words) != 1 or arguments.words[0] not in subjects():
         raise UsageError(f"bench: name one of {', '.join(subjects())}")
     config = compose_config(arguments.overrides)
@@ -40,7 +40,7 @@ def bench(arguments: Arguments) -> None:
 
 
 def as_table(what: str, figures: list[Figure]) -> Table:
-    """The figures for a terminal."""
+    """Return the figures as a table."""
     table = Table(title=f"sesame bench {what}", title_justify="left")
     numbers = ("ours", "peer", "ratio", "by CPU time", "others")
     for heading in ("", "ours", "peer", "unit", "ratio", "spread", "by CPU time", "others"):
@@ -63,7 +63,7 @@ def as_table(what: str, figures: list[Figure]) -> Table:
 
 
 def caption(figures: list[Figure]) -> str:
-    """What to make of the table on the machine as it was."""
+    """Return warnings about a busy machine and unsteady ratios; empty if there are none."""
     notes = []
     busiest = max((figure.others or 0.0 for figure in figures), default=0.0)
     if busiest > BUSY:

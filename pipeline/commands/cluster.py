@@ -1,4 +1,4 @@
-"""`sesame submit`, `status`, `cancel`, and `job`, which is what submitted scripts run."""
+"""`sesame submit`, `status` and `cancel`, and `job`, which submitted scripts run."""
 
 import shutil
 import time
@@ -45,7 +45,7 @@ LOOK_SECONDS = 2.0
 
 
 def submit(arguments: Arguments) -> None:
-    """Send everything the experiment names, of all points of a sweep, to SLURM."""
+    """Submit everything the experiment names to SLURM; with -m, of all points of a sweep."""
     if arguments.words:
         raise UsageError(f"{arguments.words[0]}: not an override; overrides look like key=value")
     dry = "--dry-run" in arguments.options
@@ -65,7 +65,7 @@ def submit(arguments: Arguments) -> None:
     if known:
         check_store(store.root, site, slurm.hosts())
     else:
-        console.print("SLURM does not answer here: what it has queued already is not known")
+        console.print("SLURM does not answer here, so jobs already in the queue are not known")
     planned = _plan(chosen, site, being_made(store) if known else {})
     submission = new_submission(store, config.name)
     if not planned:
@@ -83,7 +83,7 @@ def submit(arguments: Arguments) -> None:
 
 
 def _plan(nodes: list[Node], site: Site, queued: dict[str, str]) -> list[Planned]:
-    """The jobs to submit; says which outputs jobs in the queue make already."""
+    """Return the jobs to submit; print the outputs that jobs in the queue already make."""
     for node in nodes:
         if node.output.reference in queued and not node.output.is_done:
             print(f"{_title(node)}: job {queued[node.output.reference]} makes it already")
@@ -91,7 +91,7 @@ def _plan(nodes: list[Node], site: Site, queued: dict[str, str]) -> list[Planned
 
 
 def _send(planned: list[Planned], submission: Submission, site: Site) -> None:
-    """Freeze everything, then queue all jobs or none."""
+    """Freeze code and configuration, then queue all jobs or none."""
     submission.create()
     try:
         submission.freeze_code()
@@ -110,7 +110,7 @@ def _title(node: Node) -> str:
 
 
 def job(arguments: Arguments) -> None:
-    """Make the output of one frozen stage instance, or a share of its pieces."""
+    """Make the output of one frozen stage instance, or a share of its work units."""
     if len(arguments.words) != 1:
         raise UsageError("job: name the file of one stage instance, nodes/<job>.json")
     share = arguments.options.get("--share")
@@ -128,7 +128,7 @@ def job(arguments: Arguments) -> None:
 
 
 def status(arguments: Arguments) -> None:
-    """A table of a submission's jobs, kept up to date on a terminal until all have ended."""
+    """Print a table of a submission's jobs; on a terminal, update it until all have ended."""
     slurm.require()
     store = _store(arguments)
     submission = find_submission(store, _one_word(arguments))
@@ -146,7 +146,7 @@ def status(arguments: Arguments) -> None:
 
 
 def cancel(arguments: Arguments) -> None:
-    """End what is waiting or running of a submission."""
+    """Cancel a submission's waiting and running jobs."""
     slurm.require()
     submission = find_submission(_store(arguments), _one_word(arguments))
     queue = slurm.queue()

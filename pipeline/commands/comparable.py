@@ -1,7 +1,8 @@
-"""Whether the figures of a sweep's points can be compared: judged by what they were measured on.
+"""Decide whether the values of a sweep's points can be compared.
 
-A held-out loss is per token of its tokenizer, on rows of its examples. A score belongs to its task,
-metric and development set. What else differs between points is what the sweep compares.
+Held-out losses are comparable only with the same tokenizer and the same held-out rows. Scores are
+comparable only with the same task, metric and development set. All other differences between points
+are what the sweep compares.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,10 +18,10 @@ BESIDE_DEV = (
 
 
 def why_not_comparable(variants: Mapping[str, Sequence[Output]]) -> str | None:
-    """Why no variant of a sweep is the best, in one line; None where one may be.
+    """Return in one line why no variant can be called the best; None if they are comparable.
 
-    `variants` has the outputs of each, one per seed. Seeds may have their own held-out rows as
-    long as every variant is measured on the same ones.
+    `variants`: the outputs of each variant, one per seed. Seeds may have different held-out rows
+    if every variant is measured on the same set of them.
     """
     measured: dict[str, list[frozenset[str]]] = {}
     for outputs in variants.values():
@@ -35,7 +36,7 @@ def why_not_comparable(variants: Mapping[str, Sequence[Output]]) -> str | None:
 
 
 def _basis(request: dict[str, Any]) -> dict[str, Any]:
-    """What an output's figure is measured on, by name."""
+    """Return the data and settings that an output's value is measured on, by name."""
     if request["stage"] == "pretrain":
         return _heldout_basis(request)
     if request["stage"] == "finetune":
@@ -56,7 +57,7 @@ def _heldout_basis(request: dict[str, Any]) -> dict[str, Any]:
 
 def _dev_basis(request: dict[str, Any]) -> dict[str, Any]:
     task = request["config"]["task"]
-    dev = [task["dev"]] if task["dev"] else [task["train"], task["test"]]  # cut from train
+    dev = [task["dev"]] if task["dev"] else [task["train"], task["test"]]  # split off train
     files = {name: request["files_read"].get(name) for name in dev if name}
     others = {key: value for key, value in task.items() if key not in BESIDE_DEV}
     return {

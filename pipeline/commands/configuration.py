@@ -1,4 +1,4 @@
-"""`--cfg`: prints the configuration that a command would use, and does nothing."""
+"""`--cfg`: print the configuration that a command would use, and do nothing else."""
 
 import sys
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from pipeline.config.compose import CONF, compose_raw, register
 
 
 def print_config(arguments: Arguments) -> None:
-    """Print the job's configuration, Hydra's own, or both; as a whole or one part of it."""
+    """Print the job's configuration, Hydra's own, or both; the whole or one part."""
     what, part = arguments.options["--cfg"], arguments.options.get("--package")
     if what not in ("job", "hydra", "all"):
         raise UsageError(f"--cfg {what}: must be one of job, hydra, all")
@@ -32,7 +32,7 @@ def print_config(arguments: Arguments) -> None:
 
 
 def run_hydra(argv: list[str], job: Callable[[DictConfig], float | None]) -> None:
-    """Let Hydra itself handle a command line: its sweeps and launchers, and what it prints."""
+    """Let Hydra handle a command line, with its sweepers and launchers; changes sys.argv."""
     import hydra
 
     register()

@@ -1,4 +1,4 @@
-"""`sesame doctor`: what this machine can do, with a remedy for what it cannot."""
+"""`sesame doctor`: check this machine, with a remedy for everything that does not work."""
 
 import os
 import shutil
@@ -22,15 +22,15 @@ LOW_DISK = 10 << 30
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at."""
+    """One result of a check."""
 
     what: str
     found: str
-    remedy: str = ""
+    remedy: str = ""  # empty if all is well
 
 
 def doctor(arguments: Arguments) -> None:
-    """Look at everything training leans on and print what was found."""
+    """Check everything that training needs and print the findings."""
     store = Path(compose_config(arguments.overrides).paths.store)
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("", "found", "remedy"):
@@ -42,7 +42,7 @@ def doctor(arguments: Arguments) -> None:
 
 
 def examine(store: Path) -> Iterator[Finding]:
-    """Every finding in turn; probes that may crash run in a process of their own."""
+    """Yield one finding per check; probes that may crash run in their own process."""
     looks: tuple[Callable[[], Finding], ...] = (
         _torch, _accelerator, _bf16, _deepspeed, _gloo, _compiler, lambda: _disk(store), _slurm,
     )  # fmt: skip
@@ -87,8 +87,8 @@ def _bf16() -> Finding:
     if _probe(code, ONEDNN_MAX_CPU_ISA="AVX512_CORE_FP16").returncode == 0:
         return Finding(
             "bf16 on CPU",
-            "announced but crashes as it is",
-            "nothing to do for sesame, which limits oneDNN itself; elsewhere set "
+            "reported as available, but crashes by default",
+            "nothing to do for sesame, which limits oneDNN itself; in other programs set "
             "ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16",
         )
     return Finding("bf16 on CPU", "does not work", "use trainer.precision=fp32")

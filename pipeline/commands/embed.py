@@ -1,4 +1,4 @@
-"""`sesame embed`: a file of sentences to the contextual vectors of their words."""
+"""`sesame embed`: write the contextual word vectors of a file of sentences."""
 
 import math
 from pathlib import Path
@@ -17,13 +17,13 @@ LAYERS = ("all", "top", "mix")
 
 
 def embed(arguments: Arguments) -> None:
-    """Write the vectors, and say where and how many."""
+    """Write the vectors; print how many and where."""
     if arguments.words:
         raise UsageError(f"{arguments.words[0]}: not an override; overrides look like key=value")
     own, overrides = take_own(arguments.overrides, OWN)
     source, out = Path(own["input"]), Path(own["output"])
     if not own["input"] or not source.is_file():
-        raise UsageError(f"input={own['input']}: give a file with one sentence a line")
+        raise UsageError(f"input={own['input']}: give a file with one sentence per line")
     if out.suffix not in OUTPUTS:
         raise UsageError(f"output={out}: must end in {' or '.join(OUTPUTS)}")
     if not out.parent.is_dir():
@@ -36,7 +36,7 @@ def embed(arguments: Arguments) -> None:
     (gamma,) = _numbers("gamma", own["gamma"] or "1")
     config = compose_config(overrides)
     if RANDOM in config.encoders:
-        raise UsageError("encoder=random: vectors of an untrained encoder tell nothing; name a run")
+        raise UsageError("encoder=random: an untrained encoder has no useful vectors; name a run")
     inputs = prepare_encoder(arguments.command, config, overrides)
 
     from pipeline.encoders.embed import Layers, embed_file
@@ -49,7 +49,7 @@ def embed(arguments: Arguments) -> None:
 
 
 def _numbers(key: str, text: str) -> tuple[float, ...]:
-    """Numbers between commas."""
+    """Parse comma-separated numbers, with or without brackets."""
     try:
         numbers = tuple(float(part) for part in text.strip("[]").split(",") if part.strip())
     except ValueError:

@@ -1,4 +1,4 @@
-"""`sesame estimate`: what a pretraining will take, before anything is spent."""
+"""`sesame estimate`: print memory, time and cost of a pretraining before it is started."""
 
 from rich import print as show
 from rich.table import Table
@@ -11,7 +11,7 @@ from pipeline.estimate.pretraining import USABLE, Estimate, Offer, estimate, off
 from pipeline.stages import STAGES
 from pipeline.training.gpus import GPUS, Gpu
 
-UTILISATION = 0.4  # of the peak; what well-kept BERT trainings reach
+UTILISATION = 0.4  # share of the GPU's peak that well-tuned BERT trainings reach
 
 
 def estimate_pretraining(arguments: Arguments) -> None:

@@ -1,4 +1,4 @@
-"""`sesame fill`: what a BERT puts into the blanks of a text."""
+"""`sesame fill`: predict the tokens for the blanks of a text with a BERT."""
 
 from rich import print as show
 from rich.markup import escape
@@ -16,14 +16,14 @@ QUOTES = "\"'"
 
 
 def fill(arguments: Arguments) -> None:
-    """Print the likeliest pieces for each blank, by every encoder."""
+    """Print the most probable tokens for each blank, by every encoder."""
     own, overrides = take_own(arguments.overrides, OWN)
     text = _text(own["text"], arguments.words)
     if not own["top"].isdigit() or int(own["top"]) < 1:
         raise UsageError(f"top={own['top']}: must be a number of guesses, such as 5")
     config = compose_config(overrides)
     if RANDOM in config.encoders:
-        raise UsageError("encoder=random: guesses of an untrained encoder tell nothing; name a run")
+        raise UsageError("encoder=random: an untrained encoder predicts nothing; name a run")
     each = each_encoder(config)
     inputs = [prepare_encoder(arguments.command, one, overrides) for one in each]
 
@@ -42,12 +42,12 @@ def fill(arguments: Arguments) -> None:
 
 
 def _text(given: str, words: list[str]) -> str:
-    """The text, given as text=… or as it is; Hydra's quotes around it may stay or go."""
+    """Return the text, given as text=… or as plain words, without surrounding quotes."""
     if given and words:
         raise UsageError(f"{words[0]}: not an override; quote the whole text: 'text=…'")
     text = given or " ".join(words)
     if len(text) > 1 and text[0] in QUOTES and text[-1] == text[0]:
         text = text[1:-1]
     if not text:
-        raise UsageError("text: give one with a blank, such as 'text=The film was [MASK].'")
+        raise UsageError("text: give a text with a blank, such as 'text=The film was [MASK].'")
     return text

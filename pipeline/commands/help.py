@@ -6,7 +6,7 @@ from pipeline.commands.catalogue import COMMANDS, GROUPS
 
 
 def show_help() -> None:
-    """All commands in groups, within 80 columns."""
+    """Print all commands in groups, within 80 columns."""
     print("usage: sesame <command> [options] [Hydra overrides]\n")
     print("Pretrain BERT and ELMo from raw text to scored, loadable models.")
     for group, names in GROUPS.items():
@@ -18,6 +18,7 @@ def show_help() -> None:
 
 
 def show_command_help(name: str) -> None:
+    """Print a command's options; for a stage also its keys and config groups."""
     from pipeline.config.compose import CONF, describe_keys, group_options
     from pipeline.stages import STAGES
 

@@ -1,7 +1,7 @@
-"""What training examples look like: pieces with their masks, segments and labels, in colour.
+"""Show training examples in colour: tokens with their masks, segments and labels.
 
 Reads an examples folder (`train-*.tar`, `statistics.json`) and its tokenizer; writes to the
-terminal. Given one shard file, its rows are checked by every rule first.
+terminal. If one shard file is given, all its rows are checked against every rule first.
 Try it: sesame inspect experiment=smoke
 """
 
@@ -38,9 +38,9 @@ BARS = "·▁▂▃▄▅▆▇█"
 def inspect(
     folder: Path, tokenizer_folder: Path, count: int, shard: Path | None, masks: MaskRule
 ) -> None:
-    """Show `count` rows spread over the training set, or over one shard that is checked first.
+    """Show `count` rows, evenly spread over the training set or over one checked shard.
 
-    Rows without stored masks are shown with some that `masks` draws.
+    Rows without stored masks are shown with masks drawn by the rule `masks`.
     """
     console = Console(highlight=False)
     split = "train"
@@ -62,10 +62,10 @@ def inspect(
 
 
 def _stored_rule(config: ExamplesConfig, split: str, facts: dict[str, Any]) -> MaskRule | None:
-    """The rule of a split's stored masks; None where none are stored."""
+    """Return the rule of a split's stored masks; None if no masks are stored."""
     if not is_static(config, split):
         return None
-    # Examples made before held-out masks had a fixed rule follow the training masks' rule.
+    # In older examples the held-out masks follow the rule of the training masks.
     follows = split == "train" or "heldout_masks" not in facts
     return mask_rule(config, "train") if follows else MaskRule(**facts["heldout_masks"])
 
@@ -116,7 +116,7 @@ def _show_rows(
 
 
 def _with_masks(row: Chunk, number: int, rules: Rules) -> Chunk:
-    """A row with its stored masks, or with those a first epoch may draw; words have none."""
+    """Return a row with its stored masks, else with masks of a first epoch; words have none."""
     if row.target is not None:
         return row
     if rules.tokenizer.kind == "words":
@@ -138,7 +138,7 @@ def _heading(chunk: Chunk, example: int, pairs: str) -> Text:
 
 
 def _example(chunk: Chunk, example: int, tokenizer: Tokenizer) -> Text:
-    """The pieces of one example; where one is predicted, what stands there and what is meant."""
+    """Return the tokens of one example; predicted positions show the input and the target."""
     assert chunk.target is not None and chunk.target_examples is not None
     assert chunk.input is not None
     begin, end = chunk.example_tokens[example : example + 2]
@@ -163,7 +163,7 @@ def _example(chunk: Chunk, example: int, tokenizer: Tokenizer) -> Text:
 
 
 def _plain(tokenizer: Tokenizer, id: int) -> str:
-    """A piece without its kind's mark of where words begin or go on."""
+    """Return a token without its word boundary mark (`##` or `▁`)."""
     return tokenizer.piece(id).removeprefix("##").replace("▁", "")
 
 
@@ -198,7 +198,7 @@ def _number(value: float) -> str:
 
 
 def _histogram(counts: list[int], width: int = 32) -> str:
-    """A line of bars, from the shortest example possible to the longest."""
+    """Return a line of bars, from the shortest possible length to the longest."""
     sums = [int(part.sum()) for part in np.array_split(np.array(counts), width)]
     highest = max([*sums, 1])
     return "".join(BARS[ceil(value / highest * (len(BARS) - 1))] for value in sums)

@@ -1,4 +1,4 @@
-"""`sesame list`, `du` and `clean`: what is in the store, what it weighs, what nobody needs."""
+"""`sesame list`, `du` and `clean`: list runs, show disk use, remove outputs no run needs."""
 
 import shutil
 from collections import defaultdict
@@ -29,7 +29,7 @@ def _store(arguments: Arguments) -> Store:
 
 
 def list_runs(arguments: Arguments) -> None:
-    """A line per run: how far its present plan is and what it scored."""
+    """Print one line per run: its outputs, its progress and its scores."""
     store = _store(arguments)
     runs = Runs(store)
     table = Table(box=None, pad_edge=False, header_style="dim")
@@ -46,7 +46,7 @@ def list_runs(arguments: Arguments) -> None:
 
 
 def _state(store: Store, entries: list[Entry]) -> str:
-    """What a run is at: the output being made, or else the first that is not finished."""
+    """Return a run's state: the output being made, else the first unfinished output."""
     outputs = [store.output(entry.stage, entry.fingerprint) for entry in entries]
     unfinished = [output for output in outputs if not output.is_done]
     for output in unfinished:
@@ -68,7 +68,7 @@ def _results(store: Store, entries: list[Entry]) -> str:
 
 
 def disk_usage(arguments: Arguments) -> None:
-    """Bytes and files by stage and by run."""
+    """Print bytes and files by stage, with the runs that use each output."""
     store = _store(arguments)
     runs = Runs(store)
     users: dict[str, list[str]] = defaultdict(list)
@@ -98,7 +98,10 @@ def _weigh(folder: Path) -> tuple[int, int]:
 
 
 def clean(arguments: Arguments) -> None:
-    """Remove the outputs no run needs, and cleaned text; only says which without --yes."""
+    """Remove outputs that no run needs, and cleaned text; without --yes only list them.
+
+    Outputs that are being made, and their inputs, are always kept.
+    """
     store = _store(arguments)
     runs = Runs(store)
     really = "--yes" in arguments.options
@@ -147,19 +150,19 @@ def _every_output(store: Store) -> Iterator[Output]:
 
 
 def _with_ancestors(store: Store, outputs: Iterable[Output]) -> set[str]:
-    """References of outputs and of everything they were made from."""
+    """Return the references of outputs and of everything they were made from."""
     return {each.reference for output in outputs for each in (output, *store.ancestors(output))}
 
 
 def _holder(output: Output) -> str:
-    """Who works on an output that has a lease, and what to do if that is not so."""
+    """Describe who works on an output with a lease, and the remedy if nobody does."""
     holder = read_holder(output.path / LEASE)
     who = describe(holder) if holder else "somebody"
     return f"{who} works on it; if that has ended, remove {output.path / LEASE}"
 
 
 def _cost(output: Output) -> str:
-    """What it would take to make an output again."""
+    """Describe the cost of making an output again."""
     if not output.is_done:
         return f"unfinished, {STAGES[output.stage].how_far(output.path)}"
     try:

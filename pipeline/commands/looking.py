@@ -14,7 +14,7 @@ SHOWN = 5
 
 
 def inspect_examples(arguments: Arguments) -> None:
-    """Show examples of this configuration, or check and show one shard file."""
+    """Show `count` examples of this configuration, or check and show one shard file."""
     if arguments.words:
         raise UsageError(f"{arguments.words[0]}: not an override; overrides look like key=value")
     own, overrides = take_own(arguments.overrides, {"count": str(SHOWN), "shard": ""})

@@ -1,6 +1,6 @@
-"""Entry of the command line: `sesame <command> [options] [Hydra overrides]`.
+"""Entry point of the command line: `sesame <command> [options] [Hydra overrides]`.
 
-Nothing imported here imports torch, so that help and usage errors answer at once.
+No import here imports torch, so that help and usage errors appear at once.
 """
 
 import errno
@@ -17,24 +17,24 @@ from pipeline.commands.catalogue import COMMANDS
 from pipeline.commands.help import show_command_help, show_help
 from pipeline.training.exits import Interrupted
 
-READER_GONE = 141  # the exit code of programs that a closed pipe ends: 128 + SIGPIPE
+READER_GONE = 141  # exit code of a program killed by a closed pipe: 128 + SIGPIPE
 
 
 def main() -> None:
-    """Entry of the `sesame` script."""
+    """Run the `sesame` script and exit with its code."""
     sys.exit(run(sys.argv[1:]))
 
 
 def run(argv: list[str]) -> int:
-    """Do a command; errors become one sentence and an exit code."""
+    """Run a command and return its exit code; a SesameError is printed as one sentence."""
     try:
         code = _run(argv)
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        if not _is_reader_gone():  # some other pipe, of a worker perhaps
+        if not _is_reader_gone():  # another pipe, perhaps a worker's
             raise
-    # Nobody reads what is still to be said, such as after `| head`.
+    # Nobody reads the output any more, for example after `| head`: discard the rest.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         os.dup2(nowhere, stream.fileno())
@@ -42,17 +42,17 @@ def run(argv: list[str]) -> int:
 
 
 def _is_reader_gone() -> bool:
-    """Whether standard output or error is a pipe that nobody reads any more."""
+    """Return True if standard output or error is a pipe that nobody reads any more."""
     poll = select.poll()
     for stream in (sys.stdout, sys.stderr):
-        poll.register(stream.fileno(), 0)  # errors are told unasked
+        poll.register(stream.fileno(), 0)  # poll always reports errors, even with an empty mask
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 def _stay_off_the_hub() -> None:
-    """Have transformers, which reads this when it is imported, ask nothing of the network.
+    """Keep transformers off the network; it reads these variables when it is imported.
 
-    What the user has set stays.
+    Values set by the user are kept.
     """
     offline = os.environ.get("HF_HUB_OFFLINE", os.environ.get("TRANSFORMERS_OFFLINE", "1"))
     os.environ.setdefault("HF_HUB_OFFLINE", offline)
@@ -61,10 +61,10 @@ def _stay_off_the_hub() -> None:
 
 
 def _wait_passively() -> None:
-    """Have torch's threads sleep while they wait for each other, which OpenMP reads when it starts.
+    """Let torch's threads sleep while they wait for each other; OpenMP reads this when it starts.
 
-    Spinning threads use up the time that the thread they wait for needs, wherever another process
-    takes a core: a second of work can take a minute. What the user has set stays.
+    If another process takes a core, spinning threads use the time that the thread they wait for
+    needs, and a second of work can take a minute. A value set by the user is kept.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
@@ -86,7 +86,7 @@ def _run(argv: list[str]) -> int:
         arguments = parse(argv)
         if "--help" in arguments.options:
             show_command_help(arguments.command)
-        elif "--cfg" in arguments.options:  # before any command, so that none can forget it
+        elif "--cfg" in arguments.options:  # handled here, so that every command supports it
             from pipeline.commands.configuration import print_config
 
             print_config(arguments)
@@ -113,7 +113,7 @@ def _run(argv: list[str]) -> int:
 
 
 def _continue_job(command: str, interrupted: Interrupted) -> int:
-    """Requeue or chain an interrupted job; SLURM's refusal is one sentence too."""
+    """Requeue or chain an interrupted job; return the exit code. SLURM's errors are printed."""
     from pipeline.cluster.continuing import continue_job
 
     try:
@@ -123,7 +123,7 @@ def _continue_job(command: str, interrupted: Interrupted) -> int:
 
 
 def _is_job_script() -> bool:
-    """Whether a script of slurm/ runs this, which says there how an interrupted job goes on."""
+    """Return True in a job started by a script of slurm/, which sets SESAME_CONTINUE."""
     return "SESAME_CONTINUE" in os.environ and "SLURM_JOB_ID" in os.environ
 
 

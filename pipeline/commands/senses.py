@@ -1,4 +1,4 @@
-"""`sesame senses`: a word's occurrences as encoders see them, on a page."""
+"""`sesame senses`: write a page that shows how encoders separate the senses of a word."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ OWN = {"word": "", "sentences": "", "count": "200", "output": "senses"}
 
 
 def senses(arguments: Arguments) -> None:
-    """Write the page, and say what each encoder makes of the word."""
+    """Write the page; print each encoder's result."""
     if arguments.words:
         raise UsageError(f"{arguments.words[0]}: not an override; overrides look like key=value")
     own, overrides = take_own(arguments.overrides, OWN)
@@ -51,22 +51,22 @@ def senses(arguments: Arguments) -> None:
 
 
 def _check(own: dict[str, str]) -> None:
-    """Refuse what can be seen to be wrong before anything is read."""
+    """Raise a UsageError for wrong values before anything is read."""
     if not own["word"].strip():
-        raise UsageError("word: name the one to look at, such as word=bank")
+        raise UsageError("word: name the word to look at, such as word=bank")
     if own["sentences"] and not Path(own["sentences"]).is_file():
         raise UsageError(f"sentences={own['sentences']}: there is no such file")
     if not own["count"].isdigit() or int(own["count"]) < 1:
         raise UsageError(f"count={own['count']}: must be a number of occurrences, such as 200")
     out = Path(own["output"])
     if out.is_file() or not out.parent.is_dir():
-        raise UsageError(f"output={out}: must be a folder, new or not, in one that is there")
+        raise UsageError(f"output={out}: must be a new or existing folder inside an existing one")
 
 
 def _find(
     own: dict[str, str], inputs: list[dict[str, Path]], store: Store
 ) -> tuple[list[Occurrence], str]:
-    """The occurrences, and what to call the place they come from."""
+    """Return the occurrences and the name of their source."""
     word, most = own["word"], int(own["count"])
     if own["sentences"]:
         path = Path(own["sentences"])
@@ -79,7 +79,7 @@ def _find(
 
 
 def _names(each: list[Config]) -> list[str]:
-    """The encoders' names; two folders of one name are told apart by number."""
+    """Return the encoders' names; equal names get a number."""
     labels = [encoder_label(one) for one in each]
     return [
         label if labels.count(label) == 1 else f"{label} ({number})"
@@ -88,22 +88,25 @@ def _names(each: list[Config]) -> list[str]:
 
 
 def _corpus(inputs: list[dict[str, Path]], store: Store) -> Path:
-    """The document shards that the first encoder with a corpus of its own was made from."""
+    """Return the document shards of the first encoder that was made from a corpus here."""
     waiting = [
         store.output(path.parent.name, path.name) for paths in inputs for path in paths.values()
     ]
     while waiting:
         output = waiting.pop(0)
-        if not output.is_done:  # cleaned away, or no output of this store
+        if not output.is_done:  # removed by `sesame clean`, or not an output of this store
             continue
         if output.stage == "shard":
             return output.path
         waiting += map(store.from_reference, output.request()["upstream"].values())
     raise UsageError(
-        "sentences: no encoder here has a corpus in this store; give a file with a sentence a line"
+        "sentences: no encoder here has a corpus in this store; give a file, one sentence per line"
     )
 
 
 def _may_show(config: Config, sentences: str, overrides: list[str]) -> bool:
-    """Whether text may be on the page; for a file of sentences only the user's own word counts."""
+    """Return True if the page may show text.
+
+    For a file of sentences only the user's own share.text counts, not the default of the corpus.
+    """
     return bool(compose_raw(overrides).share.text if sentences else config.share.text)

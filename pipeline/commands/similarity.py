@@ -1,4 +1,4 @@
-"""`sesame similarity encoder=…`: cosines of words beside people's judgements."""
+"""`sesame similarity encoder=…`: correlate cosines of words with human judgements."""
 
 from pathlib import Path
 

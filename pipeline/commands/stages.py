@@ -1,4 +1,4 @@
-"""`sesame run`, `plan`, `path` and the stages: build the graph, say what will happen, do it."""
+"""`sesame run`, `plan`, `path` and the stages: build the graph, print the plan, execute it."""
 
 import math
 from collections.abc import Callable
@@ -38,24 +38,24 @@ from pipeline.workflow.graph import Graph, experiment_graph
 from pipeline.workflow.plan import as_table, plan
 from pipeline.workflow.stage import Input, Node, Request, as_input
 
-NEXT = (  # what a run leaves a stranger with
+NEXT = (  # printed at the end of a run
     "finished: sesame list shows this run as {name}; the page about it is below, for a browser\n"
     "your own text: sesame run experiment=bert_mini name=mine corpus.paths=<files or folders>"
 )
 
 
 def stage(arguments: Arguments) -> None:
-    """One stage of the configuration, and the data stages before it that are missing."""
+    """Make one stage of the configuration, and the missing data stages before it."""
     _dispatch(arguments, _stage)
 
 
 def run(arguments: Arguments) -> None:
-    """Everything the experiment names."""
+    """Make everything the experiment names."""
     _dispatch(arguments, _run)
 
 
 def show_plan(arguments: Arguments) -> None:
-    """What `run` would do; does nothing itself."""
+    """Print what `run` would do; make nothing."""
     graph = experiment(arguments.overrides)
     console.print(as_table(plan(list(graph.nodes.values()), graph.store)))
 
@@ -70,7 +70,7 @@ def path(arguments: Arguments) -> None:
 
 
 def _dispatch(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]]) -> None:
-    """Compose and do; Hydra itself runs sweeps."""
+    """Compose the configuration and call `do`; with -m, once per point of a sweep."""
     if arguments.words:
         raise UsageError(f"{arguments.words[0]}: not an override; overrides look like key=value")
     if "-m" in arguments.options:
@@ -80,7 +80,10 @@ def _dispatch(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]
 
 
 def _sweep(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]]) -> None:
-    """Let Hydra's sweeper and launcher run one job a point; ends with what all points say."""
+    """Let Hydra's sweeper and launcher run one job per point; print a summary of all points.
+
+    A failed point does not stop the others. Raises a SesameError at the end if any failed.
+    """
     command, overrides = arguments.command, prepared(arguments.overrides)
     config = compose_config(unswept(overrides))
     folder = sweep_folder(config)
@@ -107,7 +110,7 @@ def _sweep(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]]) 
             if number in unmade:
                 raise unmade[number]
             made = do(Arguments(command, [], point, arguments.options), typed(emptied(raw, point)))
-        except SesameError as error:  # the other points go on; the sweep fails in the end
+        except SesameError as error:  # the other points still run; the sweep fails at the end
             show_error(command, error)
             write_point(folder / str(number), Point(number, settings, "", None, str(error)))
             return math.nan
@@ -115,7 +118,7 @@ def _sweep(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]]) 
         write_point(folder / str(number), Point(number, settings, output, value))
         return math.nan if value is None else value
 
-    folder.mkdir(parents=True)  # Optuna keeps its studies beside it
+    folder.mkdir(parents=True)  # Optuna keeps its database in the parent folder
     run_hydra(["--multirun", *told], job)
     store = Store(Path(config.paths.store))
     console.print(summarise_sweep(folder, command, store))
@@ -137,7 +140,7 @@ def _says_who_runs(override: str) -> bool:
 
 
 def _at_once(arguments: Arguments) -> int | None:
-    """The number of fine-tunings to make at a time; None where nobody said."""
+    """Return the number of fine-tunings to run in parallel; None without --at-once."""
     text = arguments.options.get("--at-once")
     if text is None:
         return None
@@ -157,9 +160,9 @@ def _point_graphs(arguments: Arguments, points: list[list[str]]) -> list[tuple[G
 def _prepare_points(
     arguments: Arguments, graphs: list[tuple[Graph, Node]], at_once: int | None
 ) -> dict[int, SesameError]:
-    """Make the points' fine-tunings several at a time; the sweep then finds them, in its order.
+    """Make the points' fine-tunings in parallel; the sweep then finds them finished.
 
-    Returns why points failed, by their number, so that the sweep does not try them again.
+    Returns the errors of failed points by their number, so that the sweep does not try them again.
     """
     if arguments.command != "finetune":
         return {}
@@ -173,13 +176,13 @@ def _prepare_points(
             for number, (_, target) in enumerate(graphs)
             if target.output.reference in error.failures
         }
-    except SesameError:  # the sweep comes to that point again, says so and goes on to the others
+    except SesameError:  # the sweep meets the same error at that point, reports it and continues
         pass
     return {}
 
 
 def _prepare_common(arguments: Arguments, graphs: list[tuple[Graph, Node]]) -> None:
-    """Make what all points need before they fan out, so that no job waits for another."""
+    """Make the outputs that all points need before the points start, so that no job waits."""
     first, _ = graphs[0]
     common = [
         node
@@ -202,7 +205,7 @@ def _stage(arguments: Arguments, config: Config) -> list[Node]:
     asked = ArraySlice.parse(share) if share is not None else None
     console.print(as_table(plan(nodes, graph.store)))
     before = nodes if asked is None else [node for node in nodes if node is not target]
-    # A page about named runs belongs to them, whatever experiment the command line has.
+    # A page about named runs is recorded under these runs, not under the current experiment.
     about = config.runs if arguments.command == "report" else []
     _record(graph, before, about or [config.name], replace=False)
     execute_all(before, _at_once(arguments))
@@ -233,7 +236,7 @@ def _run(arguments: Arguments, config: Config) -> list[Node]:
 
 
 def _record(graph: Graph, nodes: list[Node], names: list[str], replace: bool) -> None:
-    """Put outputs under the names of runs before they are made, so that others find them."""
+    """Record outputs under the names of runs before they are made, so that others find them."""
     graph.checksums.save()
     entries = [Entry(node.stage, node.output.fingerprint, node.label) for node in nodes]
     for name in names:
@@ -241,7 +244,7 @@ def _record(graph: Graph, nodes: list[Node], names: list[str], replace: bool) ->
 
 
 def experiment(overrides: list[str]) -> Graph:
-    """The graph of everything the experiment names."""
+    """Return the graph of everything the experiment names."""
     config = compose_config(overrides)
     if not config.stages:
         raise UsageError("stages: this experiment names none; choose another experiment=")
@@ -252,7 +255,10 @@ def experiment(overrides: list[str]) -> Graph:
 
 
 def between(nodes: list[Node], first: str | None, last: str | None) -> list[Node]:
-    """The nodes of the stages from `first` to `last`."""
+    """Return the nodes of the stages from `first` to `last`, both included.
+
+    Raises a UsageError if an earlier output is missing.
+    """
     for option, name in (("--from", first), ("--until", last)):
         if name is not None and name not in STAGES:
             raise UsageError(f"{option} {name}: must be one of {', '.join(STAGES)}")
@@ -266,7 +272,7 @@ def between(nodes: list[Node], first: str | None, last: str | None) -> list[Node
 
 
 def _target(name: str, config: Config, overrides: list[str]) -> tuple[Graph, Node]:
-    """The graph of one stage instance, and its last node."""
+    """Return the graph of one stage instance, and its last node."""
     if name == "report":
         return _report(config, overrides)
     graph = Graph(Store(Path(config.paths.store)), STAGES)
@@ -277,7 +283,7 @@ def _target(name: str, config: Config, overrides: list[str]) -> tuple[Graph, Nod
 
 
 def _report(config: Config, overrides: list[str]) -> tuple[Graph, Node]:
-    """The page about named runs, or about this experiment."""
+    """Return graph and node of the page about named runs, or about this experiment."""
     if not config.runs:
         graph = experiment(overrides)
         return graph, add_report(graph, config, reported(graph))
@@ -289,7 +295,7 @@ def _report(config: Config, overrides: list[str]) -> tuple[Graph, Node]:
             output = store.output(entry.stage, entry.fingerprint)
             if entry.stage != "report" and output.is_done:
                 role = "/".join(part for part in (name, entry.stage, entry.label) if part)
-                if role in found:  # such as fine-tunings of two tasks, one after the other
+                if role in found:  # for example fine-tunings of two tasks under one label
                     role = f"{role}/{entry.fingerprint[:8]}"
                 found[role] = as_input(Input(output.reference, output.path))
         if not any(role.startswith(f"{name}/") for role in found):

@@ -1,6 +1,6 @@
-"""Every file of the store with what it holds, by stage; the reference page of the store prints it.
+"""Every file of the store and its contents, by stage, for the reference page of the store.
 
-`tests/test_docs.py` compares these tables with what a run of the smoke recipe really leaves.
+`tests/test_docs.py` compares these tables with the files that a run of the smoke recipe writes.
 """
 
 from dataclasses import dataclass
@@ -8,36 +8,34 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class StoreFile:
-    """A file, or a family of files, of the store."""
+    """A file, or a pattern of files, of the store."""
 
     pattern: str  # below the output's folder, or below the store; `*` matches within one folder
     meaning: str
-    is_in_smoke: bool = True  # whether a run of the smoke recipe leaves it
+    is_in_smoke: bool = True  # True if a run of the smoke recipe writes it
 
 
 EVERY_OUTPUT = (
     StoreFile(
         "manifest.json",
-        "What the output is: stage, format, result keys, inputs by fingerprint, the user's files "
-        "by size and checksum, counts, and every file's size and SHA-256. Written last: an output "
-        "without it does not exist.",
+        "Description of the output: stage, format, result keys, fingerprints of the inputs, sizes "
+        "and checksums of the user's files, counts, and size and SHA-256 of every file. Written "
+        "last: an output without it is not finished.",
     ),
     StoreFile(
-        "run.json", "Times, host, machine and package versions. It never enters a fingerprint."
+        "run.json", "Times, host, machine and package versions. Never part of a fingerprint."
     ),
     StoreFile(
-        ".request.json", "What the fingerprint hashes, while the output is being made.", False
+        ".request.json", "The data that the fingerprint hashes, until the output is done.", False
     ),
-    StoreFile(".lease.json", "Which process works on the output now.", False),
-    StoreFile(".pieces/**", "Finished units of work of an unfinished output.", False),
+    StoreFile(".lease.json", "The process that works on the output now.", False),
+    StoreFile(".pieces/**", "Finished work units of an unfinished output.", False),
 )
 _SHARDS = (
     StoreFile("train-*.tar", "Training documents, cleaned and split into sentences (WebDataset)."),
     StoreFile("heldout-*.tar", "Held-out documents in the same form."),
     StoreFile("*.tar.index.json", "Byte offsets, counts and checksums of the tar beside it."),
-    StoreFile(
-        "statistics.json", "Counts by source, lengths, and what was dropped for which reason."
-    ),
+    StoreFile("statistics.json", "Counts by source, lengths, and dropped documents by reason."),
 )
 _TOKENIZER = (
     StoreFile("tokenizer.json", "The tokenizer as the `tokenizers` library loads it."),
@@ -68,7 +66,7 @@ STORE_FILES: dict[str, tuple[StoreFile, ...]] = {
         StoreFile(
             "*.tar.index.json", "Byte offsets, row counts and checksums of the tar's chunks."
         ),
-        StoreFile("statistics.json", "Lengths, labels and masks, and what the validator checked."),
+        StoreFile("statistics.json", "Lengths, labels, masks, and the validator's checks."),
     ),
     "pretrain": (
         StoreFile("config.json", "The architecture and the size of the vocabulary."),
@@ -78,13 +76,9 @@ STORE_FILES: dict[str, tuple[StoreFile, ...]] = {
             "the same file as an undisturbed one.",
         ),
         StoreFile("timing.jsonl", "Speed, waiting for data, memory and time left, by step."),
-        StoreFile(
-            "launches.jsonl", "When, from which step and on which hardware each launch began."
-        ),
+        StoreFile("launches.jsonl", "Time, first step and hardware of each launch."),
         StoreFile("checkpoints/*/weights.safetensors", "fp32 weights by parameter name."),
-        StoreFile(
-            "checkpoints/*/moments-*.safetensors", "The optimizer's state, one part per rank."
-        ),
+        StoreFile("checkpoints/*/moments-*.safetensors", "The optimizer state, one part per rank."),
         StoreFile(
             "checkpoints/*/carried-*.safetensors",
             "ELMo: the carried LSTM state of all streams.",
@@ -94,8 +88,8 @@ STORE_FILES: dict[str, tuple[StoreFile, ...]] = {
         StoreFile(
             "checkpoints/*/checksums.json", "Size and SHA-256 of the checkpoint's other files."
         ),
-        StoreFile(".rank.json", "The job as the ranks read it."),
-        StoreFile(".tracking/**", "What dashboards wrote; `sesame sync` rebuilds it."),
+        StoreFile(".rank.json", "The job description that the ranks read."),
+        StoreFile(".tracking/**", "Files of dashboards; `sesame sync` rebuilds them."),
     ),
     "export": (
         StoreFile("config.json", "BERT: the architecture as `transformers` reads it."),
@@ -108,7 +102,7 @@ STORE_FILES: dict[str, tuple[StoreFile, ...]] = {
     "finetune": (
         StoreFile(
             "scores.json",
-            "The score by the task's metric, all other scores, and what they rest on.",
+            "The score by the task's metric, all other scores, and the numbers of examples.",
         ),
         StoreFile(
             "predictions.jsonl", "Inputs, gold answer, prediction and confidence per test example."
@@ -116,21 +110,19 @@ STORE_FILES: dict[str, tuple[StoreFile, ...]] = {
         StoreFile(
             "predictions.json", "SQuAD: answers by question id, for the official script.", False
         ),
-        StoreFile(
-            "null_odds.json", "SQuAD 2.0: how much likelier no answer is, by question id.", False
-        ),
+        StoreFile("null_odds.json", 'SQuAD 2.0: the margin of "no answer", by question id.', False),
         StoreFile(
             "model.safetensors", "The best epoch's weights (`finetune.keep_model=true`).", False
         ),
         StoreFile(
-            "answers/*", "Predictions of files without labels, as a leaderboard takes them.", False
+            "answers/*", "Predictions for files without labels, in a leaderboard's format.", False
         ),
         StoreFile(
             "submission.zip", "A suite (`task=glue`): the answers of all its members.", False
         ),
     ),
     "layers": (
-        StoreFile("layers.json", "The score of every choice of layers and every seed.", False),
+        StoreFile("layers.json", "The score of every layer choice and seed.", False),
         StoreFile(".results.json", "Heads trained so far.", False),
     ),
     "report": (

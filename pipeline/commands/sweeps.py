@@ -1,7 +1,7 @@
-"""Sweeps: what Hydra's sweeper and launcher are told, and what all points say together.
+"""Sweeps: settings for Hydra's sweeper and launcher, and a summary of all points.
 
-Every point leaves `<store>/sweeps/<id>/<number>/point.json`; the command that started it ends
-with a table of them and keeps it as `summary.json` beside.
+Every point writes `<store>/sweeps/<id>/<number>/point.json`. At the end the command prints a table
+of all points and writes it to `<store>/sweeps/<id>/summary.json`.
 Try it: sesame finetune -m encoder=mine task=sst2 finetune.lr=2e-5,5e-5 finetune.seed=1,2,3
 """
 
@@ -27,32 +27,32 @@ from pipeline.workflow.stage import Node
 
 POINT, SUMMARY = "point.json", "summary.json"
 LAUNCHER, SWEEPER = "hydra/launcher", "hydra/sweeper"
-# What a sweep looks for, by stage: the name of the figure and which end of it is best.
+# The objective of a sweep by stage: its name, and whether the largest or smallest value is best.
 OBJECTIVES = {"finetune": ("score on the development set", max), "pretrain": ("held-out loss", min)}
 
 
 @dataclass(frozen=True)
 class Point:
-    """One point of a sweep: what was set, what it made, and how good that is."""
+    """One point of a sweep: its settings, its output and its objective."""
 
     number: int
-    settings: list[str]
-    output: str
-    value: float | None
+    settings: list[str]  # overrides that differ between points
+    output: str  # reference of the output; empty if the point failed
+    value: float | None  # the objective; None if the stage has none
     error: str = ""
 
     @property
     def variant(self) -> str:
-        """Its settings but for seeds."""
+        """The settings without seeds."""
         kept = [word for word in self.settings if not word.partition("=")[0].endswith("seed")]
         return ", ".join(kept)
 
 
 def objective(node: Node) -> float | None:
-    """How good a finished output is; None where its stage has no such figure."""
+    """Return the objective of a finished output; None if its stage has none."""
     if node.stage == "finetune":
         scores = json.loads((node.output.path / "scores.json").read_text())
-        if "dev_scores" not in scores:  # a suite, whose members each have their own
+        if "dev_scores" not in scores:  # a suite; only its members have development scores
             return None
         return float(scores["dev_scores"][scores["best_epoch"] - 1])
     if node.stage == "pretrain":
@@ -63,13 +63,13 @@ def objective(node: Node) -> float | None:
 
 
 def swept_keys(overrides: list[str]) -> set[str]:
-    """The keys that take several values."""
+    """Return the keys that take several values."""
     parsed = OverridesParser.create().parse_overrides(overrides)
     return {each.key_or_group for each in parsed if each.is_sweep_override()}
 
 
 def unswept(overrides: list[str]) -> list[str]:
-    """The overrides that all points share."""
+    """Return the overrides that all points share, without Hydra's own."""
     parsed = OverridesParser.create().parse_overrides(overrides)
     return [
         text
@@ -79,7 +79,7 @@ def unswept(overrides: list[str]) -> list[str]:
 
 
 def sweep_folder(config: Config) -> Path:
-    """A new place for a sweep's points, whatever else is started in the same second."""
+    """Return a new folder for a sweep, named by time in microseconds; does not create it."""
     stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S_%f")
     return Path(config.paths.store).resolve() / "sweeps" / stamp
 
@@ -87,13 +87,16 @@ def sweep_folder(config: Config) -> Path:
 def for_hydra(
     overrides: list[str], stage: str, config: Config, folder: Path, site: Site
 ) -> list[str]:
-    """What Hydra is told beyond what the user said: where, and what the site and Optuna need."""
+    """Return the user's overrides with those added that the site, Optuna and the folder need.
+
+    Values given by the user are kept.
+    """
     given = dict(word.partition("=")[::2] for word in overrides)
     added = {"hydra.sweep.dir": str(folder)}
     if given.get(LAUNCHER) == "submitit_slurm":
         if config.trainer.world_size > 1 and stage in ("pretrain", "run"):
             raise UsageError(
-                f"{LAUNCHER}=submitit_slurm: gives a job one task, and pretraining here takes "
+                f"{LAUNCHER}=submitit_slurm: gives a job one task, but this pretraining needs "
                 f"{config.trainer.world_size} ranks; use sesame submit -m"
             )
         added |= _launcher_settings(stage, site)
@@ -101,8 +104,8 @@ def for_hydra(
         best = OBJECTIVES.get(stage)
         if best is None:
             names = ", ".join(OBJECTIVES)
-            raise UsageError(f"{SWEEPER}=optuna: sweeps {names}, which have a figure to improve")
-        database = folder.parent / "optuna.db"  # one for all sweeps, so that a study goes on
+            raise UsageError(f"{SWEEPER}=optuna: sweeps {names} only; {stage} has no objective")
+        database = folder.parent / "optuna.db"  # one for all sweeps, so that a study can continue
         added |= {
             "hydra.sweeper.storage": f"sqlite:///{database}",
             "hydra.sweeper.study_name": f"{config.name}-{stage}",
@@ -127,21 +130,22 @@ def _launcher_settings(stage: str, site: Site) -> dict[str, str]:
 
 
 def write_point(folder: Path, point: Point) -> None:
-    """Leave what came of a point."""
+    """Write a point's result to its folder."""
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / POINT, json.dumps(asdict(point), indent=1))
 
 
 def read_points(folder: Path) -> list[Point]:
-    """All points of a sweep, by number."""
+    """Return all points of a sweep, sorted by number."""
     found = [Point(**json.loads(path.read_text())) for path in folder.glob(f"*/{POINT}")]
     return sorted(found, key=lambda point: point.number)
 
 
 def summarise_sweep(folder: Path, stage: str, store: Store) -> Table:
-    """All points, the mean over seeds of every variant, and the best; kept as summary.json.
+    """Return a table of all points, the mean over seeds per variant, and the best variant.
 
-    Where the points were not measured on the same data there is no best, and a line says why.
+    Writes the same to summary.json. If the points were not measured on the same data there is no
+    best variant, and a line says why.
     """
     points = read_points(folder)
     name, better = OBJECTIVES.get(stage, ("", max))

@@ -14,7 +14,7 @@ from pipeline.training.job import Job
 
 
 def sync_run(arguments: Arguments) -> None:
-    """Upload what a run has measured so far, finished or not, and say where it is."""
+    """Upload a run's metrics so far, finished or not, and print the address."""
     if len(arguments.words) != 1:
         raise UsageError("name one run, such as: sesame sync demo")
     (reference,) = arguments.words
@@ -25,12 +25,12 @@ def sync_run(arguments: Arguments) -> None:
     folder = found.output.path
     if not (folder / "metrics.jsonl").exists():
         raise UsageError(f"run={reference}: no step of its pretraining is measured yet ({folder})")
-    job = Job.read(folder)  # has the name and settings the training ran with
+    job = Job.read(folder)  # the name and settings of the training
     print(sync(Training.in_folder(job.name, folder), job.tracking, _means))
 
 
 def _means(score_files: list[Path]) -> dict[str, float]:
-    """Means over seeds by task, metric and, in a sweep, settings."""
+    """Return the means over seeds by task, metric and, in a sweep, settings."""
     return {
         "/".join(part for part in (score.task, score.metric, score.variant) if part): score.mean
         for score in summarise(score_files)

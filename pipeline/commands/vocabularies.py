@@ -1,4 +1,4 @@
-"""Tokenizers side by side: the table a sweep over them ends with.
+"""Compare tokenizers in a table, printed at the end of a sweep over tokenizers.
 
 Try it: sesame tokenizer -m tokenizer=unigram,bpe,wordpiece tokenizer.vocab_size=8000,16000
 """
@@ -20,7 +20,10 @@ FIGURES = {
 
 
 def vocabulary_table(tokenizers: Sequence[tuple[list[str], Path]]) -> Table:
-    """How each tokenizer (the overrides that made it, its folder) fits its held-out text."""
+    """Return a table of how well each tokenizer fits held-out text.
+
+    `tokenizers`: the overrides that made each tokenizer, and its folder.
+    """
     shared = set.intersection(*(set(overrides) for overrides, _ in tokenizers))
     table = Table(title="Vocabularies on held-out text", title_justify="left")
     table.add_column("settings")
@@ -36,6 +39,6 @@ def vocabulary_table(tokenizers: Sequence[tuple[list[str], Path]]) -> Table:
 
 
 def _shown(key: str, value: Any) -> str:
-    if value is None:  # nothing is held out, or the tokenizer was not made of this corpus
+    if value is None:  # nothing is held out, or the tokenizer was not trained on this corpus
         return "–"
     return f"{value:.3f}" if key == "fertility" else f"{100 * value:.3f} %"

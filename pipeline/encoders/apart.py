@@ -1,8 +1,8 @@
-"""The sentences of a pair, each read on its own by an encoder that would read them together.
+"""Encode the two sentences of a pair separately, with an encoder that could read them together.
 
-What Sentence-BERT does (Reimers and Gurevych 2019): a head compares two vectors that know nothing
-of each other. Few labels are enough for that, where an encoder that reads both would first have to
-learn what to compare. Each sentence has the whole length to itself.
+This is the method of Sentence-BERT (Reimers and Gurevych 2019): a head compares two independent
+vectors. It needs fewer labels than joint encoding, where the encoder must first learn what to
+compare. Each sentence may use the whole maximum length.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from pipeline.encoders.interface import Encoder
 
 
 class SentencesApart(Encoder):
-    """An encoder of pairs that lets neither sentence see the other."""
+    """Wraps an encoder so that the sentences of a pair do not see each other."""
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class SentencesApart(Encoder):
         self.hidden, self.states, self.longest = encoder.hidden, encoder.states, encoder.longest
 
     def encode_texts(self, inputs: Sequence[tuple[str, ...]], max_length: int) -> EncodedInputs:
-        """Both sentences of each pair, framed as if each were alone."""
+        """Encode both sentences of each pair, each with its own special units."""
         alone = self.encoder.encode_texts([(text,) for pair in inputs for text in pair], max_length)
         return replace(
             alone,
@@ -39,11 +39,11 @@ class SentencesApart(Encoder):
         )
 
     def encode_words(self, inputs: Sequence[tuple[Words, ...]], max_length: int) -> EncodedInputs:
-        """As the encoder reads them."""
+        """Encode words as the wrapped encoder does."""
         return self.encoder.encode_words(inputs, max_length)
 
     def forward(self, batch: InputBatch) -> list[Tensor]:
-        """The hidden states of first and second sentences, pair after pair."""
+        """Return the hidden states of first and second sentences, pair after pair."""
         lengths = np.stack([batch.second, batch.lengths - batch.second], 1).ravel()
         second_N = torch.from_numpy(np.repeat(batch.second, batch.lengths)).to(batch.segments_N)
         states: list[Tensor] = self.encoder(
@@ -58,5 +58,5 @@ class SentencesApart(Encoder):
         return states
 
     def blocks(self) -> list[list[nn.Parameter]]:
-        """Those of the encoder."""
+        """Return the wrapped encoder's blocks."""
         return self.encoder.blocks()

@@ -1,4 +1,4 @@
-"""BERT with its tokenizer as an encoder: units are pieces, framed by [CLS] and [SEP].
+"""BERT with its tokenizer as an encoder: units are tokens, with [CLS] and [SEP] added.
 
 E inputs, P parts of an input (one sentence or two)
 """
@@ -45,7 +45,7 @@ class BertEncoder(Encoder):
         self.longest = bert.config.max_positions
 
     def encode_texts(self, inputs: Sequence[tuple[str, ...]], max_length: int) -> EncodedInputs:
-        """[CLS] a [SEP], or [CLS] a [SEP] b [SEP]."""
+        """Encode [CLS] a [SEP], or [CLS] a [SEP] b [SEP]."""
         self._check_length(max_length)
         encoded = self.tokenizer.encode([text for texts in inputs for text in texts])
         shape = len(inputs), len(inputs[0]) if inputs else 1
@@ -55,10 +55,10 @@ class BertEncoder(Encoder):
         return replace(framed, cut=int((kept_EP < sizes_EP).any(1).sum()))
 
     def encode_words(self, inputs: Sequence[tuple[Words, ...]], max_length: int) -> EncodedInputs:
-        """The same; the pieces are those of the whole text, words are known by their first ones.
+        """Encode given words in the same layout, with the tokens of the whole text.
 
-        A word without a piece has that of a neighbour; alone, or where words are told apart before
-        pieces are made, it is [UNK].
+        A word's first token represents it. A word without a token uses a neighbour's. It becomes
+        [UNK] if it stands alone, or if the tokenizer splits into words before it makes tokens.
         """
         self._check_length(max_length)
         pieces = self._pieces([words for parts in inputs for words in parts])
@@ -71,7 +71,7 @@ class BertEncoder(Encoder):
         begins_EP = offsets[firsts_EP]
         kept_EP = np.minimum(offsets[firsts_EP + fitting_EP] - begins_EP, most_EP)
         framed = self._framed(ids, begins_EP, kept_EP)
-        # Words begin as far from their part's beginning in the input as among all pieces.
+        # A word's distance from the start of its part is the same in the input and in `ids`.
         words, _ = runs(firsts_EP.ravel(), fitting_EP.ravel())
         moved_EP = _part_starts(kept_EP) - begins_EP
         return replace(
@@ -82,7 +82,7 @@ class BertEncoder(Encoder):
         )
 
     def _framed(self, ids: NDArray[np.int32], begins_EP: Ints, kept_EP: Ints) -> EncodedInputs:
-        """Inputs of the pieces from `begins_EP` on, with special pieces around their parts."""
+        """Return inputs with [CLS] and [SEP] added; part p is ids[begins : begins + kept]."""
         offsets = offsets_of(kept_EP.sum(1) + self.frame(kept_EP.shape[1]))
         starts_EP = offsets[:-1, None] + _part_starts(kept_EP)
         tokens = np.full(offsets[-1], self.tokenizer.sep, np.int32)
@@ -93,16 +93,16 @@ class BertEncoder(Encoder):
         return EncodedInputs(tokens, offsets, kept_EP[:, 0] + self.frame(1), *no_words, cut=0)
 
     def word_units(self, sentences: Sequence[Words]) -> WordUnits:
-        """Pieces of each word."""
+        """Return the tokens per word."""
         pieces = self._pieces(sentences)
         return WordUnits(np.diff(pieces.bounds), pieces.stands_apart)
 
     def frame(self, sentences: int) -> int:
-        """[CLS], and a [SEP] after each sentence."""
+        """Return 1 for [CLS] and 1 per sentence for [SEP]."""
         return 1 + sentences
 
     def blocks(self) -> list[list[nn.Parameter]]:
-        """Embeddings, then layer by layer; the last layer's block has the final norm and pooler."""
+        """Return the embeddings, then one block per layer; the last has final norm and pooler."""
         layers = [list(layer.parameters()) for layer in self.bert.layers]
         embeddings = list(self.bert.embeddings.parameters())
         known = {id(value) for block in (embeddings, *layers) for value in block}
@@ -110,20 +110,20 @@ class BertEncoder(Encoder):
         return [embeddings, *layers]
 
     def forward(self, batch: InputBatch) -> list[Tensor]:
-        """Hidden states x_ND of the embeddings and of every layer."""
+        """Return the hidden states x_ND of the embeddings and of every layer."""
         states: list[Tensor] = self.bert(
             batch.tokens_N, batch.positions_N, batch.segments_N, batch.lengths
         )
         return states
 
     def first_states(self, batch: InputBatch) -> Tensor:
-        """The last hidden states of [CLS]; the last layer leaves out what others would cost."""
+        """Return the last hidden states of [CLS]; the last layer skips all other positions."""
         return self.bert.first_states(
             batch.tokens_N, batch.positions_N, batch.segments_N, batch.lengths
         )
 
     def _pieces_of_words(self, words: Sequence[str]) -> Alignment:
-        """The pieces of words that have the same ones alone as in any text; each has one."""
+        """Return the tokens of words whose tokens do not depend on context; at least one each."""
         encoded = self.tokenizer.encode_words(words)
         empty = np.diff(encoded.offsets) == 0
         ids = np.insert(encoded.ids, encoded.offsets[:-1][empty], self.tokenizer.unk)
@@ -131,11 +131,11 @@ class BertEncoder(Encoder):
         return Alignment(ids, bounds, bounds[:-1], np.ones(len(words), np.bool_))
 
     def _pieces(self, sentences: Sequence[Words]) -> Alignment:
-        """The pieces of all sentences, one after another, and which of them words have."""
+        """Return the tokens of all sentences, one after another, aligned with their words."""
         reach = self.tokenizer.reach
         if reach == "word" or (reach == "space" and all(map(_is_spaced, sentences))):
             return self._pieces_of_words([word for words in sentences for word in words])
-        known: dict[tuple[str, bool], Alignment] = {}  # of whole texts, whose windows share them
+        known: dict[tuple[str, bool], Alignment] = {}  # per text; windows of a text share it
         parts = []
         for given in sentences:
             words = given if isinstance(given, TextWords) else TextWords.joined(given)
@@ -158,5 +158,5 @@ def _is_spaced(words: Words) -> bool:
 
 
 def _part_starts(kept_EP: Ints) -> Ints:
-    """The position of each part's first piece: [CLS] stands before the first, [SEP]s between."""
+    """Return the position of each part's first token: after [CLS] and the [SEP]s before it."""
     return 1 + np.cumsum(kept_EP + 1, 1) - (kept_EP + 1)

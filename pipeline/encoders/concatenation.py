@@ -1,8 +1,8 @@
-"""Several encoders side by side: each word's vector is those of all members, one after another.
+"""Concatenate several encoders: a word's vector is the concatenation of its members' vectors.
 
-As Peters et al. 2018 put ELMo beside GloVe. Units are words, whatever members read: of a member
-that reads pieces the first of each word stands for it. Layers are matched from the last one down;
-a member with fewer gives its lowest again, so that a mix of layers is a mix of each member's own.
+Peters et al. 2018 combine ELMo and GloVe in this way. Units are words. For a member that reads
+tokens, the first token of a word represents the word. Layers are matched from the last one down; a
+member with fewer layers repeats its lowest.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from pipeline.encoders.words import sentences_as_words
 
 @dataclass(frozen=True)
 class JoinedBatch(InputBatch):
-    """The words of some inputs, and what each member reads of them."""
+    """A batch of words, with the corresponding batch of each member."""
 
     members: tuple[InputBatch, ...]
 
@@ -44,18 +44,18 @@ class JoinedBatch(InputBatch):
 
 @dataclass(frozen=True)
 class JoinedInputs(EncodedInputs):
-    """The words that all members could take, and the inputs of each."""
+    """The words that fit into every member, with the inputs of each member."""
 
     members: tuple[EncodedInputs, ...]
 
     def batch(self, rows: Ints) -> JoinedBatch:
-        """The chosen inputs for all members."""
+        """Return the inputs `rows` for all members."""
         own = super().batch(rows)
         return JoinedBatch(**vars(own), members=tuple(each.batch(rows) for each in self.members))
 
 
 class Concatenation(Encoder):
-    """Encoders whose vectors are put together word by word."""
+    """Encoders whose vectors are concatenated word by word."""
 
     def __init__(self, members: Sequence[Encoder]) -> None:
         super().__init__()
@@ -65,11 +65,11 @@ class Concatenation(Encoder):
         self.states = max(member.states for member in members)
 
     def encode_texts(self, inputs: Sequence[tuple[str, ...]], max_length: int) -> EncodedInputs:
-        """The words of one or two sentences."""
+        """Encode the words of one or two sentences."""
         return self.encode_words([sentences_as_words(texts) for texts in inputs], max_length)
 
     def encode_words(self, inputs: Sequence[tuple[Words, ...]], max_length: int) -> EncodedInputs:
-        """Keep what fits into every member, so that all have the same words."""
+        """Encode the words that fit into every member, so that all members have the same words."""
         taken = self.word_units([words for parts in inputs for words in parts])
         sizes_EP = part_sizes(inputs)
         room = max_length - self.frame(sizes_EP.shape[1])
@@ -92,17 +92,17 @@ class Concatenation(Encoder):
         )
 
     def word_units(self, sentences: Sequence[Words]) -> WordUnits:
-        """Those of the member that takes most; an input begins where it may for every member."""
+        """Return the maximum units over members; an input may begin where every member allows."""
         taken = [member.word_units(sentences) for member in self._encoders]
         may_begin = np.all([each.may_begin for each in taken], 0)
         return WordUnits(np.max([each.units for each in taken], 0), may_begin)
 
     def frame(self, sentences: int) -> int:
-        """That of the member with the largest."""
+        """Return the maximum over members."""
         return max(member.frame(sentences) for member in self._encoders)
 
     def forward(self, batch: InputBatch) -> list[Tensor]:
-        """Hidden states of all members, side by side."""
+        """Return the hidden states of all members, concatenated per layer."""
         assert isinstance(batch, JoinedBatch)
         columns = []
         for member, own in zip(self._encoders, batch.members, strict=True):

@@ -1,10 +1,10 @@
-"""ELMo as an encoder: units are words, framed by `<S>` and `</S>`, each sentence read by itself.
+"""ELMo as an encoder: units are words between `<S>` and `</S>`; each sentence is read separately.
 
-No state is carried, so a sentence has the same vectors whatever stands before it or beside it.
-Sentences of unequal lengths are padded on the side that is read last, which no real word sees.
-A hidden state has both directions side by side; the lowest is the word's own vector, twice.
+No LSTM state is carried over, so a sentence's vectors do not depend on the rest of the batch.
+Shorter sentences are padded at the end that each direction reads last, after all real words. A
+hidden state concatenates both directions; the lowest is the word's own vector, repeated twice.
 
-N units of a batch, S sentences, T words of the longest, U distinct words
+N units of a batch, S sentences, T words of the longest sentence, U distinct words, P projection
 """
 
 from collections.abc import Sequence
@@ -33,11 +33,11 @@ from pipeline.models.allennlp import load_allennlp
 from pipeline.models.config import ElmoConfig
 from pipeline.models.elmo import Elmo
 
-BEGIN, END = 0, 1  # numbers in the lexicon
+BEGIN, END = 0, 1  # token ids of <S> and </S>
 
 
 class ElmoEncoder(Encoder):
-    """An ELMo, and the words it has met: tokens are their numbers."""
+    """An ELMo. Token ids number the words seen so far."""
 
     def __init__(self, elmo: Elmo, library: tokenizers.Tokenizer | None) -> None:
         super().__init__()
@@ -49,17 +49,17 @@ class ElmoEncoder(Encoder):
         self._characters = character_ids(list(self._numbers), elmo.config.max_characters)
 
     def encode_texts(self, inputs: Sequence[tuple[str, ...]], max_length: int) -> EncodedInputs:
-        """`<S>` a `</S>`, for pairs followed by `<S>` b `</S>`."""
+        """Encode `<S>` a `</S>`; for pairs `<S>` b `</S>` follows."""
         split = [[split_words(text, self._library) for text in texts] for texts in inputs]
         return self._encode(split, max_length)
 
     def encode_words(self, inputs: Sequence[tuple[Words, ...]], max_length: int) -> EncodedInputs:
-        """The same; words stay whole."""
+        """Encode given words in the same layout; no word is split."""
         normal = [[self._normalise(words) for words in parts] for parts in inputs]
         return self._encode(normal, max_length)
 
     def frame(self, sentences: int) -> int:
-        """`<S>` and `</S>` around each."""
+        """Return 2 per sentence, for `<S>` and `</S>`."""
         return 2 * sentences
 
     def _normalise(self, words: Words) -> list[str]:
@@ -90,13 +90,13 @@ class ElmoEncoder(Encoder):
         return self._numbers.setdefault(word, len(self._numbers))
 
     def _spell(self) -> None:
-        """Give the words met since the last call their characters."""
+        """Add the character ids of the words seen since the last call."""
         new = list(self._numbers)[len(self._characters) :]
         spelt = character_ids(new, self.elmo.config.max_characters)
         self._characters = np.concatenate([self._characters, spelt])
 
     def forward(self, batch: InputBatch) -> list[Tensor]:
-        """Hidden states x_ND of the words themselves and of every layer."""
+        """Return the hidden states x_ND of the words themselves and of every layer."""
         device = batch.tokens_N.device
         words_U, inverse_N = np.unique(batch.tokens_N.numpy(force=True), return_inverse=True)
         index_N = torch.from_numpy(inverse_N)
@@ -123,7 +123,7 @@ class ElmoEncoder(Encoder):
 
 
 def _sentences(batch: InputBatch) -> Ints:
-    """Units of each sentence: an input has one, or the two of a pair."""
+    """Return the units per sentence [S]; an input has one sentence or two."""
     segments = batch.segments_N.numpy(force=True)
     is_first = batch.positions_N.numpy(force=True) == 0
     is_first[1:] |= segments[1:] != segments[:-1]
@@ -131,12 +131,12 @@ def _sentences(batch: InputBatch) -> Ints:
 
 
 def load_elmo_encoder(folder: Path) -> ElmoEncoder:
-    """The encoder of a folder with AllenNLP's pair; a tokenizer there says what words are."""
+    """Load an encoder from AllenNLP's two files; a tokenizer in the folder defines the words."""
     return ElmoEncoder(load_allennlp(folder), _library(folder))
 
 
 def random_elmo_encoder(model: ElmoConfig, tokenizer: Path) -> ElmoEncoder:
-    """An untrained encoder, reading the words that a tokenizer finds."""
+    """Return an untrained encoder with the words of a tokenizer."""
     return ElmoEncoder(Elmo(model), _library(tokenizer))
 
 

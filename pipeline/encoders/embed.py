@@ -1,7 +1,7 @@
-"""Contextual vectors of sentences, from any encoder: every layer, the top one, or a mix of all.
+"""Contextual word vectors from any encoder: every layer, the top layer, or a mix of all layers.
 
-A word has one vector a layer (with pieces, that of its first), whatever else is in the batch. From
-Python:
+A word has one vector per layer: for tokenized words, the vector of the first token. It does not
+depend on the rest of the batch. From Python:
     encoder = load_encoder("my_elmo")
     for vectors in encoder.embed([["Stocks", "rose"], ["She", "rose"]]):
         ...  # [words, layers, width] of a sentence, or [words, width] of a mix or the top
@@ -35,7 +35,7 @@ LONGEST = 1 << 20  # words; an encoder with fewer positions says so itself
 
 
 class GivesStates(Protocol):
-    """What `embed` asks of an encoder; `interface.Encoder` has the contract of each member."""
+    """The part of an encoder that `embed` uses; `interface.Encoder` documents each member."""
 
     hidden: int
     states: int
@@ -54,10 +54,10 @@ class GivesStates(Protocol):
 
 @dataclass(frozen=True)
 class Layers:
-    """Which vectors are wanted: `all`, `top`, or gamma * sum of weight * layer (`mix`)."""
+    """The vectors to return: `all`, `top`, or gamma * sum of weight * layer (`mix`)."""
 
     choice: str = "all"
-    weights: tuple[float, ...] = ()  # of a mix, the embeddings' first; equal ones when empty
+    weights: tuple[float, ...] = ()  # of a mix, the embeddings' first; when empty, equal weights
     gamma: float = 1.0
 
     def __post_init__(self) -> None:
@@ -65,7 +65,7 @@ class Layers:
             raise UsageError(f"layers={self.choice}: must be one of {', '.join(CHOICES)}")
 
     def shape(self, encoder: GivesStates) -> tuple[int, ...]:
-        """Of one word's vectors."""
+        """Return the shape of one word's vectors: [L, D] or [D]."""
         if self.weights and len(self.weights) != encoder.states:
             raise UsageError(
                 f"weights: {len(self.weights)} are given, but the encoder has {encoder.states} "
@@ -74,7 +74,7 @@ class Layers:
         return (encoder.states, encoder.hidden) if self.choice == "all" else (encoder.hidden,)
 
     def of(self, states: list[Tensor]) -> Tensor:
-        """The vectors [N, L, D] or [N, D]."""
+        """Return the vectors [N, L, D] or [N, D]."""
         if self.choice == "top":
             return states[-1]
         layers_NLD = torch.stack(states, 1)
@@ -87,12 +87,11 @@ class Layers:
 def embed(
     encoder: GivesStates, sentences: Sequence[str | Sequence[str]], layers: Layers | str = "all"
 ) -> list[Vectors]:
-    """The vectors of each sentence's words, one array per sentence.
+    """Return the word vectors of each sentence, one array per sentence.
 
-    A sentence is its words, as they stand between spaces, or a string, whose words
-    `split_words` finds: punctuation stands apart. Words of a string have the tokens that the whole
-    string has. A sentence without words has an array of no rows; no sentences give
-    an empty list.
+    A sentence is a list of words, or a string that `TextWords` splits into words and punctuation.
+    The words of a string get the tokens of the whole string. A sentence without words gets an
+    array without rows. Puts the encoder into evaluation mode.
     """
     layers = Layers(layers) if isinstance(layers, str) else layers
     split = [TextWords.of(each) if isinstance(each, str) else each for each in sentences]
@@ -107,11 +106,12 @@ def embed(
 
 
 def embed_file(encoder: GivesStates, sentences: Path, out: Path, layers: Layers) -> int:
-    """Write the vectors of a file's sentences, one a line, words between spaces; returns N.
+    """Write the word vectors of a file of sentences; return the number of words N.
 
-    A .safetensors file holds `vectors` [N, L, D] or [N, D] and `offsets`: sentence s has
-    vectors[offsets[s] : offsets[s + 1]]. A .npy file holds the vectors, `.offsets.npy` beside it
-    the offsets.
+    The file has one sentence per line, with words separated by spaces. A .safetensors output holds
+    `vectors` [N, L, D] or [N, D] and `offsets`: sentence s has
+    vectors[offsets[s] : offsets[s + 1]]. A .npy output holds the vectors; the offsets go to
+    `.offsets.npy` beside it.
     """
     shape = layers.shape(encoder)
     inputs, offsets = _encode(encoder, read_sentences(sentences))
@@ -137,7 +137,7 @@ def embed_file(encoder: GivesStates, sentences: Path, out: Path, layers: Layers)
 
 
 def read_sentences(path: Path) -> list[list[str]]:
-    """The words of every line."""
+    """Return the words of every line of a UTF-8 file."""
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
@@ -151,12 +151,12 @@ def read_sentences(path: Path) -> list[list[str]]:
                 f"{path}, line {len(sentences) + 1}: not UTF-8 at byte {error.start} of the line"
             ) from error
     if not any(sentences):
-        raise UsageError(f"input={path}: has no words; give one sentence a line")
+        raise UsageError(f"input={path}: has no words; give one sentence per line")
     return sentences
 
 
 def _encode(encoder: GivesStates, sentences: Sequence[Sequence[str]]) -> tuple[EncodedInputs, Ints]:
-    """The sentences that have words, encoded, and where each sentence's words start."""
+    """Encode the sentences that have words; also return the word offsets of all sentences."""
     counts = np.array([len(words) for words in sentences], np.int64)
     given: list[tuple[Words, ...]] = [
         (words if isinstance(words, TextWords) else tuple(words),)
@@ -178,7 +178,7 @@ def _encode(encoder: GivesStates, sentences: Sequence[Sequence[str]]) -> tuple[E
 def _vectors(
     encoder: GivesStates, inputs: EncodedInputs, offsets: Ints, layers: Layers
 ) -> Iterator[tuple[Ints, Vectors]]:
-    """Numbers of words and their vectors, batch after batch of sentences of like lengths."""
+    """Yield (word numbers, their vectors) per batch of sentences of similar length."""
     encoder.eval()
     device = next(encoder.parameters()).device
     numbers = np.arange(offsets[-1])
@@ -198,7 +198,7 @@ def _npy_header(words: int, shape: tuple[int, ...]) -> bytes:
 
 
 def _safetensors_header(words: int, shape: tuple[int, ...], offsets: Ints) -> bytes:
-    """Everything before the vectors: the header's size, the header, the offsets."""
+    """Return all bytes before the vectors: the header's size, the header, the offsets."""
     end = offsets.nbytes + 4 * words * int(np.prod(shape))
     described: dict[str, Any] = {
         "offsets": {
@@ -209,5 +209,5 @@ def _safetensors_header(words: int, shape: tuple[int, ...], offsets: Ints) -> by
         },
     }  # fmt: skip
     text = json.dumps(described).encode()
-    text += b" " * (-len(text) % 8)  # the format asks for data at multiples of 8 bytes
+    text += b" " * (-len(text) % 8)  # the format requires data at multiples of 8 bytes
     return len(text).to_bytes(8, "little") + text + offsets.astype("<i8").tobytes()

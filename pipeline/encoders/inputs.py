@@ -1,7 +1,7 @@
-"""What encoders read: sentences or words as units, flat and unpadded, in any choice of batches.
+"""Encoder inputs: sentences or words as flat, unpadded units, and batches of them.
 
-A unit is what the encoder reads: a token (BERT) or a word (ELMo, static vectors). A word is known
-by its first unit.
+A unit is what the encoder reads: a token (BERT) or a word (ELMo, static vectors). The first unit of
+a word represents the word.
 
 N units of a batch, E inputs, P parts of an input (one sentence or two), W words
 """
@@ -16,24 +16,24 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Ints = NDArray[np.int64]
-EVALUATION_UNITS = 2048  # of a batch without gradients: states of so many stay in the caches
-# Words of a sentence: a tuple means words with a space between any two, as in CoNLL files; a
-# `data_prep.text.words.TextWords` knows the text they stand in. Both can be hashed.
+EVALUATION_UNITS = 2048  # units per batch without gradients; their states stay in the CPU's caches
+# Words of a sentence. A tuple: words separated by single spaces, as in CoNLL files. A
+# `data_prep.text.words.TextWords`: words with their positions in a text. Both are hashable.
 Words = Sequence[str]
 
 
 @dataclass(frozen=True)
 class WordUnits:
-    """How many units words take, and where an input may begin; sentence after sentence.
+    """Units per word, and the words at which an input may begin; sentence after sentence.
 
-    Words may share a unit: it counts for the first of them, and an input may not begin at another.
+    Words may share a unit. It counts for the first of them, and no input may begin at the others.
     """
 
     units: Ints  # [W]
     may_begin: NDArray[np.bool_]  # [W]
 
     def split(self, lengths: Sequence[int]) -> "list[WordUnits]":
-        """Those of each sentence, by its number of words."""
+        """Split into one WordUnits per sentence; `lengths` are the sentences' word counts."""
         ends = np.cumsum(lengths)[:-1]
         parts = zip(np.split(self.units, ends), np.split(self.may_begin, ends), strict=True)
         return [WordUnits(*part) for part in parts]
@@ -41,15 +41,15 @@ class WordUnits:
 
 @dataclass(frozen=True)
 class InputBatch:
-    """Some encoded inputs, flat: what an encoder's forward takes."""
+    """A flat batch of encoded inputs, as an encoder's forward takes it."""
 
     tokens_N: Tensor
     positions_N: Tensor
     segments_N: Tensor
-    lengths: Ints  # units of each input, on the host
-    second: Ints  # position in each input where the second sentence starts, on the host
+    lengths: Ints  # [E] units per input; on the host
+    second: Ints  # [E] position in the input where the second sentence starts; on the host
     word_starts_W: Tensor  # index into N of each word's first unit; empty for plain texts
-    word_counts: Ints  # words of each input, on the host
+    word_counts: Ints  # [E] words per input; on the host
 
     def to(self, device: torch.device) -> "InputBatch":
         """The same batch on another device."""
@@ -64,27 +64,27 @@ class InputBatch:
 
 @dataclass(frozen=True)
 class EncodedInputs:
-    """Many inputs as units, one after another; words are known by their first unit."""
+    """All inputs of a data set as units, one after another; immutable."""
 
-    tokens: NDArray[np.int32]
-    offsets: Ints  # of inputs into tokens
-    second: Ints  # position in each input where the second sentence starts
-    word_starts: Ints  # positions inside the input
-    word_offsets: Ints  # of inputs into word_starts
-    cut: int  # inputs that were too long and lost units or words
+    tokens: NDArray[np.int32]  # [units of all inputs]
+    offsets: Ints  # [E + 1]: input e has tokens[offsets[e] : offsets[e + 1]]
+    second: Ints  # [E] position in the input where the second sentence starts
+    word_starts: Ints  # [words of all inputs]: position of each word's first unit in its input
+    word_offsets: Ints  # [E + 1]: input e has word_starts[word_offsets[e] : word_offsets[e + 1]]
+    cut: int  # number of truncated inputs
 
     @cached_property
     def lengths(self) -> Ints:
-        """Units of each input."""
+        """[E] units per input."""
         return np.diff(self.offsets)
 
     @cached_property
     def word_counts(self) -> Ints:
-        """Words of each input that fit in."""
+        """[E] words per input, without words that did not fit."""
         return np.diff(self.word_offsets)
 
     def batch(self, rows: Ints) -> InputBatch:
-        """The chosen inputs, in the order of `rows`."""
+        """Return the inputs `rows`, in this order."""
         lengths, word_counts = self.lengths[rows], self.word_counts[rows]
         units, positions = runs(self.offsets[rows], lengths)
         words, _ = runs(self.word_offsets[rows], word_counts)
@@ -101,18 +101,24 @@ class EncodedInputs:
 
 
 def runs(starts: Ints, lengths: Ints) -> tuple[Ints, Ints]:
-    """Indices of successive runs, and each index's position inside its run."""
+    """Return the indices of all runs, one after another, and each index's position in its run.
+
+    Run i has the indices starts[i] to starts[i] + lengths[i] - 1.
+    """
     positions = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     return np.repeat(starts, lengths) + positions, positions
 
 
 def offsets_of(lengths: Sequence[int] | Ints) -> Ints:
-    """Where runs of these lengths begin and end."""
+    """Return the offsets [runs + 1] of successive runs of these lengths."""
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
 def kept_lengths(lengths_EP: Ints, room: int) -> Ints:
-    """How much of each part is kept where not all fit: units go from the longer part first."""
+    """Return the units [E, P] to keep of each part, at most `room` per input.
+
+    Units are removed from the longer part first.
+    """
     if lengths_EP.shape[1] == 1:
         return np.minimum(lengths_EP, room)
     a_E, b_E = lengths_EP.T
@@ -121,10 +127,10 @@ def kept_lengths(lengths_EP: Ints, room: int) -> Ints:
 
 
 def fitting_words(offsets: Ints, counts_EP: Ints, room: int) -> tuple[Ints, Ints]:
-    """How many words of each part are kept in `room` units, and how many units of each at most.
+    """Return the words [E, P] of each part that fit into `room` units, and its maximum units.
 
-    The words of all parts of all inputs lie one after another; `offsets` has where their units
-    begin and end. A part's first word stays, cut if it must be, so that every part has one.
+    `offsets`: unit offsets of all words of all parts of all inputs, one after another.
+    `counts_EP`: words per part. A part always keeps its first word, truncated if necessary.
     """
     firsts_EP = starts_of(counts_EP)
     begins_EP = offsets[firsts_EP]
@@ -134,19 +140,19 @@ def fitting_words(offsets: Ints, counts_EP: Ints, room: int) -> tuple[Ints, Ints
 
 
 def starts_of(sizes_EP: Ints) -> Ints:
-    """Where each part of each input begins when all of them lie one after another."""
+    """Return where each part of each input begins [E, P], if all parts lie one after another."""
     return sizes_EP.cumsum().reshape(sizes_EP.shape) - sizes_EP
 
 
 def part_sizes(inputs: Sequence[Sequence[Sequence[str]]]) -> Ints:
-    """Words of each part of each input, [E, P]: all inputs have one part, or all have two."""
+    """Return the words per part, [E, P]. All inputs must have the same number of parts."""
     parts = len(inputs[0]) if inputs else 1
     sizes = [len(words) for words_of_parts in inputs for words in words_of_parts]
     return np.array(sizes, np.int64).reshape(-1, parts)
 
 
 def evaluation_order(lengths: Ints) -> list[Ints]:
-    """All rows from the longest on, in batches of about as many units."""
+    """Return all rows, longest first, in batches of about EVALUATION_UNITS units."""
     order = np.argsort(-lengths, kind="stable")
     number = (np.cumsum(lengths[order]) - 1) // EVALUATION_UNITS
     return np.split(order, np.flatnonzero(np.diff(number)) + 1)

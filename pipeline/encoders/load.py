@@ -1,4 +1,4 @@
-"""Encoders from folders: which kind it is follows from the files that are there."""
+"""Load encoders from folders; the files in a folder decide the kind of encoder."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from pipeline.models.huggingface import load_folder
 
 
 def load_encoder(folder: Path) -> Encoder:
-    """The encoder in a folder: word vectors, an ELMo's pair, or a Hugging Face BERT."""
+    """Load word vectors, an ELMo (AllenNLP's two files) or a Hugging Face BERT from a folder."""
     if (folder / VECTORS).exists():
         return StaticEncoder(read_table(folder))
     if find_pair(folder) is not None:
@@ -26,7 +26,7 @@ def load_encoder(folder: Path) -> Encoder:
 
 
 def random_encoder(model: ModelConfig, tokenizer: Path, seed: int) -> Encoder:
-    """An untrained encoder of the given shape: the floor that pretraining is measured against."""
+    """Return an untrained encoder of the given shape: the baseline for pretrained encoders."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         if isinstance(model, ElmoConfig):

@@ -1,8 +1,7 @@
 """Static word vectors as an encoder: a word has the same vector in every sentence.
 
-Only the vectors of words that were met are held, whatever the table's size; they are what
-`finetune.mode=full` trains. A word that is not in the table as it stands is looked up in lower
-case; words that are unknown have a vector of zeros.
+Only the vectors of words seen so far are held in memory. `finetune.mode=full` trains them. A word
+that is not in the table is looked up in lower case. Unknown words have a vector of zeros.
 """
 
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from pipeline.encoders.inputs import (
 )
 from pipeline.encoders.words import WordEncoder
 
-UNKNOWN = 0  # token of all words without a vector
+UNKNOWN = 0  # token id of all words without a vector
 
 
 class StaticEncoder(WordEncoder):
@@ -35,11 +34,11 @@ class StaticEncoder(WordEncoder):
         self.vectors = nn.Parameter(torch.zeros(1, self.hidden))
 
     def knows(self, word: str) -> bool:
-        """Whether a word has a vector."""
+        """Return True if a word has a vector."""
         return self._row(word) is not None
 
     def number(self, words: Sequence[str]) -> NDArray[np.int32]:
-        """Tokens of words; the vectors of new ones are fetched."""
+        """Return the token ids of words; load the vectors of new words."""
         found = {word: self._row(word) for word in set(words)}
         new = sorted({row for row in found.values() if row is not None} - self._tokens.keys())
         self._tokens |= {row: len(self._tokens) + 1 + n for n, row in enumerate(new)}
@@ -51,7 +50,7 @@ class StaticEncoder(WordEncoder):
         return np.array([tokens[word] for word in words], np.int32)
 
     def forward(self, batch: InputBatch) -> list[Tensor]:
-        """The vectors, as the only layer there is."""
+        """Return the vectors as the only layer."""
         return [nn.functional.embedding(batch.tokens_N, self.vectors)]
 
     def _row(self, word: str) -> int | None:

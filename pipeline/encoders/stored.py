@@ -1,9 +1,9 @@
-"""A frozen encoder's hidden states, computed once and read from disk for all epochs and heads.
+"""Store a frozen encoder's hidden states: compute once, read from disk in all epochs and heads.
 
-Of inputs given as words only the first unit of each is kept, so that words are the units. What
-would take more than MOST_BYTES is not kept, but computed whenever it is read.
+For inputs given as words only the first unit of each word is stored, so that words are the units.
+A set of inputs that needs more than MOST_BYTES is not stored but computed at every read.
 
-N units of all inputs, S states (the embeddings' and every layer's), D hidden width
+N units of all inputs, S states (of the embeddings and of every layer), D hidden width
 """
 
 import shutil
@@ -28,12 +28,12 @@ from pipeline.encoders.inputs import (
 from pipeline.encoders.interface import Encoder
 
 BATCH_UNITS = 8192
-MOST_BYTES = 4 << 30  # of the states of one set of inputs
+MOST_BYTES = 4 << 30  # maximum bytes stored for one set of inputs
 
 
 @dataclass(frozen=True)
 class StoredBatch(InputBatch):
-    """Some inputs with their hidden states."""
+    """A batch with its hidden states."""
 
     states_NSD: Tensor
 
@@ -51,7 +51,7 @@ class StoredInputs(EncodedInputs):
     states_NSD: NDArray[np.float32]
 
     def batch(self, rows: Ints) -> StoredBatch:
-        """The chosen inputs."""
+        """Return the inputs `rows` with their states."""
         units, _ = runs(self.offsets[rows], self.lengths[rows])
         own = super().batch(rows)
         return StoredBatch(**vars(own), states_NSD=torch.from_numpy(self.states_NSD[units]))
@@ -59,7 +59,10 @@ class StoredInputs(EncodedInputs):
 
 @contextmanager
 def stored_states(encoder: Encoder, folder: Path, device: torch.device) -> Iterator[Encoder]:
-    """The encoder with its states kept in `folder` meanwhile; what a kill left there goes."""
+    """Yield the encoder with its states stored in `folder`.
+
+    The folder is emptied at the start, in case a killed run left files, and removed at the end.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:
@@ -69,11 +72,11 @@ def stored_states(encoder: Encoder, folder: Path, device: torch.device) -> Itera
 
 
 class StoredStates(Encoder):
-    """An encoder that runs once over all it is given; what it gave lies in `folder`."""
+    """Wraps an encoder: runs it once per set of inputs and stores the states in `folder`."""
 
     def __init__(self, encoder: Encoder, folder: Path, device: torch.device) -> None:
         super().__init__()
-        self._encoder = [encoder.eval().to(device)]  # in a list: no submodule, nothing to train
+        self._encoder = [encoder.eval().to(device)]  # in a list, so that it is not a submodule
         self._folder = folder
         self._device = device
         self._known: dict[Hashable, EncodedInputs] = {}
@@ -81,24 +84,27 @@ class StoredStates(Encoder):
         self.longest, self.joins_pairs = encoder.longest, encoder.joins_pairs
 
     def encode_texts(self, inputs: Sequence[tuple[str, ...]], max_length: int) -> EncodedInputs:
-        """Sentences or pairs, all units kept."""
+        """Encode sentences or pairs; the states of all units are stored."""
         return self._stored("encode_texts", inputs, max_length, words_only=False)
 
     def encode_words(self, inputs: Sequence[tuple[Words, ...]], max_length: int) -> EncodedInputs:
-        """Words, the first unit of each kept; of pairs all units, which spans are found among."""
+        """Encode words; the states of each word's first unit are stored, for pairs of all units.
+
+        Span heads need all units of a pair.
+        """
         words_only = len(inputs[0]) == 1
         return self._stored("encode_words", inputs, max_length, words_only)
 
     def word_units(self, sentences: Sequence[Words]) -> WordUnits:
-        """Those of the encoder."""
+        """Return the wrapped encoder's word units."""
         return self._encoder[0].word_units(sentences)
 
     def frame(self, sentences: int) -> int:
-        """That of the encoder."""
+        """Return the wrapped encoder's number of special units."""
         return self._encoder[0].frame(sentences)
 
     def forward(self, batch: InputBatch) -> list[Tensor]:
-        """The hidden states of every layer, as they were computed."""
+        """Return the stored hidden states of every layer; compute those not stored."""
         if isinstance(batch, StoredBatch):
             return list(batch.states_NSD.unbind(1))
         with torch.no_grad():
@@ -124,7 +130,7 @@ class StoredStates(Encoder):
         path = self._folder / f"{len(self._known)}.npy"
         header = {"descr": "<f4", "fortran_order": False, "shape": shape}
         number = (np.cumsum(inputs.lengths) - 1) // BATCH_UNITS
-        with path.open("wb") as stream:  # not mapped: a full disk is then an error, not a signal
+        with path.open("wb") as stream:  # not mapped: a full disk raises an error, not SIGBUS
             np.lib.format.write_array_header_1_0(stream, header)
             for rows in np.split(np.arange(len(number)), np.flatnonzero(np.diff(number)) + 1):
                 batch = inputs.batch(rows).to(self._device)

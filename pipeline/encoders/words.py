@@ -1,4 +1,4 @@
-"""What encoders have in common whose units are words: texts are cut into words and numbered."""
+"""Base class of encoders whose units are words: splits texts into words and numbers them."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -19,18 +19,18 @@ from pipeline.encoders.interface import Encoder
 
 
 class WordEncoder(Encoder):
-    """An encoder that reads words as they are; nothing frames them."""
+    """An encoder whose inputs are words only, without special units."""
 
     @abstractmethod
     def number(self, words: Sequence[str]) -> NDArray[np.int32]:
-        """The tokens of words."""
+        """Return the token ids of words."""
 
     def encode_texts(self, inputs: Sequence[tuple[str, ...]], max_length: int) -> EncodedInputs:
-        """The words of one or two sentences."""
+        """Encode the words of one or two sentences."""
         return self.encode_words([sentences_as_words(texts) for texts in inputs], max_length)
 
     def encode_words(self, inputs: Sequence[tuple[Words, ...]], max_length: int) -> EncodedInputs:
-        """Words as they are given."""
+        """Encode words as given."""
         sizes_EP = part_sizes(inputs)
         kept_EP = kept_lengths(sizes_EP, max_length)
         words = [
@@ -46,5 +46,5 @@ class WordEncoder(Encoder):
 
 
 def sentences_as_words(texts: Sequence[str]) -> tuple[Words, ...]:
-    """Sentences cut into words; one without any has an empty word, so that it has a unit."""
+    """Split sentences into words; a sentence without words gets one empty word, so one unit."""
     return tuple(TextWords.of(text) or ("",) for text in texts)

@@ -1,4 +1,4 @@
-"""What a pretraining will cost: memory, tokens, operations, disk, hours.
+"""Estimate the cost of a pretraining: memory, tokens, FLOPs, disk, hours.
 
 May use `workflow` and everything below it.
 """

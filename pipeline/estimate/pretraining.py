@@ -1,7 +1,8 @@
-"""What a pretraining will take, by arithmetic alone: memory, tokens, operations, disk, hours, cost.
+"""Estimate a pretraining by arithmetic alone: memory, tokens, FLOPs, disk, hours and cost.
 
-Reads the configuration and, where they are, the statistics of its examples in the store; computes
-nothing, needs no torch, writes nothing. Try: sesame estimate experiment=bert_base trainer.devices=8
+Reads the configuration and, if they exist, the statistics of its examples in the store. Needs no
+torch and writes nothing.
+Try it: sesame estimate experiment=bert_base trainer.devices=8
 """
 
 import json
@@ -24,30 +25,30 @@ from pipeline.training.gpus import Gpu
 from pipeline.training.schedule import plan_phases
 from pipeline.workflow.graph import Graph, Stages
 
-BYTES_PER_PIECE = 4.4  # English, 30,000 pieces; only where no examples tell
-UNPACKED = {"": 1.0, ".gz": 2.8, ".zst": 3.0, ".bz2": 3.8, ".xz": 3.8}  # of prose
-USABLE = 0.94  # of a GPU's memory; the rest is CUDA's own and gaps
-PIECE_BYTES = 40  # of a vocabulary's files
-CHECKPOINT_BYTES = 12  # a parameter: fp32 weight and two moments
+BYTES_PER_PIECE = 4.4  # bytes of text per token: English, 30,000 tokens; used without examples
+UNPACKED = {"": 1.0, ".gz": 2.8, ".zst": 3.0, ".bz2": 3.8, ".xz": 3.8}  # prose: expansion factor
+USABLE = 0.94  # share of a GPU's memory; the rest is used by CUDA and lost to fragmentation
+PIECE_BYTES = 40  # bytes per token in a vocabulary's files
+CHECKPOINT_BYTES = 12  # bytes per parameter: fp32 weight and two moments
 
 
 @dataclass(frozen=True)
 class Rows:
-    """What is known of a phase's training rows."""
+    """Counts of a phase's training rows; None where the corpus is not known."""
 
     tokens_per_row: float
-    mean_length: float  # of an example
-    count: float | None  # rows in an epoch
-    tokens: float | None
-    size: int | None  # bytes on disk, where the examples are made
+    mean_length: float  # mean length of an example
+    count: float | None  # rows per epoch
+    tokens: float | None  # tokens per epoch
+    size: int | None  # bytes on disk; None if the examples are not made yet
 
 
 @dataclass(frozen=True)
 class PhaseEstimate:
-    """One phase: what it reads and what its forward pass holds."""
+    """The estimate of one phase of pretraining."""
 
     length: int
-    steps: int | None  # None: the clock decides
+    steps: int | None  # None if the budget is in hours
     rows: Rows
     tokens_per_step: float
     flops_per_token: float
@@ -62,40 +63,40 @@ class PhaseEstimate:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Everything about one pretraining."""
+    """The estimate of one pretraining."""
 
     parameters: int
     vocab_size: int
     ranks: int
     phases: list[PhaseEstimate]
-    disk: dict[str, float | None]  # bytes by stage; None where the corpus is not known
-    corpus: str  # where the sizes come from
+    disk: dict[str, float | None]  # bytes by stage; None if the corpus is not known
+    corpus: str  # source of the sizes
 
     @property
     def tokens(self) -> float | None:
-        """Read in all, where the budget is not in hours."""
+        """Total tokens read; None if the budget is in hours."""
         return _total([phase.tokens_per_step for phase in self.phases], self.phases)
 
     @property
     def flops(self) -> float | None:
-        """Computed in all, where the budget is not in hours."""
+        """Total FLOPs; None if the budget is in hours."""
         return _total([phase.flops_per_step for phase in self.phases], self.phases)
 
 
 @dataclass(frozen=True)
 class Offer:
-    """What a GPU would make of it."""
+    """Hours, cost and fit of a pretraining on one kind of GPU."""
 
     gpu: Gpu
     hours: float
     tokens: float
     cost: float
-    needs: float  # bytes of the most demanding phase
-    remedy: str  # empty where it fits
+    needs: float  # bytes per device in the most demanding phase
+    remedy: str  # empty if it fits
 
 
 def estimate(config: Config, stages: Stages) -> Estimate:
-    """The arithmetic of one configuration."""
+    """Return the estimate of one configuration; raise a UsageError for models other than BERT."""
     model, trainer = config.model, config.trainer
     if not isinstance(model, BertConfig):
         raise UsageError(f"model.kind={model.kind}: only BERT's arithmetic is known here")
@@ -142,7 +143,7 @@ def estimate(config: Config, stages: Stages) -> Estimate:
 def offers(
     found: Estimate, config: Config, gpus: list[Gpu], utilisation: float, price: float | None
 ) -> list[Offer]:
-    """Hours, cost and fit on each GPU, all ranks on the same kind."""
+    """Return one offer per kind of GPU, with all ranks on the same kind."""
     return [_offer(found, config, gpu, utilisation, price) for gpu in gpus]
 
 
@@ -169,7 +170,7 @@ def _offer(
 
 
 def _remedy(found: Estimate, config: Config, gpu: Gpu, phase: PhaseEstimate) -> str:
-    """The least change with which a phase fits into a GPU."""
+    """Return the smallest change with which a phase fits into a GPU."""
     model = config.model
     assert isinstance(model, BertConfig)
 
@@ -190,7 +191,7 @@ def _remedy(found: Estimate, config: Config, gpu: Gpu, phase: PhaseEstimate) -> 
 
 
 def _memory(config: Config, model: BertConfig, rows: Rows, vocab_size: int, micro: int) -> Memory:
-    """On one device, in the phase's fullest forward pass: every row of it full."""
+    """Return the memory of one device in the phase's largest forward pass, with full rows."""
     trainer, examples = config.trainer, config.examples
     share = trainer.global_batch_size // trainer.world_size
     tokens = min(micro, share) * max(rows.tokens_per_row, rows.mean_length)
@@ -209,13 +210,13 @@ def _memory(config: Config, model: BertConfig, rows: Rows, vocab_size: int, micr
 
 
 def _vocab_size(config: Config) -> int:
-    """Pieces in the vocabulary: as configured, or as what is gone on from has them."""
+    """Return the vocabulary size: as configured, or of the tokenizer or model to start from."""
     store = Store(Path(config.paths.store))
     if config.tokenizer.source is not None:
         from data_prep.tokenizers import Tokenizer
 
         return Tokenizer.load(_place("tokenizer", config.tokenizer.source, store)).size
-    if config.init.source is not None:  # both a pretraining and a Hugging Face folder say it here
+    if config.init.source is not None:  # a pretraining and a Hugging Face folder both have it
         stated = _place("pretrain", config.init.source, store) / "config.json"
         return int(json.loads(stated.read_text())["vocab_size"])
     return config.tokenizer.vocab_size
@@ -228,7 +229,7 @@ def _place(stage: str, reference: str, store: Store) -> Path:
 
 
 def _made_examples(config: Config, stages: Stages) -> list[Path | None]:
-    """The finished examples of each phase, where there are any."""
+    """Return the finished examples of each phase; None for a phase without."""
     store = Store(Path(config.paths.store))
     if not config.corpus.paths or not any(out.is_done for out in store.outputs("examples")):
         return [None] * len(config.phases)
@@ -251,7 +252,7 @@ def _rows_made(path: Path) -> Rows:
 
 
 def _rows_guessed(config: Config, length: int, text: float | None) -> Rows:
-    """Full rows, as many as the text makes."""
+    """Estimate the rows from the size of the text, assuming full rows."""
     if text is None:
         return Rows(length, length, None, None, None)
     tokens = config.examples.duplicates * text / BYTES_PER_PIECE
@@ -259,7 +260,7 @@ def _rows_guessed(config: Config, length: int, text: float | None) -> Rows:
 
 
 def _text_bytes(config: Config) -> float | None:
-    """The corpus unpacked, to a third or so where it is compressed."""
+    """Return the uncompressed size of the corpus, correct to about a third if compressed."""
     if not config.corpus.paths:
         return None
     files = discover(config.corpus.paths)
@@ -285,13 +286,13 @@ def _disk(
     text: float | None,
     phases: list[PhaseEstimate],
 ) -> dict[str, float | None]:
-    """Bytes each stage leaves; the pretraining's at its fullest, while it saves."""
+    """Return the bytes of each stage's output; for pretraining the maximum, while it saves."""
     trainer = config.trainer
     steps = sum(phase.steps or 0 for phase in phases)
     analysed = steps // trainer.keep_every if trainer.keep_every else 0
     saved = (trainer.keep_checkpoints + 1 + analysed) * CHECKPOINT_BYTES * weights
     piece = np.dtype(token_dtype(vocab_size)).itemsize
-    # With static masks every prediction is a place (2 bytes) and the piece shown there.
+    # A static mask stores per prediction a position (2 bytes) and the input token there.
     masks = config.examples.mask_rate * (2 + piece) if config.examples.masking == "static" else 0.0
     sizes = [
         row.size if row.size is not None else row.tokens and row.tokens * (piece + masks)

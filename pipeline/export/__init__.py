@@ -1,4 +1,4 @@
-"""Pretrained encoders as folders that others load: Hugging Face, AllenNLP, model cards.
+"""Export pretrained encoders as folders for Hugging Face or AllenNLP, with model cards.
 
 May use `workflow` and everything below it.
 """

@@ -1,7 +1,7 @@
-"""A checkpoint as a Hugging Face folder: config.json, model.safetensors, tokenizer, model card.
+"""Export a checkpoint as a Hugging Face folder: config, weights, tokenizer and model card.
 
-Every export is proven before it counts: transformers loads the folder offline, and its logits and
-token ids must be ours.
+Every export is verified: transformers loads the folder offline, and its logits and token ids must
+equal ours.
 """
 
 import json
@@ -23,7 +23,7 @@ from pipeline.models.config import BertConfig
 from pipeline.models.huggingface import to_huggingface
 
 TOLERANCE = 1e-5
-PROBE_LENGTHS = (5, 16, 9)  # examples of unequal lengths, so that padding is proven too
+PROBE_LENGTHS = (5, 16, 9)  # unequal lengths, so that padding is verified too
 PROBES = (
     "The quick brown fox jumps over the lazy dog.",
     "naïve Ünïcödé, 12,345.67 (tests)!",
@@ -42,12 +42,13 @@ TOKENIZER_FILES = (
 def export_checkpoint(
     checkpoint: Path, config: BertConfig, vocab_size: int, tokenizer: Path, out: Path, facts: Facts
 ) -> dict[str, Any]:
-    """Write the folder, prove it, and return counts."""
+    """Write the folder `out`, verify it, and return counts; raise a SesameError if it is wrong."""
     architecture = fitting(config, pairs_of(facts.recipe))
     words = Tokenizer.load(tokenizer)
     if words.size != vocab_size:
         raise SesameError(
-            f"{tokenizer}: its vocabulary has {words.size} pieces, the model's {vocab_size}"
+            f"{tokenizer}: its vocabulary has {words.size} tokens, but the model's {vocab_size}; "
+            "use the tokenizer of the pretraining"
         )
     model = BertForPretraining(config, vocab_size)
     model.load_state_dict(load_file(checkpoint / "weights.safetensors"))
@@ -68,7 +69,7 @@ def export_checkpoint(
 
 
 def _copy_tokenizer(tokenizer: Path, out: Path, config: BertConfig) -> None:
-    """The tokenizer's files, which learn what the model takes on the way."""
+    """Copy the tokenizer's files; add the model's maximum length and input names."""
     for name in TOKENIZER_FILES:
         if (tokenizer / name).exists():
             write_atomically(out / name, (tokenizer / name).read_bytes())
@@ -86,25 +87,25 @@ def _prove_tokenizer(words: Tokenizer, out: Path) -> None:
     ours = words.encode(PROBES)
     for number, probe in enumerate(PROBES):
         if theirs(probe, add_special_tokens=False)["input_ids"] != ours[number].tolist():
-            raise SesameError(f"{out}: transformers tokenises {probe!r} otherwise than we do")
+            raise SesameError(f"{out}: transformers tokenises {probe!r} differently than we do")
     special = (theirs.pad_token_id, theirs.cls_token_id, theirs.sep_token_id, theirs.mask_token_id)
     if special != (words.pad, words.cls, words.sep, words.mask):
-        raise SesameError(f"{out}: transformers finds other ids of special pieces than we do")
+        raise SesameError(f"{out}: transformers has other ids for special tokens than we do")
 
 
 @torch.no_grad()
 def _prove_weights(
     model: BertForPretraining, architecture: Architecture, pad: int, out: Path
 ) -> None:
-    """Compare logits in double precision, where only a wrong mapping can make a difference.
+    """Compare logits in double precision, where only a wrong mapping makes a difference.
 
-    ModernBERT turns queries and keys in single precision even so, which sharp attention enlarges:
-    a difference is allowed that single precision makes between us and ourselves.
+    ModernBERT in transformers applies rotary embeddings in single precision even so. Therefore the
+    allowed difference is at least the one between our own single and double precision.
     """
     from transformers import AutoModelForMaskedLM, AutoModelForPreTraining
     from transformers.utils import logging
 
-    logging.disable_progress_bar()  # theirs would run across ours
+    logging.disable_progress_bar()  # it would overwrite our own progress bar
     kind = AutoModelForPreTraining if architecture.has_pairs else AutoModelForMaskedLM
     theirs = kind.from_pretrained(out, local_files_only=True).double().eval()
     lengths = np.minimum(np.array(PROBE_LENGTHS), model.bert.config.max_positions)

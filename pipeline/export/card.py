@@ -1,6 +1,6 @@
-"""The model card of an export: what it is, what it was made from, how to load it; no text.
+"""The model card of an export: the model, its data, its scores and how to load it.
 
-Numbers, settings and kinds of files only: neither text nor names of files leave the data folders.
+A card holds numbers, settings and file types only. It never holds text or names of files.
 """
 
 import json
@@ -79,18 +79,18 @@ UNSTATED = (
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known about a pretrained model beside its weights: numbers and settings only."""
+    """Facts about a pretrained model besides its weights: numbers and settings only."""
 
     step: int
-    tokens: int  # pieces seen in training
+    tokens: int  # tokens seen in training
     scores: dict[str, float] = field(default_factory=dict)  # on held-out text
-    data: list[str] = field(default_factory=list)  # what it was made from, line by line
+    data: list[str] = field(default_factory=list)  # lines about the training data
     recipe: dict[str, Any] = field(default_factory=dict)  # result keys by section
     export: ExportConfig = field(default_factory=ExportConfig)
 
 
 def gather_facts(pretrain: Path, checkpoint: Path, export: ExportConfig) -> Facts:
-    """Facts from a pretraining's folder and from the manifests of what it was made from."""
+    """Read the facts from a pretraining's folder and from the manifests of its inputs."""
     state = read_state(checkpoint)
     return Facts(
         state.step,
@@ -103,7 +103,7 @@ def gather_facts(pretrain: Path, checkpoint: Path, export: ExportConfig) -> Fact
 
 
 def read_recipe(pretrain: Path) -> dict[str, Any]:
-    """The result keys of a pretraining and of all before it, by section."""
+    """Return the result keys of a pretraining and of all stages before it, by section."""
     recipe: dict[str, Any] = {}
     for manifest in _manifests(pretrain):
         recipe |= manifest["config"]
@@ -112,13 +112,16 @@ def read_recipe(pretrain: Path) -> dict[str, Any]:
 
 
 def pairs_of(recipe: dict[str, Any]) -> str:
-    """How the segments that a model was trained on were paired."""
+    """Return examples.pairs of a recipe."""
     pairs: str = recipe.get("examples", {}).get("pairs", ExamplesConfig.pairs)
     return pairs
 
 
 def _manifests(pretrain: Path) -> list[dict[str, Any]]:
-    """Of the pretraining and of all before it, first to last, but not of a model gone on from."""
+    """Return the manifests of the pretraining and of all stages before it, in stage order.
+
+    Those of an initial model (init.source) are left out.
+    """
     store = Store(pretrain.parents[1])
     found: dict[str, dict[str, Any]] = {}
     waiting = [f"{pretrain.parent.name}/{pretrain.name}"]
@@ -126,7 +129,7 @@ def _manifests(pretrain: Path) -> list[dict[str, Any]]:
         output = store.from_reference(waiting.pop())
         if output.reference in found or not (output.is_done or output.is_begun):
             continue
-        # Of a pretraining that goes on no counts are known yet; the card tells none of them.
+        # An unfinished pretraining has no counts yet; the card shows none of them.
         manifest = output.manifest() if output.is_done else {**output.request(), "counts": {}}
         found[output.reference] = manifest
         waiting += [item for role, item in manifest["upstream"].items() if role != "init"]
@@ -134,7 +137,7 @@ def _manifests(pretrain: Path) -> list[dict[str, Any]]:
 
 
 def _data(manifest: dict[str, Any]) -> Iterator[str]:
-    """What a stage before pretraining made, in a line or two."""
+    """Yield the lines of the card about one stage's output."""
     counts = manifest["counts"]
     match manifest["stage"]:
         case "shard":
@@ -161,15 +164,15 @@ def _kind(name: str) -> str:
 
 
 def evaluations(pretrain: Path) -> dict[int, dict[str, float]]:
-    """Held-out losses and accuracies by step, without steps whose held-out loss was not finite."""
+    """Return held-out losses and accuracies by step, skipping losses that were not finite."""
     text = (pretrain / "metrics.jsonl").read_text()
-    whole = text[: text.rfind("\n") + 1]  # a line more may just be written
+    whole = text[: text.rfind("\n") + 1]  # the last line may still be incomplete
     lines = map(json.loads, whole.splitlines())
     return {
         line["step"]: {
             key: value
             for key, value in line.items()
-            if key.startswith("heldout_") and value is not None  # no pairs, no figure of them
+            if key.startswith("heldout_") and value is not None  # None without sentence pairs
         }
         for line in lines
         if line.get("heldout_loss") is not None
@@ -179,7 +182,7 @@ def evaluations(pretrain: Path) -> dict[int, dict[str, float]]:
 def model_card(
     architecture: Architecture, config: BertConfig, vocab_size: int, kind: str, facts: Facts
 ) -> str:
-    """README.md of the exported folder."""
+    """Return the README.md of an exported BERT."""
     about = ABOUT.format(
         title=architecture.title,
         layers=config.layers,
@@ -198,7 +201,7 @@ def model_card(
 
 
 def front_matter(hub: dict[str, str], tag: str, facts: Facts) -> str:
-    """What the Hub reads of a card; quoted, because Norwegian's code is YAML's false."""
+    """Return the card's YAML header for the Hub; values are quoted, as YAML reads `no` as false."""
     stated = hub | {"license": facts.export.license}
     if facts.export.language is not None:
         stated["language"] = facts.export.language
@@ -207,7 +210,7 @@ def front_matter(hub: dict[str, str], tag: str, facts: Facts) -> str:
 
 
 def record(facts: Facts, units: str) -> str:
-    """The part of a card that is the same for all models."""
+    """Return the part of a card that all models share."""
     scores = [f"- {_title(key)}: {value:.4g}" for key, value in facts.scores.items()]
     return RECORD.format(
         data="\n".join(f"- {line}" for line in facts.data) or "Not recorded.",

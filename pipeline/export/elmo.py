@@ -1,8 +1,8 @@
-"""A checkpoint of an ELMo as AllenNLP's pair, with its vocabulary, tokenizer and model card.
+"""Export an ELMo checkpoint in AllenNLP's format, with vocabulary, tokenizer and model card.
 
-Writes options.json, weights.hdf5 and vocabulary.txt, as bilm-tf and AllenNLP read them, and
-softmax.safetensors, which has no place in the pair and which only going on training needs. Every
-export is proven before it counts: what is read back must give the same vectors.
+Writes options.json, weights.hdf5 and vocabulary.txt, as bilm-tf and AllenNLP read them. Also writes
+softmax.safetensors, which AllenNLP's format lacks and only continued training needs. Every export
+is verified: the files are read back and must give the same vectors.
 """
 
 from pathlib import Path
@@ -48,7 +48,7 @@ It is meant as features for tagging and classification in the language and domai
 def export_elmo(
     checkpoint: Path, config: ElmoConfig, vocab_size: int, tokenizer: Path, out: Path, facts: Facts
 ) -> dict[str, Any]:
-    """Write the folder, prove it, and return counts."""
+    """Write the folder `out`, verify it, and return counts; raise a SesameError if it is wrong."""
     model = ElmoForPretraining(config, vocab_size)
     model.load_state_dict(load_file(checkpoint / "weights.safetensors"))
     write_allennlp(out, model.elmo)
@@ -76,7 +76,7 @@ def export_elmo(
 
 @torch.no_grad()
 def _prove(elmo: Elmo, out: Path) -> None:
-    """Compare vectors, in double precision, with those of the pair that was written."""
+    """Compare our vectors with those of the written files, in double precision."""
     words = [word for probe in PROBES for word in probe.split()]
     characters = character_ids(words, elmo.config.max_characters).astype(np.int64)
     order_T1 = torch.arange(len(words))[:, None]
@@ -89,6 +89,6 @@ def _prove(elmo: Elmo, out: Path) -> None:
     difference = float((vectors(elmo) - vectors(load_allennlp(out))).abs().max())
     if not difference <= TOLERANCE:  # written so that NaN fails
         raise SesameError(
-            f"{out}: vectors of the written pair differ from ours by {difference:.2g}, more than "
+            f"{out}: vectors of the written files differ from ours by {difference:.2g}, more than "
             f"{TOLERANCE:g}: the export is not valid"
         )

@@ -1,4 +1,4 @@
-"""What is done with an encoder: filling blanks, word similarity, senses.
+"""Use an encoder: fill blanks, compare word similarity, separate senses.
 
 May use `pages`, `workflow` and everything below them.
 """

@@ -1,6 +1,6 @@
-"""What a BERT puts into the blanks of a text: the likeliest pieces for each [MASK].
+"""Predict the most probable tokens for each [MASK] of a text with a BERT.
 
-Reads a Hugging Face BERT folder, exported or any other, that has its masked-LM head. From Python:
+Reads any Hugging Face BERT folder with a masked-LM head, such as our exports. From Python:
     for guesses in load_filler("demo").fill("The capital of [MASK] is Paris."):
         guesses[0].piece, guesses[0].probability
 Try it: sesame fill encoder=demo 'text=The film was [MASK].'
@@ -21,12 +21,12 @@ from pipeline.models.allennlp_options import find_pair
 from pipeline.models.bert import BertForPretraining
 from pipeline.models.huggingface import HEADS, load_for_pretraining
 
-MASK = "[MASK]"  # stands for a blank, whatever the vocabulary calls its own
+MASK = "[MASK]"  # marks a blank in the text, also if the vocabulary's mask token differs
 
 
 @dataclass(frozen=True)
 class Guess:
-    """A piece that may stand in a blank."""
+    """A predicted token for a blank, with its probability."""
 
     piece: str
     probability: float
@@ -41,7 +41,7 @@ class Filler:
 
     @torch.inference_mode()
     def fill(self, text: str, top: int = 5) -> list[list[Guess]]:
-        """The `top` likeliest pieces for each blank, the likeliest first."""
+        """Return the `top` most probable tokens for each blank, most probable first."""
         ids = self.encode(text)
         tokens_N = torch.from_numpy(ids).long()
         positions_N = torch.arange(len(ids))
@@ -56,11 +56,11 @@ class Filler:
         ]
 
     def encode(self, text: str) -> NDArray[np.int32]:
-        """The ids of [CLS] text [SEP], blanks being the vocabulary's masks."""
+        """Return the ids of [CLS] text [SEP], with the vocabulary's mask token for each blank."""
         own = self.tokenizer.piece(self.tokenizer.mask)
         parts = re.split("|".join(re.escape(mask) for mask in {MASK, own}), text)
         if len(parts) == 1:
-            raise UsageError(f"text: has no blank; write {MASK} where a word is to be guessed")
+            raise UsageError(f"text: has no blank; write {MASK} for the word to predict")
         encoded = self.tokenizer.encode(parts)
         ids = [self.tokenizer.cls, *encoded[0].tolist()]
         for part in range(1, len(parts)):
@@ -68,14 +68,14 @@ class Filler:
         ids.append(self.tokenizer.sep)
         if len(ids) > self.model.bert.config.max_positions:
             raise UsageError(
-                f"text: its {len(ids)} pieces are more than the encoder's "
+                f"text: its {len(ids)} tokens are more than the encoder's "
                 f"{self.model.bert.config.max_positions} positions; shorten it"
             )
         return np.array(ids, np.int32)
 
 
 def read_filler(folder: Path) -> Filler:
-    """The model of a folder; one without a masked-LM head is refused."""
+    """Load the model of a folder; raise a UsageError if it has no masked-LM head."""
     if (folder / VECTORS).exists():
         raise UsageError(f"encoder={folder}: word vectors fill no blanks; name a BERT")
     if find_pair(folder) is not None:

@@ -1,7 +1,7 @@
-"""Word similarity: how well an encoder's cosines agree with people's judgements of pairs of words.
+"""Word similarity: correlate an encoder's cosines with human judgements of word pairs.
 
-A word alone, without a sentence, is encoded as a text of one word; of pieces the mean counts. Pairs
-with a word that static vectors do not know are left out and counted, as is usual.
+Each word is encoded as a text of one word; its vector is the mean over its tokens. Pairs with a
+word that static vectors do not know are left out and counted, as is usual.
 """
 
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ from pipeline.tasks.examples import read_lines
 from pipeline.tasks.heads import pool
 from pipeline.tasks.metrics import spearman
 
-MAX_LENGTH = 32  # units of a word
+MAX_LENGTH = 32  # maximum units of a word
 Pair = tuple[str, str, float]
 
 
 @dataclass(frozen=True)
 class Similarity:
-    """An encoder's agreement with one list of pairs."""
+    """An encoder's correlation with one list of pairs."""
 
     name: str
     spearman: float
@@ -31,9 +31,9 @@ class Similarity:
 
 
 def read_pairs(path: Path) -> list[Pair]:
-    """Two words and a number a line, split by tabs; # begins a comment, a heading may stand first.
+    """Read two words and a number per line, separated by tabs, as in SimLex-999 and WordSim-353.
 
-    SimLex-999 and WordSim-353 are in this form.
+    Lines that begin with # are comments. The first line may be a heading.
     """
     pairs: list[Pair] = []
     for number, line in read_lines(path):
@@ -46,7 +46,7 @@ def read_pairs(path: Path) -> list[Pair]:
         except ValueError:
             if pairs:
                 raise SesameError(
-                    f"{path}:{number}: not two words and a number split by tabs"
+                    f"{path}:{number}: not two words and a number separated by tabs"
                 ) from None
     if len(pairs) < 2:
         raise SesameError(f"{path}: fewer than two pairs of words")
@@ -54,7 +54,7 @@ def read_pairs(path: Path) -> list[Pair]:
 
 
 def measure(encoder: Encoder, path: Path) -> Similarity:
-    """Spearman's correlation of cosines and judgements."""
+    """Return Spearman's correlation of cosines and judgements."""
     pairs = read_pairs(path)
     used = [pair for pair in pairs if _known(encoder, pair)]
     words = sorted({word for a, b, _ in used for word in (a, b)})

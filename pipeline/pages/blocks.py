@@ -1,4 +1,4 @@
-"""What the page is made of: sections of facts, tables, figures and commands, as plain data."""
+"""The building blocks of a page as plain data: sections of facts, tables, figures, commands."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Column:
-    """A heading, and whether its cells are numbers."""
+    """A column's heading; `is_number` aligns its cells as numbers."""
 
     name: str
     is_number: bool = False
@@ -32,7 +32,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text; `bars`, where given, draws a share of the width in a last cell of each row."""
+    """Rows of text. `bars`: one value from 0 to 1 per row, drawn as a bar in a last cell."""
 
     kind: ClassVar[str] = "table"
     caption: str
@@ -43,18 +43,18 @@ class Table:
 
     @property
     def is_wide(self) -> bool:
-        """Whether half a screen is too little for it."""
+        """True if the table needs more than half a screen's width."""
         return len(self.columns) + bool(self.bars) > 4
 
     @property
     def is_tall(self) -> bool:
-        """Whether two others fit beside it."""
+        """True if two other tables fit beside it."""
         return len(self.rows) > 6
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawing that is also a file of its own, `<name>.svg`."""
+    """A drawing, also written as `<name>.svg`."""
 
     name: str
     title: str
@@ -72,7 +72,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Heading:
-    """Names what follows, where a section is about several things."""
+    """A heading inside a section."""
 
     kind: ClassVar[str] = "heading"
     text: str
@@ -88,7 +88,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Commands:
-    """Lines to type, each with what it does."""
+    """Commands, each with its description."""
 
     kind: ClassVar[str] = "commands"
     commands: Sequence[tuple[str, str]]
@@ -96,17 +96,17 @@ class Commands:
 
 @dataclass(frozen=True)
 class Piece:
-    """A word piece of a decoded example, and what masking made of it."""
+    """A token of a decoded example, with its role in masking."""
 
     text: str
-    role: str = ""  # or one of special, masked, kept, replaced
+    role: str = ""  # empty, or one of special, masked, kept, replaced
     note: str = ""
-    space: str = ""  # what stands before it
+    space: str = ""  # the space before the token, if any
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """One example as text; only made where `share.text` allows."""
+    """One example as text; only made if `share.text` allows it."""
 
     title: str
     pieces: Sequence[Piece]
@@ -118,7 +118,7 @@ class Examples:
 
     kind: ClassVar[str] = "examples"
     examples: Sequence[Decoded]
-    masked: bool = True  # whether there is something to say about masks
+    masked: bool = True  # True to show the legend of masks
 
 
 Block = Facts | Table | Figures | Heading | Note | Commands | Examples

@@ -1,7 +1,7 @@
-"""Drawings: Altair charts as SVG that reads on light and dark ground, on screen and on paper.
+"""Altair charts as SVG, readable on light and dark backgrounds, on screen and on paper.
 
-Colours stand in the SVG as plain attributes of the light theme, so that any program shows them; a
-style inside each file turns them to the dark theme's where a screen asks for it.
+The SVG has the light theme's colours as plain attributes, so that every program shows them. A style
+inside each file replaces them by the dark theme's colours on screens that ask for it.
 """
 
 import math
@@ -13,13 +13,13 @@ from typing import Any
 
 from pipeline.pages.wording import PART
 
-WIDTH, HEIGHT = 360, 220  # small, so that text stays readable when a phone shows a figure
-MOST_POINTS = 240  # a line has; more would not be seen
-# Fonts of equal widths: text is measured here and drawn by the reader's program.
+WIDTH, HEIGHT = 360, 220  # small, so that text stays readable on a phone
+MOST_POINTS = 240  # maximum points per line; more would not be visible
+# Fonts with equal glyph widths: text is measured here but drawn by the reader's program.
 FONT = "Helvetica, Arial, Liberation Sans, sans-serif"
 NUMBER = ".3~r"  # three digits, never an exponent
-LONG = 22  # characters of a name that two columns of a legend hold
-LINE = 14  # pixels of a legend's line
+LONG = 22  # maximum characters of a name in a legend with two columns
+LINE = 14  # pixels per line of a legend
 
 INK, MUTED, RULE = "#23272e", "#636b75", "#dedbd4"
 SERIES = ("#2f6299", "#b9771c", "#2c7f6d", "#8c4f82", "#7a6a58", "#c0503f")
@@ -33,18 +33,18 @@ DARK = {
 
 @dataclass(frozen=True)
 class Series:
-    """A line: its name, its points by x, and whether it is drawn dashed."""
+    """A line of a chart: name, points sorted by x, and style."""
 
     name: str
     points: Sequence[tuple[float, float]]
     dashed: bool = False
-    colour: int = 0  # which of SERIES
+    colour: int = 0  # index into SERIES
     marks: Sequence[float] = ()  # vertical rules, such as restarts
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean with its deviation and the values behind it."""
+    """A mean with its deviation and the single values."""
 
     name: str
     values: Sequence[float]
@@ -73,7 +73,7 @@ def lines(
     zero: bool = False,
     legend: bool = False,
 ) -> str:
-    """Lines over a common x, of `whole` numbers or not; `legend` names even a single one."""
+    """Draw lines over a common x. `whole`: x are whole numbers; `legend`: even for one line."""
     import altair as alt
 
     def values(points: list[Point], item: Series) -> list[dict[str, Any]]:
@@ -95,7 +95,7 @@ def lines(
             x,
             alt.Y("low:Q", title=None, axis=y_axis, scale=scale),
             alt.Y2("high:Q"),
-            alt.Fill("colour:N", scale=None),  # not a legend of its own
+            alt.Fill("colour:N", scale=None),  # without a separate legend
             alt.Detail(["series:N", "dash:N"]),
         ),
         base.mark_line(strokeWidth=1.8, strokeJoin="round").encode(
@@ -126,7 +126,7 @@ def histogram(
     x_title: str,
     doubling: bool = False,
 ) -> str:
-    """Bars of (low, high, count); `doubling` bins are equally wide on the page."""
+    """Draw bars of (low, high, count). `doubling`: a logarithmic x axis for doubling bins."""
     import altair as alt
 
     scale = alt.Scale(type="log", base=2, nice=False) if doubling else alt.Scale(nice=False)
@@ -155,7 +155,7 @@ def histogram(
 
 @dataclass(frozen=True)
 class Dot:
-    """A point of a group, and what is said where a reader points at it."""
+    """A point of a group, with the note shown on hover."""
 
     x: float
     y: float
@@ -164,10 +164,10 @@ class Dot:
 
 
 def scatter(name: str, title: str, dots: Sequence[Dot], groups: Sequence[str]) -> str:
-    """Points on a plane where only nearness means something; notes show without a script."""
-    height = 260 + 16 * math.ceil(len(groups) / 2)  # the legend has two names a line
+    """Draw points on a plane without axes, where only distances matter; hover needs no script."""
+    height = 260 + 16 * math.ceil(len(groups) / 2)  # the legend has two names per line
     drawn = _draw(dot_chart("dots", groups), {"dots": dot_rows(dots)}, name, title, height)
-    waiting = iter(dots)  # symbols stand in the order of the data
+    waiting = iter(dots)  # the SVG's symbols have the order of the data
 
     def noted(path: re.Match[str]) -> str:
         note = next(waiting).note
@@ -183,12 +183,12 @@ def scatter(name: str, title: str, dots: Sequence[Dot], groups: Sequence[str]) -
 
 
 def dot_rows(dots: Sequence[Dot]) -> list[dict[str, Any]]:
-    """The data that `dot_chart` draws."""
+    """Return the data for `dot_chart`."""
     return [vars(dot) for dot in dots]
 
 
 def dot_chart(data: str, groups: Sequence[str]) -> Any:
-    """The same as an Altair chart of named data; a group has its colour and its shape."""
+    """Return the same drawing as an Altair chart of named data; groups have colour and shape."""
     import altair as alt
 
     def scale(values: Sequence[str]) -> dict[str, list[str]]:
@@ -211,7 +211,7 @@ def dot_chart(data: str, groups: Sequence[str]) -> Any:
 
 
 def intervals(name: str, title: str, items: Sequence[Interval]) -> str:
-    """Means with deviations, a line each, and the single values as small dots."""
+    """Draw one line per mean with its deviation, and the single values as small dots."""
     import altair as alt
 
     order = [item.name for item in items]
@@ -251,7 +251,7 @@ def intervals(name: str, title: str, items: Sequence[Interval]) -> str:
 
 
 def bands(name: str, title: str, items: Sequence[Band], *, x_title: str) -> str:
-    """Means with their deviations over x, where each doubling of x is equally wide."""
+    """Draw means with deviations over x, on a logarithmic x axis."""
     import altair as alt
 
     data = [
@@ -293,7 +293,7 @@ class Point:
 
 
 def thin(points: Sequence[tuple[float, float]]) -> list[Point]:
-    """At most MOST_POINTS points: means of equal runs, with the least and largest of each."""
+    """Reduce to at most MOST_POINTS points: the mean, minimum and maximum of equal runs."""
     run = -(-len(points) // MOST_POINTS) or 1
     thinned = []
     for start in range(0, len(points), run):
@@ -327,7 +327,7 @@ def _legend_columns(names: set[str]) -> int:
 
 
 def _height(series: Sequence[Series] | Sequence[Band]) -> int:
-    """A legend of several lines takes nothing from the drawing."""
+    """Return the height of a chart, larger for a legend of several lines."""
     names = {item.name for item in series}
     return HEIGHT + LINE * ((len(names) - 1) // _legend_columns(names))
 
@@ -339,7 +339,7 @@ def _draw(
     title: str,
     height: int = HEIGHT,
 ) -> str:
-    """The SVG of a chart; data joins it late, since Altair copies and checks what it holds."""
+    """Return a chart's SVG; the data is added last, since Altair copies and checks its data."""
     import vl_convert
 
     text = {"labelFont": FONT, "titleFont": FONT, "labelColor": MUTED, "titleColor": MUTED}
@@ -358,7 +358,7 @@ def _draw(
 
 
 def _finish(svg: str, name: str, title: str) -> str:
-    """Name the drawing, keep its ids apart from other drawings', and teach it the dark theme."""
+    """Add a title and the dark theme to an SVG, and make its ids unique on the page."""
     svg = re.sub(r'(\bid="|url\(#)(?=\w)', rf"\g<1>{name}-", svg)
     dark = "".join(
         f'.figure [{attribute}="{light}"]{{{attribute}:{colour}}}'

@@ -1,7 +1,7 @@
-"""The shell of a self-contained page: index.html with its figures inside, and each as a file.
+"""Render self-contained pages: index.html with all figures inside, and each figure as a file.
 
-Every string goes through Jinja's escaping; only our own style sheet and the SVG of `charts`, which
-escapes by itself, are taken as they are. A page needs no network and runs no script.
+Jinja escapes every string, except our own style sheet and the SVG of `charts`, which does its own
+escaping. A page needs no network and runs no script.
 """
 
 import re
@@ -20,7 +20,7 @@ CLOSING = "Written by Sesame. This page loads nothing from the network and runs 
 
 @dataclass(frozen=True)
 class Page:
-    """The page and the drawings in it."""
+    """A rendered page and its sections."""
 
     html: str
     sections: list[Section]
@@ -31,14 +31,14 @@ class Page:
         return [figure for section in self.sections for figure in section.figures]
 
     def write(self, out: Path) -> None:
-        """Write index.html and a file for each drawing."""
+        """Write index.html and one SVG file per drawing to the folder `out`."""
         for figure in self.figures:
             write_atomically(out / f"{figure.name}.svg", figure.svg)
         write_atomically(out / "index.html", self.html)
 
 
 def render(kind: str, title: str, lead: str, facts: Facts | None, sections: list[Section]) -> Page:
-    """A page of any kind: what it is about, a sentence, the main figures, and its sections."""
+    """Render a page from its title, a lead sentence, its main numbers and its sections."""
     html = _environment().get_template("page.html").render(
         kind=kind,
         title=title,
@@ -64,5 +64,5 @@ def _environment() -> Environment:
 
 
 def breakable(text: str) -> Markup:
-    """Let a name such as `trainer.max_steps` go on in the next line after `.` and `_`."""
+    """Allow line breaks after `.` and `_` in a name such as `trainer.max_steps`."""
     return Markup("<wbr>").join(re.split(r"(?<=[^\W\d][._])", text))

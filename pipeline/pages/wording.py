@@ -1,4 +1,4 @@
-"""Numbers and names as a reader wants them."""
+"""Format numbers and names for readers."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -11,12 +11,12 @@ THIN = "\u202f"  # a narrow space that does not break
 
 
 def count(value: float) -> str:
-    """A whole number with thousands apart; 1234567 is 1,234,567."""
+    """Format a whole number with thousands separators: 1,234,567."""
     return f"{value:,.0f}"
 
 
 def short(value: float) -> str:
-    """A number to three digits, large ones in thousands, millions and so on."""
+    """Format a number with three digits and a unit prefix (k, M, G, T) for large values."""
     if abs(value) < 9_999.5:
         return count(value) if abs(value) >= 100 or float(value).is_integer() else f"{value:.3g}"
     power = min(int(math.log10(abs(float(f"{value:.3g}")))) // 3, len(UNITS) - 1)
@@ -24,7 +24,7 @@ def short(value: float) -> str:
 
 
 def share(part: float, whole: float = 1.0) -> str:
-    """A part of a whole as a percentage; a dash where there is no whole."""
+    """Format a part of a whole as a percentage; a dash if the whole is 0."""
     if not whole:
         return "–"
     percent = 100 * part / whole
@@ -33,12 +33,12 @@ def share(part: float, whole: float = 1.0) -> str:
 
 
 def percent(score: float) -> str:
-    """A score between 0 and 1 as tables print it."""
+    """Format a score between 0 and 1 as a percentage with one decimal."""
     return f"{100 * score:.1f}"
 
 
 def duration(seconds: float) -> str:
-    """A time in the two largest units that matter."""
+    """Format seconds in the two largest units."""
     if seconds < 59.95:
         return f"{seconds:.1f}{THIN}s"
     minutes, rest = divmod(round(seconds), 60)
@@ -49,12 +49,12 @@ def duration(seconds: float) -> str:
 
 
 def plain(key: str) -> str:
-    """A name from the code as words."""
+    """Turn a name from the code into words."""
     return key.replace("_", " ").replace(".", PART)
 
 
 def amount(value: Any) -> str:
-    """A count of unknown kind: whole numbers grouped, others to four digits."""
+    """Format a value of any type: integers with separators, other numbers to four digits."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -63,21 +63,21 @@ def amount(value: Any) -> str:
 
 
 def distinct(values: Iterable[Any]) -> str:
-    """Each of some values once, in their order."""
+    """Join values, each once, in their order."""
     return PART.join(dict.fromkeys(str(value) for value in values))
 
 
 def named(*parts: str) -> str:
-    """A name of the parts that are not empty, each once."""
+    """Join the non-empty parts of a name, each once."""
     return distinct(filter(None, parts))
 
 
 def enumerated(names: Sequence[str]) -> str:
-    """Names as a sentence has them: `a, b and c`."""
+    """Join names for a sentence: `a, b and c`."""
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 def model_name(model: dict[str, Any]) -> str:
-    """A model by its kind and size."""
+    """Return a model's name by its kind and size."""
     width = model.get("hidden", model.get("projection"))
     return f"{MODELS[model['kind']]} of {model['layers']} layers, {width} wide"

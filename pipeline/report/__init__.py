@@ -1,4 +1,4 @@
-"""The closing page: what a run read, did and scored, as HTML and SVG; see `page.make_page`.
+"""The report page about a run: data, training and scores, as HTML and SVG (`page.make_page`).
 
 May use `pages`, `workflow` and everything below them.
 """

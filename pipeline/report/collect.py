@@ -1,4 +1,4 @@
-"""Reads the outputs a report is about: manifests, run.json, and the journals of pretraining."""
+"""Read the outputs that a report is about: manifests, run.json and pretraining's journals."""
 
 import json
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from pipeline.workflow.stage import STAGE_ORDER
 
 @dataclass(frozen=True)
 class Made:
-    """One finished output: what it is, how it came about, where it lies."""
+    """One finished output: its manifest, its run.json and its folder."""
 
     run: str  # empty unless runs are compared
     stage: str
@@ -25,39 +25,39 @@ class Made:
 
     @property
     def counts(self) -> dict[str, Any]:
-        """What the stage counted."""
+        """The counts in the stage's manifest."""
         counts: dict[str, Any] = self.manifest["counts"]
         return counts
 
     @property
     def config(self) -> dict[str, Any]:
-        """The result keys that shaped it, by section."""
+        """The result keys of the output, by section."""
         config: dict[str, Any] = self.manifest["config"]
         return config
 
     @property
     def reference(self) -> str:
-        """How the store names it."""
+        """The output's reference in the store."""
         return f"{self.stage}/{self.manifest['fingerprint']}"
 
     @property
     def title(self) -> str:
-        """What the page calls it."""
+        """The output's name on the page."""
         return named(self.run, self.label or self.stage)
 
     @property
     def seconds(self) -> float:
-        """How long it took; run.json knows the last launch only, pretraining's journal all."""
+        """Seconds it took: from run.json, for pretraining the sum over all launches."""
         spent = sum(seconds for _, seconds in points(self.lines("timing.jsonl"), "seconds"))
         return max(float(self.facts["seconds"]), spent)
 
     def json(self, name: str) -> dict[str, Any]:
-        """One of its JSON files."""
+        """Read one of its JSON files."""
         content: dict[str, Any] = _load(self.path / name)
         return content
 
     def lines(self, name: str) -> list[dict[str, Any]]:
-        """One of its files of JSON lines; empty where it wrote none."""
+        """Read one of its JSON lines files; empty if there is none."""
         path = self.path / name
         if not path.exists():
             return []
@@ -66,20 +66,20 @@ class Made:
 
 @dataclass(frozen=True)
 class Collected:
-    """Everything a report is about, in the order of the flow."""
+    """All outputs that a report is about, in stage order."""
 
     made: list[Made]
-    runs: list[str]  # that were asked for by name
+    runs: list[str]  # names of the compared runs
 
     def of(self, stage: str) -> list[Made]:
-        """The outputs of a stage, each once though several runs may share it."""
+        """Return the outputs of a stage, each once, even if several runs share it."""
         once: dict[str, Made] = {}
         for made in self.every(stage):
             once.setdefault(made.reference, made)
         return list(once.values())
 
     def every(self, stage: str) -> list[Made]:
-        """The outputs of a stage as often as runs have them."""
+        """Return the outputs of a stage, once per run that has them."""
         return [made for made in self.made if made.stage == stage]
 
 
@@ -93,7 +93,7 @@ def collect(inputs: dict[str, Path]) -> Collected:
 
 
 def read_output(role: str, path: Path) -> Made:
-    """A finished output by its role; see `collect`."""
+    """Read a finished output by its role; see `collect`."""
     manifest = _load(path / MANIFEST)
     stage = manifest["stage"]
     run, label = _split(role, stage)
@@ -101,7 +101,7 @@ def read_output(role: str, path: Path) -> Made:
 
 
 def _split(role: str, stage: str) -> tuple[str, str]:
-    """Run and label of a role; either may be empty, and labels may have slashes."""
+    """Return run and label of a role; either may be empty, and labels may contain slashes."""
     if role == stage or role.startswith(f"{stage}/"):
         return "", role[len(stage) + 1 :]
     run, _, label = f"{role}/".partition(f"/{stage}/")
@@ -125,10 +125,10 @@ def _parse(text: str, path: Path, line: int | None) -> Any:
     except json.JSONDecodeError as error:
         place = f"{path}, line {line or error.lineno}"
         raise SesameError(
-            f"{place}: is no JSON; remove the folder {path.parent} and run again"
+            f"{place}: not JSON; remove the folder {path.parent} and run again"
         ) from error
 
 
 def points(lines: Iterable[dict[str, Any]], key: str) -> list[tuple[float, float]]:
-    """The values of a key by step, from the lines that have it."""
+    """Return (step, value) of a key, from the lines that have it."""
     return [(line["step"], line[key]) for line in lines if line.get(key) is not None]

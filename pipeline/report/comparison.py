@@ -1,6 +1,6 @@
-"""The section that several runs begin with: what they are, what they took, and where they differ.
+"""The section that compares several runs: their facts, their cost and the settings that differ.
 
-Their curves lie over one another under pretraining, their scores side by side under the tasks.
+Their curves are overlaid in the section on pretraining; their scores are in the section on tasks.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +17,7 @@ BEFORE_TASKS = ("shard", "tokenizer", "vectors", "examples", "pretrain", "export
 
 
 def comparison_section(collected: Collected, share_text: bool) -> Section | None:
-    """Runs in columns: facts, then the settings that differ."""
+    """Return tables with one column per run: facts, then the settings that differ."""
     runs = collected.runs
     if len(runs) < 2:
         return None
@@ -31,7 +31,7 @@ def comparison_section(collected: Collected, share_text: bool) -> Section | None
 
 
 def _facts(made: Sequence[Made]) -> dict[str, str]:
-    """What a run is, by the names of its facts."""
+    """Return the facts of a run by name."""
     facts: dict[str, list[str]] = {}
     measures: dict[str, tuple[str, Callable[[Made], str]]] = {
         "model": ("pretrain", lambda one: model_name(one.config["model"])),
@@ -50,7 +50,7 @@ def _facts(made: Sequence[Made]) -> dict[str, str]:
 
 
 def _settings(made: Sequence[Made], share_text: bool) -> dict[str, str]:
-    """What shaped a run's encoder and how it was fine-tuned; tasks and seeds are no settings."""
+    """Return the settings of a run's encoder and fine-tuning, without tasks and seeds."""
     told = settings_of((one for one in made if one.stage in BEFORE_TASKS), share_text)
     tuned = settings_of((one for one in made if one.stage == "finetune"), share_text)
     return told | {
@@ -61,7 +61,7 @@ def _settings(made: Sequence[Made], share_text: bool) -> dict[str, str]:
 
 
 def _differing(runs: Sequence[str], settings: Sequence[dict[str, str]]) -> Iterator[Block]:
-    """Settings with several values, apart from those of a model or stage that some run lacks."""
+    """Yield the settings that differ, except those of a model or stage that some run lacks."""
     values = {key: {own.get(key) for own in settings} for own in settings for key in own}
     differing = [key for key, found in values.items() if len(found - {None}) > 1]
     partial = [key for key, found in values.items() if None in found and key not in differing]
@@ -83,7 +83,7 @@ def _beside(
     told: Sequence[dict[str, str]],
     folded: bool = False,
 ) -> Table:
-    """A row for each name, a column for each run."""
+    """Return a table with one row per name and one column per run."""
     names = dict.fromkeys(name for own in told for name in own)
     columns = (Column(heading), *(Column(run) for run in runs))
     rows = [[name, *(own.get(name, ABSENT) for own in told)] for name in names]

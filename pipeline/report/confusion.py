@@ -1,16 +1,16 @@
-"""What a classifier takes for what: the best fine-tuning of each task, label by label."""
+"""Confusion tables: the best fine-tuning of each classification task, label by label."""
 
 from pipeline.pages.blocks import Column, Table
 from pipeline.pages.wording import count, share
 from pipeline.report.collect import Collected, Made
 from pipeline.tasks.summary import RANDOM
 
-MOST_LABELS = 12  # that a table holds
+MOST_LABELS = 12  # maximum labels of a table
 CONFUSION = "confusion"
 
 
 def confusion_tables(collected: Collected, share_text: bool) -> dict[str, Table]:
-    """A table for each task that is classified, by the task's name."""
+    """Return one table per classification task, by the task's name."""
     best: dict[str, Made] = {}
     for made in collected.of("finetune"):
         counts = made.counts
@@ -27,7 +27,7 @@ def confusion_tables(collected: Collected, share_text: bool) -> dict[str, Table]
 
 
 def _table(task: str, made: Made, share_text: bool) -> Table:
-    """Gold labels in rows, guesses in columns; labels are text, and stay home unless shared."""
+    """Return gold labels in rows, predictions in columns; label names only with share.text."""
     matrix: list[list[int]] = made.counts[CONFUSION]
     labels = [f"label {number}" for number in range(1, len(matrix) + 1)]
     if share_text:

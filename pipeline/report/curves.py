@@ -1,4 +1,4 @@
-"""Curves of pretrainings from their journals: by steps, or by tokens and time to compare them."""
+"""Curves of pretrainings from their journals, over steps, or over tokens and time to compare."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from pipeline.report.collect import Made, points
 
 @dataclass(frozen=True)
 class Curve:
-    """A figure: a key of a journal and, where there is one, its held-out counterpart."""
+    """A figure: a key of a journal and, if there is one, its held-out counterpart."""
 
     key: str
     title: str
@@ -27,11 +27,11 @@ class Curve:
 
 @dataclass(frozen=True)
 class Scale:
-    """What curves are drawn over."""
+    """The x axis of curves."""
 
     x_title: str
-    suffix: str = ""  # of the figure's name and title
-    seconds: float = 0.0  # in a unit, where it is one of time
+    suffix: str = ""  # suffix of the figure's name and title
+    seconds: float = 0.0  # seconds per unit, for a scale of time
 
 
 STEPS, TOKENS = Scale("step"), Scale("tokens")
@@ -62,34 +62,34 @@ CURVES = (
 
 @dataclass(frozen=True)
 class Journal:
-    """What a pretraining wrote about itself."""
+    """The journal files of a pretraining."""
 
     made: Made
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
-        """Losses, accuracies, rates, by step."""
+        """Losses, accuracies and learning rates by step."""
         return self.made.lines("metrics.jsonl")
 
     @cached_property
     def timing(self) -> list[dict[str, Any]]:
-        """Speeds and waits, by step."""
+        """Speeds and waiting times by step."""
         return self.made.lines("timing.jsonl")
 
     @cached_property
     def restarts(self) -> list[float]:
-        """Steps at which a launch went on; the first launch only began."""
+        """Steps at which later launches continued, without the first launch."""
         return [line["step"] for line in self.made.lines("launches.jsonl")[1:]]
 
     def points(self, curve: Curve, key: str, scale: Scale) -> list[tuple[float, float]]:
-        """The values of a key over a scale."""
+        """Return (x, value) of a key over a scale."""
         lines = self.metrics if curve.journal == "metrics.jsonl" else self.timing
         found = points(lines, key)
         places = self.places([step for step, _ in found], scale)
         return list(zip(places, (value for _, value in found), strict=True))
 
     def places(self, steps: Sequence[float], scale: Scale) -> list[float]:
-        """Where steps lie on a scale; between two lines of the journal, between their values."""
+        """Return the x of steps on a scale, interpolated between lines of the journal."""
         if scale is STEPS:
             return list(steps)
         if scale is TOKENS:
@@ -103,12 +103,12 @@ class Journal:
 
 
 def time_scale(journals: Sequence[Journal]) -> Scale:
-    """Hours, or minutes where no run has taken an hour."""
+    """Return a scale in hours, or in minutes if no run has taken an hour."""
     return HOURS if max(journal.made.seconds for journal in journals) >= HOURS.seconds else MINUTES
 
 
 def draw_curves(journals: Sequence[Journal], scale: Scale) -> list[Figure]:
-    """A figure for each curve there is; by time only what is measured on held-out rows too."""
+    """Return one figure per available curve; over time only curves with held-out values."""
     chosen = [curve for curve in CURVES if curve.held_out or not scale.seconds]
     figures = [_figure(curve, journals, scale) for curve in chosen]
     return [figure for figure in figures if figure]

@@ -1,4 +1,4 @@
-"""The sections on data: corpus, tokenizer and examples, from what the stages counted."""
+"""The sections on data: corpus, tokenizer and examples, from the stages' counts."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -38,7 +38,7 @@ SPLITS = {"train": "training", "heldout": "held out"}
 
 
 def corpus_section(collected: Collected) -> Section | None:
-    """Documents read, kept and dropped, by reason."""
+    """Return the section on documents read, kept and dropped, by reason."""
     sharded = collected.of("shard")
     if not sharded:
         return None
@@ -50,7 +50,7 @@ def corpus_section(collected: Collected) -> Section | None:
 
 
 def tokenizer_section(collected: Collected) -> Section | None:
-    """The vocabulary, and how it fits text it has not seen."""
+    """Return the section on the vocabulary and how well it fits held-out text."""
     tokenizers = collected.of("tokenizer")
     if not tokenizers:
         return None
@@ -62,7 +62,7 @@ def tokenizer_section(collected: Collected) -> Section | None:
 
 
 def examples_section(collected: Collected, share_text: bool) -> Section | None:
-    """Rows, lengths, labels and masks; decoded examples only where text may be shared."""
+    """Return the section on rows, lengths, labels and masks; examples only with share.text."""
     every = collected.of("examples")
     if not every:
         return None
@@ -83,7 +83,7 @@ def examples_section(collected: Collected, share_text: bool) -> Section | None:
 
 
 def _is_masked(statistics: dict[str, Any]) -> bool:
-    """Held-out rows have stored masks, unless they are read as streams, which have none."""
+    """Return True if rows have masks: held-out rows store theirs, streams (ELMo) have none."""
     held_out = statistics["heldout"]
     return bool(held_out["predictions"] or not held_out["rows"])
 
@@ -98,7 +98,7 @@ def _heading(made: Made, among: Sequence[Made], told_by: str = "") -> list[Block
 
 def _tokenizer_facts(counts: dict[str, Any]) -> list[Fact]:
     facts = [Fact("kind", counts["kind"]), Fact("pieces", count(counts["vocab_size"]))]
-    if "words" in counts:  # a tokenizer that was given has seen no words
+    if "words" in counts:  # absent for a tokenizer that was not trained here
         facts.append(Fact("words trained on", short(counts["words"])))
         facts.append(Fact("distinct words", short(counts["distinct_words"])))
     held_out = counts.get("heldout", {})
@@ -122,7 +122,7 @@ def _examples(made: Made, number: int, statistics: dict[str, Any], is_masked: bo
     return [Table(caption, columns, rows), Figures([lengths])]
 
 
-# Sentences that are read one after another: no padding, no pairs, no masks.
+# Streams of sentences (ELMo) have no padding, no pairs and no masks.
 STREAMED: Sequence[Measure] = (
     ("sentences", lambda each: count(each["rows"])),
     ("tokens", lambda each: short(each["tokens"])),
@@ -159,12 +159,12 @@ def _pairs(each: dict[str, Any]) -> int:
 
 
 def _predicted(each: dict[str, Any]) -> str:
-    """Stored masks as a share; dynamic ones are not stored."""
+    """Return the share of stored masks; dynamic masks are not stored."""
     return share(each["predictions"], each["tokens"]) if each["predictions"] else "drawn later"
 
 
 def _lengths(name: str, lengths: Sequence[int]) -> Figure:
-    """How many training examples have how many pieces."""
+    """Return a histogram of the lengths of training examples, in tokens."""
     allowed = len(lengths) - 1
     longest = max((length for length, number in enumerate(lengths) if number), default=allowed)
     width = -(-(longest + 1) // BINS)
@@ -205,7 +205,7 @@ def _corpus_facts(counts: dict[str, Any]) -> list[Fact]:
         Fact("words a document", short(words / kept)),
         Fact("held out", share(counts["words"]["heldout"], words), "of words"),
     ]
-    if paragraphs := counts.get("paragraphs"):  # shards of an older format did not count them
+    if paragraphs := counts.get("paragraphs"):  # absent in shards of an older format
         read, kept = paragraphs["read"], paragraphs["kept"]
         facts.append(Fact("paragraphs kept", count(kept), f"{share(kept, read)} of {count(read)}"))
     if documents["broken_files"]:
@@ -217,11 +217,11 @@ def _corpus_facts(counts: dict[str, Any]) -> list[Fact]:
 
 
 def _group_facts(counts: dict[str, Any], corpus: dict[str, Any]) -> list[Fact]:
-    """Whether the splits are apart by group, where corpus.group_field asks for that."""
+    """Return facts about groups in the splits; empty without corpus.group_field."""
     if corpus.get("group_field") is None:
         return []
     groups = counts.get("groups")
-    if groups is None:  # counted since a field that no record has is refused
+    if groups is None:  # older versions did not count groups
         return [Fact("groups", "not counted", "by the version that made this: groups may be split")]
     return [
         Fact("groups in both splits", "0", f"of {count(groups['train'] + groups['heldout'])}"),
@@ -230,7 +230,7 @@ def _group_facts(counts: dict[str, Any], corpus: dict[str, Any]) -> list[Fact]:
 
 
 def _reasons(counts: dict[str, Any]) -> Iterator[Table]:
-    """What was dropped or repaired, and why; the most frequent reason first."""
+    """Yield tables of dropped and repaired text by reason, most frequent first."""
     for kind, key, meanings in (
         ("documents", "dropped", REASONS),
         ("documents", "repaired", REASONS),
@@ -256,7 +256,7 @@ def _reasons(counts: dict[str, Any]) -> Iterator[Table]:
 
 
 def _sizes(name: str, unit: str, histogram: dict[str, list[int]]) -> Figure:
-    """How many documents have how many words or sentences, in bins that double."""
+    """Return a histogram of document sizes in words or sentences, in doubling bins."""
     bins = [
         (low, 2 * low, number)
         for low, number in zip(histogram["from"], histogram["documents"], strict=True)

@@ -1,4 +1,4 @@
-"""A few examples as text, with what masking made of them; only called where `share.text` allows."""
+"""Decode a few examples as text with their masks; only called if `share.text` allows it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ LABELS = {0: "the second segment follows the first", 1: "the second segment does
 
 
 def decode_examples(examples: Path, tokenizer: Path) -> list[Decoded]:
-    """The first held-out examples, whose masks are stored; training ones where none is held out."""
+    """Return the first held-out examples, whose masks are stored, else training examples."""
     reader = Tokenizer.load(tokenizer)
     for split in ("heldout", "train"):
         store = ChunkStore(examples, split)
@@ -36,7 +36,7 @@ def _decode(chunk: Chunk, number: int, tokenizer: Tokenizer, split: str) -> Deco
 
 
 def _targets(chunk: Chunk, number: int) -> Iterator[tuple[int, int]]:
-    """Positions to predict, and the id that stands there instead."""
+    """Yield the positions to predict, each with the token id in the input there."""
     if chunk.target is None or chunk.target_examples is None or chunk.input is None:
         return
     low, high = (int(place) for place in chunk.target_examples[number : number + 2])

@@ -1,4 +1,4 @@
-"""The section on layers: which hidden states serve a task best, encoder beside encoder."""
+"""The section on layers: the score of every layer choice, by task and encoder."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ EXPLANATION = (
 
 
 def layers_section(collected: Collected) -> Section | None:
-    """A table for each task, with a column and a figure for each encoder."""
+    """Return one table per task, with one column and one figure per encoder."""
     tables: dict[tuple[str, str], list[Made]] = {}
     for made in collected.of("layers"):
         tables.setdefault((made.counts["task"], made.counts["metric"]), []).append(made)
@@ -35,7 +35,7 @@ def layers_section(collected: Collected) -> Section | None:
 
 
 def _names(group: Sequence[Made]) -> list[str]:
-    """What tells encoders apart: run and label, else the output."""
+    """Return a distinct name per encoder: run and label, else the output."""
     names = [named(made.run, made.counts["encoder"]) for made in group]
     return [
         name if names.count(name) == 1 else named(name, made.manifest["fingerprint"][:8])
@@ -62,7 +62,7 @@ def _table(title: str, group: Sequence[Made], names: Sequence[str]) -> Table:
 
 
 def _scores(made: Made) -> dict[str, Score]:
-    found = made.json("layers.json")  # from the first layer up, unlike the manifest's keys
+    found = made.json("layers.json")  # ordered by layer, unlike the manifest's keys
     return {
         choice: Score(found["task"], found["metric"], found["encoder"], tuple(values))
         for choice, values in found["choices"].items()

@@ -1,4 +1,4 @@
-"""The section on learning curves: scores over the number of labels, encoder by encoder."""
+"""The section on learning curves: scores over the number of labels, per encoder."""
 
 from collections.abc import Sequence
 
@@ -18,11 +18,11 @@ EXPLANATION = (
     "Means over seeds with the sample deviation, by the number of labels learned from. A good "
     "encoder shows where labels are few."
 )
-Learner = list[Score]  # of one encoder, by the number of labels
+Learner = list[Score]  # the scores of one encoder, sorted by number of labels
 
 
 def learning_section(scores: Sequence[Score]) -> Section | None:
-    """A figure and a table for each task that was learned from several numbers of labels."""
+    """Return a figure and a table per task that was trained with several numbers of labels."""
     tasks: dict[tuple[str, str], list[Learner]] = {}
     for curve in _learners(scores):
         tasks.setdefault((curve[0].task, curve[0].metric), []).append(curve)

@@ -1,4 +1,4 @@
-"""The sections of the page about a run, put together."""
+"""Assemble the sections of the page about a run."""
 
 from pipeline.config.schema import Config
 from pipeline.pages.page import Page, render
@@ -15,7 +15,7 @@ from pipeline.report.training import training_section
 
 
 def make_page(collected: Collected, config: Config) -> Page:
-    """The page about some outputs; sections without outputs are left out."""
+    """Return the page about the collected outputs; sections without outputs are left out."""
     scores = read_scores(collected)
     share_text = bool(config.share.text)
     tasks = list(dict.fromkeys(score.task for score in scores))

@@ -1,7 +1,7 @@
-"""What papers report for the tasks of conf/task/: scores of BERT, ELMo and the best of their time.
+"""Published scores for the tasks of conf/task/: BERT, ELMo and the best models of their time.
 
-Every figure has its split and its source. Published models saw billions of words and all labels of
-a task, so a small encoder's place is far below them; they say where the ceiling is.
+Every score has its split and its source. Published models saw billions of words and all labels of a
+task, so a small encoder scores far below them; they show the upper limit.
 """
 
 from collections.abc import Iterator
@@ -13,19 +13,19 @@ PETERS = "Peters et al. 2018"
 
 @dataclass(frozen=True)
 class Published:
-    """One figure of a paper."""
+    """One score from a paper."""
 
     task: str  # as conf/task/ names it
     metric: str  # as scores.json names it
     model: str
     split: str
-    score: float  # in points of a hundred
+    score: float  # in percent
     source: str
     deviation: float | None = None
 
     @property
     def printed(self) -> str:
-        """As the paper prints it: with one digit, or two."""
+        """The score as the paper prints it, with one decimal or two."""
         digits = 1 if round(self.score, 1) == self.score else 2
         deviation = "" if self.deviation is None else f" ± {self.deviation:.{digits}f}"
         return f"{self.score:.{digits}f}{deviation}"
@@ -43,7 +43,7 @@ GLUE_TEST_SCORES = {
     "BiLSTM over ELMo, attention": (76.4, 76.1, 64.8, 79.8, 90.4, 36.0, 73.3, 84.9, 56.8, 71.0),
 }
 SINGLE = (
-    # Dev sets of GLUE, whose test sets have no public labels.
+    # GLUE's development sets, since its test sets have no public labels.
     Published("mnli", "accuracy", "BERT base", "dev", 84.4, f"{DEVLIN}, table 5"),
     Published("qnli", "accuracy", "BERT base", "dev", 88.4, f"{DEVLIN}, table 5"),
     Published("mrpc", "accuracy", "BERT base", "dev", 86.7, f"{DEVLIN}, table 5"),
@@ -75,7 +75,7 @@ SINGLE = (
 
 
 def published(task: str) -> list[Published]:
-    """What papers report for a task."""
+    """Return the published scores for a task."""
     return [figure for figure in (*_glue_test(), *SINGLE) if figure.task == task]
 
 

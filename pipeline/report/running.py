@@ -1,4 +1,4 @@
-"""The sections on what was run and how to go on: recipe, versions, machine, time, commands."""
+"""The sections on the run itself (recipe, versions, machine, time) and on the next commands."""
 
 import shlex
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from pipeline.workflow.stage import STAGE_ORDER
 
 
 def subtitle(collected: Collected) -> str:
-    """The recipe in a line; empty where several pretrainings are compared."""
+    """Return the recipe in one line; empty if several pretrainings are compared."""
     if len(collected.of("pretrain")) > 1:
         return ""
     said = []
@@ -28,7 +28,7 @@ def subtitle(collected: Collected) -> str:
 
 
 def run_section(collected: Collected, share_text: bool) -> Section:
-    """When, where and with what everything was made."""
+    """Return the section on times, machines, versions and settings."""
     made = collected.made
     facts = [
         Fact("run", distinct(one.facts["name"] for one in made)),
@@ -51,7 +51,7 @@ def _once(made: Iterable[Made]) -> list[Made]:
 
 
 def _times(made: Sequence[Made]) -> Table:
-    """Seconds by stage; fine-tunings of a sweep are one line."""
+    """Return the times by stage; the fine-tunings of a sweep share one row."""
     groups: dict[tuple[str, str], list[Made]] = {}
     for one in made:
         groups.setdefault((one.run, one.stage), []).append(one)
@@ -85,7 +85,7 @@ def _settings(stage: str, made: Sequence[Made], share_text: bool) -> Table:
 
 
 def next_section(collected: Collected, config: Config, tasks: Sequence[str]) -> Section:
-    """Commands that go on from here."""
+    """Return the section with commands to run next."""
     name = (collected.runs or [config.name])[0]
     commands = []
     if collected.of("pretrain"):

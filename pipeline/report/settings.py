@@ -1,4 +1,4 @@
-"""Settings as the page shows them: the result keys of outputs, those of text kept home."""
+"""Settings for the page: the result keys of outputs, without values that may contain text."""
 
 import json
 from collections.abc import Iterable
@@ -7,11 +7,11 @@ from typing import Any
 from pipeline.pages.wording import amount, distinct
 from pipeline.report.collect import Made
 
-LONGEST_VALUE = 80  # characters of a setting that are shown
+LONGEST_VALUE = 80  # maximum characters shown of a setting
 
 
 def settings_of(made: Iterable[Made], share_text: bool) -> dict[str, str]:
-    """Result keys with their values; where outputs differ, all values there are."""
+    """Return the result keys with their values; if outputs differ, all their values."""
     values: dict[str, list[str]] = {}
     for one in made:
         for section, keys in one.config.items():
@@ -21,7 +21,7 @@ def settings_of(made: Iterable[Made], share_text: bool) -> dict[str, str]:
 
 
 def _value(value: Any, share_text: bool) -> str:
-    """A setting; lists may name documents and labels, which stay home unless shared."""
+    """Return a setting as text; lists may name documents or labels, so only with share.text."""
     if value is None:
         return "not set"
     if isinstance(value, bool | int | float | str):

@@ -1,4 +1,4 @@
-"""The section on downstream tasks: scores over seeds, beside random weights and beside papers."""
+"""The section on downstream tasks: scores over seeds, against random weights and papers."""
 
 from collections.abc import Sequence
 
@@ -45,7 +45,7 @@ GROUPED_PARTS = {"train": "training", "dev": "development", "test": "test"}
 
 
 def read_scores(collected: Collected) -> list[Score]:
-    """All fine-tunings, summarised over their seeds."""
+    """Return all fine-tunings, summarised over their seeds."""
     tuned = collected.every("finetune")
     files = [made.path / "scores.json" for made in tuned]
     return summarise(files, [made.run for made in tuned], LABELS)
@@ -54,7 +54,7 @@ def read_scores(collected: Collected) -> list[Score]:
 def tasks_section(
     scores: Sequence[Score], confusions: dict[str, Table], groups: dict[str, Table]
 ) -> Section | None:
-    """For each task our scores, the published ones beside a figure, and what tells more."""
+    """Return, per task, our scores, the published scores, a figure and further tables."""
     if not scores:
         return None
     shown = with_most_labels(scores)
@@ -76,7 +76,7 @@ def tasks_section(
 
 
 def group_tables(collected: Collected) -> dict[str, Table]:
-    """Groups of each part, of tasks that are cut by task.group_field; by the task's name."""
+    """Return the groups per split of tasks with task.group_field, by the task's name."""
     rows: dict[str, dict[tuple[str, ...], None]] = {}
     for made in collected.every("finetune"):
         groups = made.counts.get("groups")
@@ -95,7 +95,7 @@ def group_tables(collected: Collected) -> dict[str, Table]:
 
 
 def with_most_labels(scores: Sequence[Score]) -> list[Score]:
-    """Of fine-tunings that differ in the number of labels alone, that with the most."""
+    """Keep, of scores that differ only in the number of labels, the one with the most."""
     most: dict[tuple[str, ...], Score] = {}
     for score in scores:
         place = most.setdefault(learner(score), score)
@@ -105,12 +105,12 @@ def with_most_labels(scores: Sequence[Score]) -> list[Score]:
 
 
 def learner(score: Score) -> tuple[str, ...]:
-    """What a score belongs to, whatever the number of labels."""
+    """Return the key that scores with different numbers of labels share."""
     return score.task, score.metric, score.encoder, score.variant, score.run
 
 
 def headline(scores: Sequence[Score]) -> Facts | None:
-    """The best trained encoder of each task, for the head of the page."""
+    """Return the best trained encoder of each task, for the top of the page."""
     beside = gains(scores)
     facts = []
     for task in dict.fromkeys(score.task for score in scores):
@@ -127,24 +127,24 @@ def headline(scores: Sequence[Score]) -> Facts | None:
 
 
 def name_metric(metric: str) -> str:
-    """A metric as a reader knows it."""
+    """Return a metric's usual name."""
     return METRICS.get(metric, plain(metric))
 
 
 def mean_and_deviation(score: Score) -> str:
-    """`71.2 ± 0.5`; the mean alone for a single seed."""
+    """Format as `71.2 ± 0.5`; for a single seed only the mean."""
     if len(score.values) < 2:
         return percent(score.mean)
     return f"{percent(score.mean)} ± {percent(score.deviation)}"
 
 
 def difference(gain: Gain) -> str:
-    """Points gained, with their sign."""
+    """Format the difference in points, with its sign."""
     return f"{100 * gain.difference:+.1f}".replace("-", "−")
 
 
 def verdict(gain: Gain) -> str:
-    """Whether a difference means something."""
+    """Return in words whether a difference is larger than the deviations."""
     if gain.is_clear is None:
         return "one seed, no deviation"
     if not gain.is_clear:
@@ -153,7 +153,7 @@ def verdict(gain: Gain) -> str:
 
 
 def _side_by_side(by_task: dict[tuple[str, str], list[Score]]) -> list[Block]:
-    """Every encoder's scores in a row, where there are several tasks."""
+    """Return a table with one row per encoder; empty for a single task."""
     if len(by_task) < 2:
         return []
     cells: dict[str, dict[str, str]] = {}
@@ -194,7 +194,7 @@ def _table(task: str, metric: str, scores: Sequence[Score], beside: dict[Score, 
 
 
 def _published(task: str, metric: str, splits: set[str]) -> list[Block]:
-    """What papers report for a task, those on our split first."""
+    """Return the published scores for a task, those on our split first."""
     figures = published(task)
     metrics = sorted({figure.metric for figure in figures}, key=lambda name: name != metric)
     rows: dict[tuple[str, str, str], dict[str, str]] = {}
@@ -213,7 +213,7 @@ def _published(task: str, metric: str, splits: set[str]) -> list[Block]:
 
 
 def _other_scores(task: str, metric: str, scores: Sequence[Score]) -> list[Block]:
-    """The means of all other metrics; of a suite, the scores of its tasks."""
+    """Return the means of all other metrics; for a suite, the scores of its tasks."""
     names = list(dict.fromkeys(name for score in scores for name, _ in score.others))
     if not names:
         return []
@@ -234,12 +234,12 @@ def _figure(number: int, task: str, metric: str, scores: Sequence[Score]) -> Fig
 
 
 def interval(name: str, score: Score) -> charts.Interval:
-    """A score as a line of a figure."""
+    """Return a score as a line of a figure."""
     colour = RANDOM_COLOUR if score.is_random else 0
     return charts.Interval(name, score.values, score.mean, score.deviation, colour)
 
 
 def encoder_name(score: Score) -> str:
-    """An encoder with what tells it apart."""
+    """Return an encoder's name with run and variant."""
     name = "random weights" if score.is_random else score.encoder
     return named(score.run, name, score.variant)

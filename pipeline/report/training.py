@@ -1,4 +1,4 @@
-"""The section on pretraining: curves by objective, what was held out, speed, and restarts."""
+"""The section on pretraining: curves, held-out results, speed and restarts."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,12 +22,12 @@ GB = 1e9
 
 
 def training_section(collected: Collected) -> Section | None:
-    """Curves of every pretraining, over one another where there are several."""
+    """Return the curves of every pretraining, overlaid if there are several."""
     journals = [Journal(made) for made in collected.of("pretrain")]
     if not journals:
         return None
     blocks: list[Block] = []
-    for journal in journals if len(collected.runs) < 2 else ():  # else they are told side by side
+    for journal in journals if len(collected.runs) < 2 else ():  # else `comparison` shows them
         if len(journals) > 1:
             blocks.append(Heading(journal.made.title))
         blocks.append(Facts(pretraining_facts(journal)))
@@ -45,7 +45,7 @@ def training_section(collected: Collected) -> Section | None:
 
 
 def _chance(collected: Collected) -> list[Block]:
-    """What pair accuracy is to be measured against: labels are not always balanced."""
+    """Return the chance level of pair accuracy, since labels are not always balanced."""
     said = []
     for made in collected.of("examples"):
         split = made.json("statistics.json")["heldout"]
@@ -61,7 +61,7 @@ def _chance(collected: Collected) -> list[Block]:
 
 
 def pretraining_facts(journal: Journal) -> list[Fact]:
-    """How far a pretraining went, what it reached on held-out rows, and what it took."""
+    """Return a pretraining's steps, held-out results, time and speed."""
     facts = []
     metrics, timing = journal.metrics, journal.timing
     steps = points(metrics, "loss")
@@ -89,7 +89,7 @@ def pretraining_facts(journal: Journal) -> list[Fact]:
 
 
 def _means(journal: Journal) -> list[Fact]:
-    """What the machines were used for, and how often the run began again."""
+    """Return useful tokens, peak memory, ranks and the number of restarts."""
     facts = []
     useful = [value for _, value in points(journal.timing, "useful")]
     if useful:
@@ -107,7 +107,7 @@ def _means(journal: Journal) -> list[Fact]:
 
 
 def _last(metrics: Sequence[dict[str, Any]], key: str, name: str) -> list[Fact]:
-    """The last value on held-out rows, or else in training."""
+    """Return the last held-out value of a key, else the last training value."""
     shown = percent if key.endswith("accuracy") else lambda value: f"{value:.3f}"
     unit = "\u202f%" if key.endswith("accuracy") else ""
     for source, where in (
@@ -121,7 +121,7 @@ def _last(metrics: Sequence[dict[str, Any]], key: str, name: str) -> list[Fact]:
 
 
 def _dropped(journals: Sequence[Journal]) -> list[Block]:
-    """Steps that changed no weight, and why."""
+    """Return the skipped steps, which changed no weight, and their reasons."""
     rows = [
         [journal.made.title, count(line["step"]), str(line["dropped"])]
         for journal in journals

@@ -1,7 +1,8 @@
-"""Gold answers as numbers a head can learn, and a head's numbers as answers again.
+"""Convert gold answers to training targets, and a head's outputs back to answers.
 
-One class a kind of task. `encode` makes inputs and targets of examples, `decode` makes a prediction
-for each example of what the head gave for its inputs. Rows of the head lie as `heads` says.
+There is one class per kind of task. `encode` turns examples into inputs and targets; `decode` turns
+the head's outputs for these inputs into one prediction per example. `heads` defines the order of
+the head's rows.
 
 U rows of the head's answers, C classes
 """
@@ -25,41 +26,42 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the head says about one example."""
+    """The predicted answer for one example."""
 
     answer: Gold
-    confidence: float | None  # probability; of the least certain word when tagging; None: a number
+    # Probability of the answer; when tagging, of the least certain word; None for regression.
+    confidence: float | None
 
 
 class Answers(ABC):
-    """The code between answers and numbers, fixed by the training examples."""
+    """Encodes and decodes the answers of one kind of task; fitted to the training examples."""
 
     kind: str
     labels: list[str]
-    outputs: int  # numbers in a row of the head's answers
+    outputs: int  # columns of the head's answers (C)
 
     @abstractmethod
     def encode(self, encoder: Encoder, examples: Sequence[Example], max_length: int) -> TaskData:
-        """Turn texts and gold answers into numbers."""
+        """Return inputs of at most `max_length` units, with targets."""
 
     @abstractmethod
     def decode(self, outputs_UC: Floats, data: TaskData) -> list[Prediction]:
-        """A prediction for each of the data's examples."""
+        """Return one prediction per example of `data`."""
 
     def tuned(self, outputs_UC: Floats, data: TaskData) -> "Answers":
-        """The same with what only development examples can tell, such as a threshold."""
+        """Return a copy tuned on development data, for example with a decision threshold."""
         return self
 
     def score(
         self, examples: Sequence[Example], predictions: Sequence[Prediction]
     ) -> dict[str, float]:
-        """All scores of the kind."""
+        """Return all scores of this kind of task, by metric."""
         gold = [example.gold for example in examples]
         return score(self.kind, gold, [guess.answer for guess in predictions], self.labels)
 
 
 class ClassAnswers(Answers):
-    """One label an example."""
+    """One label per example."""
 
     kind = "classify"
 
@@ -68,7 +70,7 @@ class ClassAnswers(Answers):
         self.outputs = len(labels)
 
     def encode(self, encoder: Encoder, examples: Sequence[Example], max_length: int) -> TaskData:
-        """Sentences or pairs, and the numbers of their labels."""
+        """Encode sentences or pairs; the targets are label numbers, 0 without a label."""
         inputs = encoder.encode_texts([example.texts for example in examples], max_length)
         number = {label: number for number, label in enumerate(self.labels)}
         golds = [0 if example.gold is None else number[str(example.gold)] for example in examples]
@@ -76,7 +78,7 @@ class ClassAnswers(Answers):
         return TaskData(examples, inputs, np.ones_like(gold), gold)
 
     def decode(self, outputs_UC: Floats, data: TaskData) -> list[Prediction]:
-        """The likeliest label and its probability."""
+        """Return the most probable label and its probability."""
         best_U, sure_U = likeliest(outputs_UC)
         return [
             Prediction(self.labels[best], float(sure))
@@ -85,7 +87,7 @@ class ClassAnswers(Answers):
 
 
 class NumberAnswers(Answers):
-    """One number an example, learnt as a deviation from the mean, in deviations: near zero."""
+    """One number per example; targets have mean 0 and deviation 1 over the training examples."""
 
     kind = "regress"
     outputs = 1
@@ -96,7 +98,7 @@ class NumberAnswers(Answers):
         self._mean, self._deviation = float(values.mean()), float(values.std()) or 1.0
 
     def encode(self, encoder: Encoder, examples: Sequence[Example], max_length: int) -> TaskData:
-        """Sentences or pairs, and their numbers."""
+        """Encode sentences or pairs; the targets are standardised numbers."""
         inputs = encoder.encode_texts([example.texts for example in examples], max_length)
         golds = [self._mean if example.gold is None else example.gold for example in examples]
         values = np.array(golds, np.float64)
@@ -104,13 +106,13 @@ class NumberAnswers(Answers):
         return TaskData(examples, inputs, np.ones(len(gold), np.int64), gold)
 
     def decode(self, outputs_UC: Floats, data: TaskData) -> list[Prediction]:
-        """Numbers on the scale of the gold ones."""
+        """Return numbers on the scale of the gold numbers."""
         values = outputs_UC[:, 0].astype(np.float64) * self._deviation + self._mean
         return [Prediction(float(value), None) for value in values]
 
 
 class TagAnswers(Answers):
-    """A tag for each word."""
+    """One tag per word."""
 
     kind = "tag"
 
@@ -119,7 +121,10 @@ class TagAnswers(Answers):
         self.outputs = len(labels)
 
     def encode(self, encoder: Encoder, examples: Sequence[Example], max_length: int) -> TaskData:
-        """Sentences as words, long ones as several inputs, and the numbers of their tags."""
+        """Encode sentences as words; the targets are tag numbers.
+
+        A long sentence becomes several successive inputs.
+        """
         sentences = [TextWords.joined(example.texts) for example in examples]
         taken = encoder.word_units(sentences).split([len(words) for words in sentences])
         room = max_length - encoder.frame(1)
@@ -134,7 +139,7 @@ class TagAnswers(Answers):
         return TaskData(examples, inputs, inputs.word_counts, np.array(gold, np.int64))
 
     def decode(self, outputs_UC: Floats, data: TaskData) -> list[Prediction]:
-        """The likeliest tags; the inputs of a sentence follow each other and make it whole."""
+        """Return the most probable tag of every word, joining the inputs of a sentence."""
         best_U, sure_U = likeliest(outputs_UC)
         predictions = []
         end = 0
@@ -146,7 +151,7 @@ class TagAnswers(Answers):
 
 
 def _tags(example: Example) -> tuple[str, ...]:
-    """Gold tags; O where there are none."""
+    """Return the gold tags; O for every word of an example without labels."""
     if example.gold is None:
         return ("O",) * len(example.texts)
     assert isinstance(example.gold, tuple)
@@ -154,7 +159,7 @@ def _tags(example: Example) -> tuple[str, ...]:
 
 
 def likeliest(outputs_UC: Floats) -> tuple[NDArray[np.int64], Floats]:
-    """The class with the largest logit, and its probability."""
-    # The softmax of the largest: exp(0) over the sum of all exponentials.
+    """Return the class with the largest logit, [U], and its probability, [U]."""
+    # softmax at the maximum: exp(0) / sum(exp(logit - max))
     sure_U = 1 / np.exp(outputs_UC - outputs_UC.max(1, keepdims=True)).sum(1)
     return outputs_UC.argmax(1), sure_U

@@ -1,4 +1,4 @@
-"""Examples as flat batches: an encoder's inputs with a head's targets, bucketed by length.
+"""Flat, unpadded batches of a task: encoder inputs with targets, bucketed by length.
 
 U rows of the head's answers (see heads): inputs, words or units
 """
@@ -22,22 +22,22 @@ WINDOW = 8  # batches whose examples are sorted by length together
 
 @dataclass(frozen=True)
 class TaskData:
-    """One split of a task, encoded once; any choice of inputs makes a batch.
+    """One split of a task, encoded once; any selection of inputs can form a batch.
 
-    An example is one input, or several where it is cut into windows: its Answers know.
+    An example is one input, or several inputs if it was cut into windows (see `Answers.encode`).
     """
 
     examples: Sequence[Example]
     inputs: EncodedInputs
-    counts: Ints  # rows of the head's answers for each input
-    gold: NDArray[Any]  # answers as numbers, input after input
+    counts: Ints  # [inputs]: rows of the head's answers per input
+    gold: NDArray[Any]  # [U] or [U, 2]: targets of all inputs, in their order
 
     def batch(self, rows: Ints) -> tuple[InputBatch, Tensor]:
-        """The chosen inputs and their gold_U."""
+        """Return the inputs `rows` and their targets gold_U."""
         return self.inputs.batch(rows), torch.from_numpy(self.gold[self.places(rows)])
 
     def places(self, rows: Ints) -> Ints:
-        """Where the answers for the chosen inputs stand in `gold`."""
+        """Return the indices into `gold` of the inputs `rows`."""
         return runs(self._starts[rows], self.counts[rows])[0]
 
     @cached_property
@@ -46,10 +46,11 @@ class TaskData:
 
 
 def training_order(lengths: Ints, batch_size: int, rng: np.random.Generator) -> list[Ints]:
-    """All rows in batches of similar length: shuffled, sorted inside windows, batches shuffled.
+    """Return all rows in batches of similar length, in random order.
 
-    Recurrent encoders and heads take as many steps as a batch's longest input has units. Longer
-    ones come first, as attention wants them: then it need not sort a batch again.
+    Rows are shuffled, sorted by length within windows of WINDOW batches, and the batches are
+    shuffled. Similar lengths matter because recurrent layers take as many steps as the longest
+    input has units. In a batch longer inputs come first, as attention needs them.
     """
     order = rng.permutation(len(lengths))
     batches = []

@@ -1,4 +1,4 @@
-"""Configuration of fine-tuning; the YAML group task and the node finetune extend these."""
+"""Configuration of downstream tasks (`task`), fine-tuning (`finetune`) and the layer table."""
 
 import os
 from dataclasses import dataclass, fields, replace
@@ -22,81 +22,87 @@ LAYERS = (
     "embeddings", "last", "second_to_last", "sum_last_4", "concat_last_4", "sum_all", "mix",
 )  # fmt: skip
 LIMITS = ("train_examples", "train_fraction", "dev_examples", "test_examples")
-AVERAGE = "average"  # what a suite is scored by
+AVERAGE = "average"  # the metric of a suite: the mean of its members' scores
 
 
 @dataclass
 class TaskConfig:
-    """A downstream task: where its examples are, what they look like, how it is scored."""
+    """A downstream task: its files, their format and its metric."""
 
     name: str | None = result(None, "the task's name")
     kind: str = result("classify", "what the head predicts", choices=tuple(METRICS))
     reader: str = result(
         "table",
-        "form of the files: .tsv, .csv or .jsonl tables; words and tags in columns; links of a "
-        "MediaWiki dump; SQuAD's JSON",
+        "format of the files: table = .tsv, .csv or .jsonl; conll = one word and its tag per line; "
+        "wiki_links = links of a MediaWiki dump; squad = SQuAD's JSON",
         choices=tuple(dict.fromkeys(name for names in READERS.values() for name in names)),
     )
     data_dir: str | None = execution(None, "folder of the task's files")
     train: str | None = result(None, "training file below data_dir")
-    dev: str | None = result(None, "development file; cut from train by hash when not set")
+    dev: str | None = result(
+        None, "development file; when not set, a part of train is split off by hash"
+    )
     test: str | None = result(
-        None, "test file; when not set the development file is scored, or else a part of train"
+        None,
+        "test file; when not set, the development file is scored; when that is not set either, a "
+        "part of train",
     )
     also: dict[str, str] = result(
-        {}, "further files to score, by the name that tells their scores apart; left out if missing"
+        {}, "further files to score: suffix of their score names to file; missing files are skipped"
     )
     unlabelled: dict[str, str] = result(
-        {}, "files without labels to predict, by the name their answers get; left out if missing"
+        {}, "files without labels to predict: name of the output to file; missing files are skipped"
     )
-    columns: list[str] = result([], "names of a table's columns where the file has no header")
-    aliases: dict[str, str] = result({}, "columns that some file names differently: theirs to ours")
-    text_a: str = result("sentence", "column of the (first) sentence")
+    columns: list[str] = result([], "names of a table's columns, for files without a header")
+    aliases: dict[str, str] = result({}, "columns to rename: name in the file to name used here")
+    text_a: str = result("sentence", "column of the first or only sentence")
     text_b: str | None = result(None, "column of the second sentence")
     label: str = result("label", "column of the label")
-    labels: list[str] = result([], "the labels there are; those of the training file when empty")
+    labels: list[str] = result([], "all labels; when empty, the labels of the training file")
     group_field: str | None = result(
-        None, "column or field whose examples belong together, such as a patient: no part of the "
-        "data has examples of another's group (table; squad; conll: a comment `# field = value`, "
-        "or document)", is_later=True,
+        None, "column or field that groups examples, such as a patient: all examples of a group go "
+        "to the same split (table; squad; conll: a comment `# field = value`, or document)",
+        is_later=True,
     )  # fmt: skip
     where: dict[str, str] = result({}, "keep only rows whose columns have these values")
     faulty: str = result(
         "refuse",
-        "rows with missing columns or an empty sentence, answers that are not in their text: "
-        "stop, or drop and count them",
+        "on a row with missing columns, an empty sentence or an answer that is not in its text: "
+        "stop with an error, or drop and count the row",
         choices=("refuse", "drop"),
     )
     unanswerable: bool = result(False, "questions may have no answer, as in SQuAD 2.0")
     stride: int = result(
-        128, "pieces from one window's start to the next in texts longer than a window", at_least=1
+        128, "tokens from the start of one window to the start of the next (span)", at_least=1
     )
-    max_question: int = result(64, "pieces of a question; longer ones are cut", at_least=1)
-    max_answer: int = result(30, "words of an answer at most", at_least=1)
+    max_question: int = result(
+        64, "maximum tokens of a question; longer questions are truncated", at_least=1
+    )
+    max_answer: int = result(30, "maximum words of an answer", at_least=1)
     train_examples: int | None = result(
-        None, "labelled examples to train on at most; a sample drawn by finetune.seed", at_least=1
+        None, "maximum training examples; the sample is drawn with finetune.seed", at_least=1
     )
     train_fraction: float = result(
-        1.0, "share of the training examples to use, drawn by finetune.seed",
+        1.0, "fraction of the training examples to use; the sample is drawn with finetune.seed",
         at_least=0.0, at_most=1.0,
     )  # fmt: skip
-    dev_examples: int | None = result(None, "development examples at most", at_least=1)
-    test_examples: int | None = result(None, "test examples at most", at_least=1)
-    test_documents: list[str] = result([], "ids of the pages that make the test set (wiki_links)")
+    dev_examples: int | None = result(None, "maximum development examples", at_least=1)
+    test_examples: int | None = result(None, "maximum test examples", at_least=1)
+    test_documents: list[str] = result([], "ids of the pages of the test set (wiki_links)")
     metric: str = result(
         "accuracy",
-        "the score that early stopping and tables use",
+        "the score used for early stopping, for choosing the best epoch and in tables",
         choices=(*dict.fromkeys(name for names in METRICS.values() for name in names), AVERAGE),
     )
     averaged: list[str] = result(
-        [], "scores whose mean stands for the task in a suite's average; task.metric when empty"
+        [], "scores whose mean enters a suite's average; when empty, task.metric"
     )
     members: dict[str, "TaskConfig"] = execution(
-        {}, "tasks that this one, a suite, stands for; those without data are left out"
+        {}, "tasks of a suite, by name; tasks without data are skipped"
     )
 
     def member_tasks(self) -> dict[str, "TaskConfig"]:
-        """The tasks of a suite, their folders below its own, with its limits where it has any."""
+        """Return a suite's tasks, with folders below the suite's and the suite's LIMITS applied."""
         default = TaskConfig()
         limits = {
             name: getattr(self, name)
@@ -110,11 +116,11 @@ class TaskConfig:
         }
 
     def check(self) -> None:
-        """Refuse combinations that contradict each other."""
+        """Raise a UsageError for keys that contradict each other."""
         if bool(self.members) != (self.metric == AVERAGE):
             raise UsageError(
-                f"task.metric={self.metric}: task.members are scored by their {AVERAGE}, "
-                "and nothing else is"
+                f"task.metric={self.metric}: a suite (task.members) needs task.metric={AVERAGE}; "
+                "a single task must use another metric"
             )
         if self.members:
             if self.group_field is not None:
@@ -159,63 +165,82 @@ class TaskConfig:
     def _check_members(self) -> None:
         known = {item.name for item in fields(self)}
         for name, member in self.members.items():
-            # A dictionary takes any key from the command line, so that a typing error looks known.
+            # Hydra accepts any key below a dictionary, so misspelt keys must be found here.
             for key in vars(member).keys() - known:
-                raise UsageError(f"task.members.{name}.{key}: there is no such key of a task")
+                raise UsageError(f"task.members.{name}.{key}: a task has no such key")
             check(member, f"task.members.{name}.")
             member.check()
 
 
 @dataclass
 class FinetuneConfig:
-    """How an encoder is fitted to a task."""
+    """Settings for fine-tuning an encoder and a head on a task."""
 
     lr: float = result(5e-5, "peak learning rate", at_least=0.0)
     layer_decay: float = result(
-        1.0, "learning rate of each encoder layer over that of the layer above it",
+        1.0, "learning rate of an encoder layer divided by the rate of the layer above it",
         at_least=0.0, at_most=1.0,
     )  # fmt: skip
-    batch_size: int = result(32, "examples in a step", at_least=1)
+    batch_size: int = result(32, "inputs per optimizer step", at_least=1)
     epochs: int = result(3, "passes over the training examples", at_least=1)
-    seed: int = result(0, "of the head's weights, the order and the sample of labels", at_least=0)
-    mode: str = result(
-        "full", "train the encoder too, or only the head", choices=("full", "frozen")
+    seed: int = result(
+        0, "seed of the head's initial weights, the data order and the sample of labels", at_least=0
     )
+    mode: str = result(
+        "full", "full = train encoder and head; frozen = train the head only",
+        choices=("full", "frozen"),
+    )  # fmt: skip
     layers: str = result(
         "last",
-        "which hidden states the head sees",
+        "hidden states that the head reads",
         choices=LAYERS,
     )
     pooling: str = result(
-        "mean", "how a sentence becomes one vector", choices=("mean", "first", "max")
+        "mean", "how the vectors of a sentence become one vector", choices=("mean", "first", "max")
     )
     pairs: str = result(
         "together",
-        "how an encoder that can read both sentences of a pair together does, or each on its own; "
-        "the others' are always apart",
+        "encode the two sentences of a pair together in one input, or each on its own (apart); "
+        "encoders that cannot join sentences always encode them apart",
         choices=("together", "apart"), is_later=True,
     )  # fmt: skip
     head: str = result(
         "linear",
-        "what stands on the encoder: a linear layer alone, or over two layers of BiLSTM or BiGRU",
+        "linear = one linear layer on the encoder; bilstm, bigru = two such recurrent layers below "
+        "the linear layer",
         choices=("linear", "bilstm", "bigru"),
     )
-    crf: bool = result(False, "judge the tags of a sentence together, by a CRF (task.kind=tag)")
-    dropout: float = result(0.1, "before the head", at_least=0.0, at_most=0.9)
-    warmup: float = result(0.1, "share of steps that warm up", at_least=0.0, at_most=1.0)
-    weight_decay: float = result(0.01, "of weights; never of biases and norms", at_least=0.0)
-    clip: float = result(1.0, "largest gradient norm", at_least=0.0)
-    max_seq_length: int = result(128, "pieces of an input; longer ones are cut", at_least=8)
+    crf: bool = result(
+        False, "choose the tags of a sentence jointly, with a CRF on the logits (task.kind=tag)"
+    )
+    dropout: float = result(
+        0.1, "dropout probability before the head's linear layer", at_least=0.0, at_most=0.9
+    )
+    warmup: float = result(
+        0.1, "fraction of the steps in which the learning rate rises", at_least=0.0, at_most=1.0
+    )
+    weight_decay: float = result(
+        0.01, "weight decay; biases and norms are never decayed", at_least=0.0
+    )
+    clip: float = result(
+        1.0, "maximum gradient norm; larger gradients are scaled down; 0 = no limit", at_least=0.0
+    )
+    max_seq_length: int = result(
+        128, "maximum tokens of an input; longer inputs are truncated", at_least=8
+    )
     patience: int | None = result(
-        None, "stop after this many epochs without a better score, once there is any", at_least=1
-    )
+        None, "stop after this many epochs without a better development score; counts only after a "
+        "score above 0", at_least=1,
+    )  # fmt: skip
     keep_model: bool = result(
-        False, "write the best epoch's weights, the head's and the trained encoder's"
+        False, "write the best epoch's weights: the head and, if trained, the encoder"
     )
-    accelerator: str = execution("auto", "where to compute", choices=("auto", "cpu", "cuda", "mps"))
+    accelerator: str = execution(
+        "auto", "device to compute on", choices=("auto", "cpu", "cuda", "mps")
+    )
 
     def check(self) -> None:
-        """Refuse combinations that contradict each other."""
+        """Raise a UsageError for keys that contradict each other."""
         if self.patience is not None and self.patience > self.epochs:
             raise UsageError(
                 f"finetune.patience={self.patience}: larger than finetune.epochs={self.epochs}"
@@ -224,11 +249,12 @@ class FinetuneConfig:
 
 @dataclass
 class LayersConfig:
-    """The table of layer choices: a head for each choice and seed on a frozen encoder."""
+    """Settings of the layer table: one head per layer choice and seed, on a frozen encoder."""
 
-    seeds: int = result(3, "heads trained for each choice", at_least=1)
+    seeds: int = result(3, "heads trained per layer choice", at_least=1)
     lr: float = result(1e-3, "peak learning rate of the heads", at_least=0.0)
     epochs: int = result(10, "passes over the training examples", at_least=1)
     patience: int | None = result(
-        2, "stop after this many epochs without a better score, once there is any", at_least=1
-    )
+        2, "stop after this many epochs without a better development score; counts only after a "
+        "score above 0", at_least=1,
+    )  # fmt: skip

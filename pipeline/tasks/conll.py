@@ -1,11 +1,12 @@
-"""Tagging tasks from CoNLL files: a word a line, its tag in the last column, blank lines between.
+"""Read tagging tasks from CoNLL files: one word per line, blank lines between sentences.
 
-Two columns or more, split by tabs or spaces; BIO, IOB1 and BIOES tags all become BIO. A tag that
-continues nothing becomes a beginning, as conlleval reads it, and is counted; IOB1 writes names that
-way, so that files in IOB1 count none.
+A line has two or more columns, separated by tabs or spaces. The last column is the tag. BIO, IOB1
+and BIOES tags are all converted to BIO. An I- tag that continues no entity becomes B-, as conlleval
+reads it, and is counted as a repair. IOB1 files are detected and not counted, since IOB1 begins
+names with I-.
 
-With task.group_field, comments `# field = value` hold for the sentences after them up to the next
-one or the next document, and the field `document` counts the -DOCSTART- lines.
+With task.group_field, a comment `# field = value` applies to the following sentences, up to the
+next such comment or the next document. The field `document` counts the -DOCSTART- lines.
 """
 
 import re
@@ -23,12 +24,12 @@ NO_SENTENCE = "-DOCSTART-"
 DOCUMENT = "document"  # the field that counts -DOCSTART- lines
 COMMENT = re.compile(r"#\s*(\S.*?)\s*=\s*(.*)")
 
-# The line it starts on, each line's columns, and the group it belongs to.
+# First line number, the columns of each line, and the group (None without a group).
 Sentence = tuple[int, list[list[str]], str | None]
 
 
 def read_conll(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
-    """The sentences of one file; -DOCSTART- lines are no words."""
+    """Yield the sentences of one file; -DOCSTART- lines are skipped."""
     groups = GroupFinder(file, task)
     sentences = list(_sentences(file, groups))
     groups.refuse_absent()
@@ -52,7 +53,7 @@ def _sentences(file: TaskFile, groups: GroupFinder) -> Iterator[Sentence]:
     rows: list[list[str]] = []
     start, width = 1, 0
     documents = 0
-    about: dict[str, str] = {}  # what comments say of the sentences that follow
+    about: dict[str, str] = {}  # fields set by comments for the following sentences
     for line, text in read_lines(file.path):
         cells = re.split(r"[ \t]+", text.strip(" \t")) if text.strip() else []
         comment = COMMENT.fullmatch(text.strip()) if groups.field is not None else None
@@ -79,12 +80,12 @@ def _check(file: TaskFile, line: int, cells: list[str], width: int) -> None:
     least = 2 if file.has_labels else 1
     if len(cells) != width or width < least:
         raise SesameError(
-            f"{file.path}:{line}: {len(cells)} columns where there should be {max(width, least)}: "
-            "a word, its tag last, split by tabs or spaces"
+            f"{file.path}:{line}: {len(cells)} columns, expected {max(width, least)}: "
+            "the word first and its tag last, separated by tabs or spaces"
         )
     if file.has_labels and not _is_tag(cells[-1]):
         raise SesameError(
-            f"{file.path}:{line}: the last column is no tag; tags are O, B-type, I-type, "
+            f"{file.path}:{line}: the last column is not a tag; tags are O, B-type, I-type, "
             "E-type and S-type"
         )
 
@@ -95,7 +96,7 @@ def _is_tag(tag: str) -> bool:
 
 
 def is_iob1(tags_of: Sequence[Sequence[str]]) -> bool:
-    """Whether B- only ever parts two neighbours of a type, as in CoNLL-2003's own files."""
+    """Return True if B- only separates adjacent entities of one type, as in CoNLL-2003's files."""
     return all(
         tag[0] in "OI" or (tag[0] == "B" and before[1:] == tag[1:])
         for tags in tags_of
@@ -104,9 +105,9 @@ def is_iob1(tags_of: Sequence[Sequence[str]]) -> bool:
 
 
 def to_bio(tags: Sequence[str]) -> tuple[list[str], int]:
-    """Tags in BIO, and how many continued nothing and became beginnings, as conlleval reads them.
+    """Return the tags in BIO, and how many I- tags continued no entity and became B-.
 
-    In IOB1 files such tags are the rule: only a name right after another of its type has a B.
+    In IOB1 files such tags are regular: only an entity right after another of its type has B-.
     """
     bio: list[str] = []
     repaired = 0

@@ -1,9 +1,10 @@
 """A linear-chain conditional random field over the tags of each sentence (Lafferty et al. 2001).
 
-The score of a tagging is the sum of its words' logits and of learned numbers for each tag that
-follows another, begins or ends. All sentences of a batch are computed at once, word after word.
+The score of a tag sequence is the sum of its words' logits and of learned scores: one per
+transition between two tags, one for the first tag, one for the last. All sentences of a batch are
+computed in parallel, one word position at a time.
 
-W words of a batch, B sentences, T words of the longest, C tags
+W words of a batch, B sentences, T words of the longest sentence, C tags
 """
 
 import math
@@ -14,11 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 Ints = NDArray[np.int64]
-HIGHER = 1e-3  # by how much a log-probability on the best path stands above others at least
+HIGHER = 1e-3  # minimum lead of a best-path tag's log-probability over the word's other tags
 
 
 class Crf(nn.Module):
-    """What follows what, on top of a head's logits."""
+    """Learned transition scores on top of a head's logits."""
 
     def __init__(self, tags: int) -> None:
         super().__init__()
@@ -27,7 +28,7 @@ class Crf(nn.Module):
         self.ends = nn.Parameter(torch.zeros(tags))
 
     def loss(self, logits_WC: Tensor, gold_W: Tensor, lengths: Ints) -> Tensor:
-        """Minus the log-probability of the gold tags, a word."""
+        """Return the negative log-likelihood of the gold tags per word. `lengths`: [B] words."""
         logits_BTC, real_BT = lay(logits_WC, lengths)
         gold_BT, _ = lay(gold_W, lengths)
         forward_BTC = self._sums(logits_BTC, real_BT)
@@ -42,11 +43,12 @@ class Crf(nn.Module):
         return (total_B - gold_B).sum() / len(gold_W)
 
     def decide(self, logits_WC: Tensor, lengths: Ints) -> Tensor:
-        """Log-probabilities of each word's tags, those of the best tagging made the largest.
+        """Return log-probabilities [W, C] whose maximum per word is the tag of the best path.
 
-        Nearly always they are the largest anyhow; elsewhere all other tags share the rest equally.
-        So whoever takes the largest gets the best tagging of the sentence, and its softmax is the
-        tag's own probability.
+        The marginal log-probabilities nearly always have their maximum there already. For other
+        words the remaining probability is divided equally among the other tags. The caller can
+        take the maximum of each word and gets the best tag sequence; its softmax is the tag's
+        marginal probability.
         """
         logits_BTC, real_BT = lay(logits_WC, lengths)
         marginals_WC = self._marginals(logits_BTC, real_BT)[real_BT]
@@ -58,7 +60,7 @@ class Crf(nn.Module):
         return others_WC.minimum(most_W1 - HIGHER).scatter(1, path_W1, most_W1)
 
     def _sums(self, logits_BTC: Tensor, real_BT: Tensor) -> Tensor:
-        """Logs of summed scores of all beginnings that end in each word's tags."""
+        """Return forward scores [B, T, C]: the log-sum over all paths ending in each tag."""
         sums_BC = self.begins + logits_BTC[:, 0]
         all_sums = [sums_BC]
         for word in range(1, logits_BTC.shape[1]):
@@ -68,9 +70,9 @@ class Crf(nn.Module):
         return torch.stack(all_sums, 1)
 
     def _marginals(self, logits_BTC: Tensor, real_BT: Tensor) -> Tensor:
-        """Log-probabilities of each word's tags over all taggings of its sentence."""
+        """Return marginal log-probabilities [B, T, C] of each word's tags."""
         forward_BTC = self._sums(logits_BTC, real_BT)
-        after_BC = self.ends.expand_as(forward_BTC[:, 0])  # summed scores of what may follow
+        after_BC = self.ends.expand_as(forward_BTC[:, 0])  # backward scores
         rest = [after_BC]
         for word in range(logits_BTC.shape[1] - 1, 0, -1):
             stepped_BC = (self.follows + (logits_BTC[:, word] + after_BC)[:, None]).logsumexp(2)
@@ -79,7 +81,7 @@ class Crf(nn.Module):
         return (forward_BTC + torch.stack(rest[::-1], 1)).log_softmax(2)
 
     def _best(self, logits_BTC: Tensor, real_BT: Tensor) -> Tensor:
-        """The tagging with the largest score (Viterbi); after a sentence's end its last tag."""
+        """Return the best path [B, T] (Viterbi); padding repeats the sentence's last tag."""
         best_BC = self.begins + logits_BTC[:, 0]
         stay_BC = torch.arange(best_BC.shape[1], device=best_BC.device).expand_as(best_BC)
         came_from = []
@@ -97,9 +99,9 @@ class Crf(nn.Module):
 
 
 def lay(x: Tensor, lengths: Ints) -> tuple[Tensor, Tensor]:
-    """Flat rows [W, ...] as [B, T, ...], zeros where padded, and which are real [B, T].
+    """Pad flat rows [W, ...] with zeros to [B, T, ...]; also return the mask of real rows [B, T].
 
-    `padded[real]` is flat again.
+    `padded[mask]` restores the flat rows.
     """
     real_BT = torch.from_numpy(np.arange(lengths.max()) < lengths[:, None]).to(x.device)
     padded = x.new_zeros(*real_BT.shape, *x.shape[1:])
@@ -108,5 +110,5 @@ def lay(x: Tensor, lengths: Ints) -> tuple[Tensor, Tensor]:
 
 
 def _last(x_BT: Tensor, real_BT: Tensor) -> Tensor:
-    """Each sentence's last real element."""
+    """Return the last real element of each sentence."""
     return x_BT[torch.arange(len(x_BT), device=x_BT.device), real_BT.sum(1) - 1]

@@ -1,4 +1,4 @@
-"""An example of a downstream task, the file it comes from, and reading that line by line."""
+"""Examples of downstream tasks, and the files they are read from."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -9,43 +9,48 @@ from data_prep.errors import SesameError
 from data_prep.text.cleaning import LONE_SURROGATE
 from pipeline.tasks.config import TaskConfig
 
-# A class, a number, a tag for each word, or all accepted answers to a question.
+# A class, a number, one tag per word, or all accepted answers to a question.
 Gold = str | float | tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Example:
-    """One input: a sentence or a pair of them, the words to tag, or a question and its passage."""
+    """One example: a sentence, a pair, the words to tag, or a question and its passage."""
 
     texts: tuple[str, ...]
-    gold: Gold | None  # None where the file has no labels
-    group: str  # examples of a group stay on one side of a split: a text, or its whole document
-    line: int  # where the example starts in its file, for messages
-    id: str = ""  # of a question, by which its answer is known
-    answer_start: int | None = None  # the first accepted answer's first character in the passage
-    is_grouped: bool = False  # whether `group` is the value of task.group_field
+    gold: Gold | None  # None if the file has no labels
+    group: str  # all examples of a group go to the same split: the text itself, or its document
+    line: int  # first line of the example in its file, for messages
+    id: str = ""  # a question's id; its answer is written under this id
+    answer_start: int | None = None  # first character of the first accepted answer in the passage
+    is_grouped: bool = False  # True if `group` is the value of task.group_field
 
 
 @dataclass(frozen=True)
 class TaskFile:
-    """One of a task's files, and what its reader had to mend or drop."""
+    """One of a task's files, with counts of the rows its reader repaired or dropped."""
 
     path: Path
     has_labels: bool = True
-    repairs: Counter[str] = field(default_factory=Counter)  # how often, by kind of repair
+    repairs: Counter[str] = field(default_factory=Counter)  # count by kind; updated while reading
 
     def refuse_or_drop(self, task: TaskConfig, where: int | str, fault: str) -> None:
-        """What task.faulty says of a faulty row; of unlabelled files none may be missing."""
+        """Handle a faulty row as task.faulty says: raise a SesameError, or count it as dropped.
+
+        Always raises for a file without labels, where every row needs a prediction.
+        """
         if not self.has_labels:
-            raise SesameError(f"{self.path}:{where}: {fault}; mend it: every row gets an answer")
+            raise SesameError(
+                f"{self.path}:{where}: {fault}; fix it: every row of this file needs a prediction"
+            )
         if task.faulty == "refuse":
             raise SesameError(
-                f"{self.path}:{where}: {fault}; mend it, or set task.faulty=drop to leave such out"
+                f"{self.path}:{where}: {fault}; fix it, or set task.faulty=drop to skip such rows"
             )
         self.repairs["dropped"] += 1
 
     def spelt(self, text: str) -> str:
-        """A text of a JSON file as UTF-8 can spell it: half a surrogate pair is U+FFFD."""
+        """Replace lone surrogates, which UTF-8 cannot encode, by U+FFFD; count the repair."""
         if LONE_SURROGATE.search(text):
             self.repairs["lone surrogates"] += 1
             return LONE_SURROGATE.sub("\ufffd", text)
@@ -53,7 +58,7 @@ class TaskFile:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Numbered lines of a UTF-8 file without their ends; a byte order mark is dropped."""
+    """Yield (number, line) of a UTF-8 file, without line ends and byte order mark."""
     encoding = "utf-8-sig"
     with open(path, "rb") as stream:
         for number, raw in enumerate(stream, start=1):

@@ -1,7 +1,10 @@
-"""Fine-tuning: fits an encoder and a head to a task's examples and scores them on its test set.
+"""Fine-tuning: train an encoder and a head on a task's examples and score them on its test set.
 
-A plain loop, no Lightning: its import alone would take longer than a run of the demo. The same
-seed gives the same numbers.
+Runs on one device in one process. The same seed gives the same numbers. It is a plain loop without
+Lightning, because importing Lightning takes longer than fine-tuning in the demo.
+
+Call chain: finetune -> _fit -> train_step (forward, loss, backward, optimizer) -> head_outputs.
+Try it: sesame finetune encoder=mine task=sst2 task.data_dir=/data/glue/SST-2
 """
 
 import math
@@ -30,21 +33,21 @@ from pipeline.tasks.splits import Splits
 
 @dataclass(frozen=True)
 class Outcome:
-    """A finished fine-tuning."""
+    """Scores, predictions and optional weights of a finished fine-tuning."""
 
-    scores: dict[str, float]  # on the test set, by metric; of further files by metric and name
-    predictions: list[Prediction]  # of the test examples, in order
-    unlabelled: dict[str, list[Prediction]]  # of the files without labels, by name
+    scores: dict[str, float]  # by metric on the test set; by metric_name on the files of task.also
+    predictions: list[Prediction]  # one per test example, in order
+    unlabelled: dict[str, list[Prediction]]  # for the files of task.unlabelled, by name
     dev_scores: list[float]  # the task's metric on the development set after each epoch
-    best_epoch: int  # the one that was kept, counted from 1
-    steps: int
-    cut: int  # inputs that were longer than finetune.max_seq_length
-    weights: dict[str, Tensor] = field(default_factory=dict)  # what was trained, if it is kept
-    mix: dict[str, Any] | None = None  # the learned weights of layers, where they were mixed
+    best_epoch: int  # the epoch whose weights were used, counted from 1
+    steps: int  # optimizer steps
+    cut: int  # inputs truncated to finetune.max_seq_length
+    weights: dict[str, Tensor] = field(default_factory=dict)  # with finetune.keep_model
+    mix: dict[str, Any] | None = None  # learned layer weights, with finetune.layers=mix
 
 
 class Model(nn.Module):
-    """An encoder with a head on it."""
+    """An encoder with a head. `frozen`: the encoder gets no gradients and no dropout."""
 
     def __init__(self, encoder: Encoder, head: Head, frozen: bool) -> None:
         super().__init__()
@@ -55,31 +58,35 @@ class Model(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device of the weights."""
         return self.head.output.weight.device
 
     def train(self, mode: bool = True) -> "Model":
-        """Switch dropout on or off; a frozen encoder never has any."""
+        """Set training mode; a frozen encoder always stays in evaluation mode."""
         super().train(mode)
         self.encoder.train(mode and not self.frozen)
         return self
 
     def forward(self, batch: InputBatch) -> Tensor:
-        """The head's answers for a batch."""
+        """Return the head's answers [U, C] for a batch (rows as in `heads`)."""
         if self.head.reads_first:
             return self.head.answer(self.encoder.first_states(batch))
         answers: Tensor = self.head(self.encoder(batch), batch)
         return answers
 
     def trained_state(self) -> dict[str, Tensor]:
-        """A copy of what fine-tuning changes."""
+        """Return a copy of all trained parameters and of the head's buffers."""
         learned = {n: value for n, value in self.named_parameters() if value.requires_grad}
         counted = dict(self.head.named_buffers(prefix="head"))
         return {name: value.detach().clone() for name, value in (learned | counted).items()}
 
 
 def finetune(encoder: Encoder, splits: Splits, task: TaskConfig, config: FinetuneConfig) -> Outcome:
-    """Fit to the training examples, keep the epoch best on the development set, score the test."""
+    """Train, keep the epoch with the best development score, and score the test set.
+
+    Changes the encoder's weights in place unless finetune.mode=frozen. Raises a SesameError if the
+    loss is not finite.
+    """
     answers = make_answers(task, splits.labels, splits.train)
     has_pairs = task.text_b is not None
     if has_pairs and config.pairs == "apart" and encoder.joins_pairs:
@@ -115,7 +122,10 @@ def finetune(encoder: Encoder, splits: Splits, task: TaskConfig, config: Finetun
 def scored(
     predict: Callable[[Sequence[Example]], list[Prediction]], answers: Answers, splits: Splits
 ) -> dict[str, Any]:
-    """Scores and predictions of all that is to be scored or predicted, for an Outcome."""
+    """Return the fields `scores`, `predictions` and `unlabelled` of an Outcome.
+
+    `predict` returns one prediction per example.
+    """
     predictions = predict(splits.test)
     scores = answers.score(splits.test, predictions)
     for name, examples in splits.also.items():
@@ -130,9 +140,9 @@ def scored(
 
 @dataclass(frozen=True)
 class Fit:
-    """What training leaves beside the weights."""
+    """Results of training besides the weights."""
 
-    answers: Answers  # tuned on the development set
+    answers: Answers  # with the decision threshold of the best epoch, see Answers.tuned
     dev_scores: list[float]
     best_epoch: int
     steps: int
@@ -146,7 +156,7 @@ def _fit(
     task: TaskConfig,
     config: FinetuneConfig,
 ) -> Fit:
-    """Train and leave the best epoch's weights in the model."""
+    """Train the model in place; at the end it holds the best epoch's weights."""
     total = math.ceil(len(train.counts) / config.batch_size) * config.epochs
     scores: list[float] = []
     best_epoch, best_state, best_answers = 0, model.trained_state(), answers
@@ -170,7 +180,7 @@ def _fit(
             bar.note(f"{task.metric} {scores[-1]:.3f}")
             if best_epoch == 0 or scores[-1] > scores[best_epoch - 1]:
                 best_epoch, best_state, best_answers = epoch, model.trained_state(), tuned
-            # F1 and correlations are 0 until a head begins to answer: no score to lose patience by.
+            # F1 and correlation stay 0 while the head predicts a constant; do not stop there.
             elif (
                 config.patience is not None
                 and epoch - best_epoch >= config.patience
@@ -184,7 +194,10 @@ def _fit(
 def train_step(
     model: Model, data: TaskData, rows: NDArray[np.int64], optimizer: Optimizer
 ) -> float:
-    """One optimizer step of a model in training mode on the chosen inputs; the loss before it."""
+    """Take one optimizer step on the inputs `rows`; return the loss before the step.
+
+    The model must be in training mode. It is changed in place.
+    """
     batch, gold_U = data.batch(rows)
     loss = model.head.loss(model(batch.to(model.device)), gold_U.to(model.device), batch)
     torch.autograd.backward(loss)
@@ -194,7 +207,10 @@ def train_step(
 
 @torch.inference_mode()
 def head_outputs(model: Model, data: TaskData) -> Floats:
-    """What the head says of all inputs, in their order: [U, C]."""
+    """Return the head's answers for all inputs, in their order: [U, C].
+
+    Puts the model into evaluation mode.
+    """
     model.eval()
     outputs = np.empty((len(data.gold), model.head.output.out_features), np.float32)
     for rows in evaluation_order(data.inputs.lengths):
@@ -205,12 +221,12 @@ def head_outputs(model: Model, data: TaskData) -> Floats:
 
 
 def choose_device(accelerator: str) -> torch.device:
-    """The device an accelerator's name stands for; `auto` takes the best there is."""
+    """Return the device for finetune.accelerator; `auto` prefers cuda, then mps, then cpu."""
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if accelerator == "auto":
         return torch.device(next((name for name, usable in there.items() if usable), "cpu"))
     if not there.get(accelerator, True):
         raise UsageError(
-            f"finetune.accelerator={accelerator}: this machine has none; choose auto or cpu"
+            f"finetune.accelerator={accelerator}: not available on this machine; use auto or cpu"
         )
     return torch.device(accelerator)

@@ -1,8 +1,10 @@
-"""What examples belong to, such as a patient (task.group_field): no group is in two parts.
+"""Groups of examples, such as a patient (task.group_field): no group is in two splits.
 
-Readers that have groups: tables (a column), SQuAD (a field of question, paragraph or article; an
-article without task.group_field), CoNLL (a comment `# field = value`, or `document` for what
--DOCSTART- parts), links of a wiki (the page, always).
+Each reader finds the group in its own place:
+    table       a column
+    squad       a field of the question, paragraph or article; the article without task.group_field
+    conll       a comment `# field = value`; `document` for the parts between -DOCSTART- lines
+    wiki_links  always the page
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +18,7 @@ from pipeline.tasks.examples import Example, TaskFile
 
 
 class GroupFinder:
-    """Finds the group of each record of one file; a field that no record has is refused."""
+    """Finds the group of each record of one file. Call `refuse_absent` after the last record."""
 
     def __init__(self, file: TaskFile, task: TaskConfig) -> None:
         self.field = task.group_field if file.has_labels else None
@@ -25,7 +27,10 @@ class GroupFinder:
         self._names: dict[str, None] = {}
 
     def find(self, *records: Mapping[str, Any]) -> str | None:
-        """The first record's value that is not empty; None where there is none, or none asked."""
+        """Return the first non-empty value of the group field in `records`.
+
+        None if there is none, or if no groups are used.
+        """
         if self.field is None:
             return None
         for record in records:
@@ -39,7 +44,7 @@ class GroupFinder:
         return None
 
     def refuse_absent(self) -> None:
-        """Call after the last record."""
+        """Raise a SesameError if no record of the file had the group field."""
         if self.field is not None and not self._is_there:
             raise SesameError(
                 f"{self._path}: task.group_field={self.field}: no record has this field; "
@@ -48,17 +53,20 @@ class GroupFinder:
 
 
 def count_groups(task: TaskConfig, parts: Mapping[str, Sequence[Example]]) -> dict[str, int]:
-    """Groups of each part, and examples without one; nothing where groups are not asked for."""
+    """Return the number of groups per split, and `examples_without`: examples without a group.
+
+    Empty without task.group_field.
+    """
     if task.group_field is None:
         return {}
     counts = {name: len(_groups(examples)) for name, examples in parts.items()}
-    # By identity: the development examples may be the test examples too.
+    # Count by identity, since the development examples may also be the test examples.
     without = {id(each) for part in parts.values() for each in part if not each.is_grouped}
     return counts | {"examples_without": len(without)}
 
 
 def refuse_shared_groups(task: TaskConfig, parts: Mapping[str, Sequence[Example]]) -> None:
-    """Stop where two parts have a group in common: files that were given may be split wrongly."""
+    """Raise a SesameError if two splits share a group: the user's files may be split wrongly."""
     if task.group_field is None:
         return
     found = {name: _groups(examples) for name, examples in parts.items()}
@@ -67,8 +75,8 @@ def refuse_shared_groups(task: TaskConfig, parts: Mapping[str, Sequence[Example]
         if shared:
             raise SesameError(
                 f"task.group_field={task.group_field}: {shared} groups are both in the {one} and "
-                f"in the {other} examples; unset task.dev and task.test to have them cut by group, "
-                "or unset task.group_field"
+                f"in the {other} examples; unset task.dev and task.test to split by group, or "
+                "unset task.group_field"
             )
 
 

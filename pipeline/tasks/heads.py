@@ -1,15 +1,15 @@
-"""Heads: a layer choice, an optional BiLSTM or BiGRU and a linear layer on any encoder's units.
+"""Heads: a layer choice, an optional BiLSTM or BiGRU, and a linear layer, on any encoder.
 
-What a head answers follows from the task's kind:
-    classify  [E, C] logits an input; gold_E the class
-    regress   [E, 1] a number an input; gold_E the number
-    tag       [W, C] logits a word, at its first unit; gold_W the tag
-    span      [N, 2] logits a unit, of being where the answer starts and where it ends; gold_N2 is 1
-              at those two units and 0 elsewhere. An input is one window of a passage; where the
-              window has no answer both are its first unit.
-Gold answers lie in the order of the head's, so U, the head's rows, is E, W or N.
+The task's kind decides the shape of the answers:
+    classify  [E, C] logits per input; gold_E is the class
+    regress   [E, 1] one number per input; gold_E is the number
+    tag       [W, C] logits per word, read at the word's first unit; gold_W is the tag
+    span      [N, 2] logits per unit: the answer starts here, the answer ends here. gold_N2 is 1 at
+              these two units and 0 elsewhere. An input is one window of a passage. If the window
+              does not contain the answer, both are the first unit of the input.
+Gold answers have the order of the head's rows. U, the number of rows, is E, W or N.
 
-N units of a batch, W words, E inputs, D width, C classes
+N units of a batch, W words, E inputs, D width, C classes, F features of a pair
 """
 
 from typing import Any
@@ -26,12 +26,16 @@ from pipeline.encoders import Encoder, InputBatch
 from pipeline.tasks.config import FinetuneConfig
 from pipeline.tasks.crf import Crf, lay
 
-CONTEXT_WIDTH = 200  # units of a direction, in both layers (Peters et al. 2018, supplement)
+CONTEXT_WIDTH = 200  # hidden size per direction, in both layers (Peters et al. 2018, supplement)
+# A choice needs more hidden states than this; the embeddings count as one state.
 LAYERS_NEEDED = {"second_to_last": 1, "sum_last_4": 4, "concat_last_4": 4, "sum_all": 1}
 
 
 class LayerChoice(nn.Module):
-    """The hidden states of all layers as one: some layer, a sum, a concatenation or a mix."""
+    """Combine the hidden states of all layers: one layer, a sum, a concatenation or a mix.
+
+    Raises a UsageError if the encoder has too few layers for the choice.
+    """
 
     def __init__(self, choice: str, states: int, hidden: int) -> None:
         super().__init__()
@@ -62,14 +66,14 @@ class LayerChoice(nn.Module):
         return self.gamma * torch.einsum("s,snd->nd", self.weights.softmax(0), torch.stack(states))
 
     def learned(self) -> dict[str, Any] | None:
-        """The mix as numbers, which `sesame embed layers=mix` takes; None of other choices."""
+        """Return the mix as `sesame embed layers=mix` takes it; None for other choices."""
         if self.choice != "mix":
             return None
         return {"weights": self.weights.softmax(0).tolist(), "gamma": self.gamma.item()}
 
 
 class Context(nn.Module):
-    """Two recurrent layers over the units of each input, both ways."""
+    """Two bidirectional recurrent layers over the units of each input."""
 
     def __init__(self, kind: str, width: int) -> None:
         super().__init__()
@@ -87,7 +91,10 @@ class Context(nn.Module):
 
 
 class Standardised(nn.Module):
-    """Numbers by their distance from the mean, in deviations, both over all training so far."""
+    """Standardise numbers with the mean and deviation of all training batches so far.
+
+    In training mode each batch updates the running moments in place.
+    """
 
     count: Tensor
     mean: Tensor
@@ -109,11 +116,11 @@ class Standardised(nn.Module):
 
 
 class Head(nn.Module):
-    """Hidden states to answers.
+    """Map hidden states to answers.
 
-    `apart`: the two sentences of an input are pooled on their own and compared, for encoders in
-    which they do not see each other. Their cosine says how alike they are before anything is
-    learnt, so a number is taken for that, to begin with.
+    `apart`: pool the two sentences of an input separately and compare the two vectors. Used when
+    the encoder does not let the sentences see each other. Their cosine similarity is informative
+    before any training, so a regression starts as the standardised cosine.
     """
 
     def __init__(
@@ -142,7 +149,7 @@ class Head(nn.Module):
 
     @property
     def reads_first(self) -> bool:
-        """Whether it reads nothing but the last state of each input's first unit."""
+        """True if the head reads only the last hidden state of each input's first unit."""
         return (
             self.kind in ("classify", "regress")
             and (self.layers.choice, self.pooling) == ("last", "first")
@@ -151,7 +158,7 @@ class Head(nn.Module):
         )
 
     def forward(self, states: list[Tensor], batch: InputBatch) -> Tensor:
-        """Logits [U, C], or predicted numbers [U, 1]."""
+        """Return logits [U, C], or predicted numbers [U, 1]. `states`: one [N, D] per layer."""
         x, lengths = self.layers(states), batch.lengths
         if self.kind == "tag":
             x, lengths = x[batch.word_starts_W], batch.word_counts
@@ -162,7 +169,7 @@ class Head(nn.Module):
         return self.answer(x)
 
     def answer(self, x_UD: Tensor) -> Tensor:
-        """Logits or numbers of what has been chosen and pooled."""
+        """Apply dropout and the linear layer to pooled vectors."""
         answers: Tensor = self.output(self.dropout(x_UD))
         return answers
 
@@ -173,14 +180,14 @@ class Head(nn.Module):
         pooled = pool(x_ND, lengths, self.pooling)
         u, v = pooled[0::2], pooled[1::2]
         alike_E1 = self.alike(F.cosine_similarity(u, v))[:, None]
-        # The features of GLUE's own baselines (Wang et al. 2018, section 5) and the cosine. So many
-        # would drown the one before they have learnt anything; over the root of their number, as
-        # attention scales its products, they do not.
+        # The features of GLUE's own baselines (Wang et al. 2018, section 5) and the cosine. Divide
+        # the F features by sqrt(F), as attention scales its products. Otherwise their untrained
+        # sum outweighs the single cosine.
         features_EF = torch.cat([u, v, (u - v).abs(), u * v], 1)
         return torch.cat([features_EF / features_EF.shape[1] ** 0.5, alike_E1], 1)
 
     def loss(self, answers: Tensor, gold: Tensor, batch: InputBatch) -> Tensor:
-        """The mean over answers of cross-entropy, or of the squared error for regression."""
+        """Return the mean cross-entropy per answer; for regression the mean squared error."""
         if self.kind == "regress":
             return F.mse_loss(answers[:, 0], gold)
         if self.kind == "span":
@@ -190,12 +197,15 @@ class Head(nn.Module):
         return F.cross_entropy(answers, gold)
 
     def decide(self, answers: Tensor, batch: InputBatch) -> Tensor:
-        """The answers to decide by: a CRF judges the sentence as a whole, others each alone."""
+        """Return the answers to take the maximum of; a CRF adjusts them per sentence."""
         return answers if self.crf is None else self.crf.decide(answers, batch.word_counts)
 
 
 def span_loss(logits_N2: Tensor, gold_N2: Tensor, lengths: NDArray[np.int64]) -> Tensor:
-    """Cross-entropy over each input's units, for starts and ends (Devlin et al., section 4.2)."""
+    """Return the cross-entropy over each input's units, the mean of starts and ends.
+
+    Devlin et al. 2019, section 4.2.
+    """
     lengths_E = torch.from_numpy(lengths).to(logits_N2.device)
     most_E2 = torch.segment_reduce(logits_N2.detach(), "max", lengths=lengths_E)
     shifted_N2 = logits_N2 - most_E2.repeat_interleave(lengths_E, 0)
@@ -205,7 +215,7 @@ def span_loss(logits_N2: Tensor, gold_N2: Tensor, lengths: NDArray[np.int64]) ->
 
 
 def pool(x_ND: Tensor, lengths: NDArray[np.int64], how: str) -> Tensor:
-    """One vector for each run of units."""
+    """Return one vector per run of units. `how`: first, mean or max."""
     lengths_E = torch.from_numpy(lengths).to(x_ND.device)
     if how == "first":
         return x_ND[lengths_E.cumsum(0) - lengths_E]

@@ -1,4 +1,4 @@
-"""The kinds of tasks: which class makes a head's numbers of their answers."""
+"""Choose the `Answers` class of each kind of task."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,7 +15,7 @@ FROM_TRAINING: dict[str, Callable[[Sequence[str], Sequence[Example]], Answers]] 
 
 
 def make_answers(task: TaskConfig, labels: Sequence[str], train: Sequence[Example]) -> Answers:
-    """The code between answers and numbers for a task."""
+    """Return the task's `Answers`, fitted to the training examples."""
     if task.kind == "span":
         return SpanAnswers(task)
     return FROM_TRAINING[task.kind](labels, train)

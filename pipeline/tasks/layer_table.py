@@ -1,7 +1,7 @@
-"""The table of all layer choices: a frozen encoder under a two-layer BiLSTM, choice by choice.
+"""Score every layer choice: one head per choice and seed on a frozen encoder.
 
-As Devlin et al. 2019 did for CoNLL-2003 (section 5.3, table 7). Hidden states are computed once,
-whatever the number of choices and seeds; what is done survives a kill.
+Follows Devlin et al. 2019 for CoNLL-2003 (section 5.3, table 7). Hidden states are computed once
+for all choices and seeds. Finished scores survive a kill.
 """
 
 import json
@@ -29,7 +29,10 @@ def fill_table(
     seeds: int,
     out: Path,
 ) -> Scores:
-    """The test score of every choice and seed; each is kept in `out` as soon as it is there."""
+    """Return the test score of every choice and seed.
+
+    Each score is written to `out` at once, so that a restarted call computes only missing ones.
+    """
     path = out / RESULTS
     scores: Scores = json.loads(path.read_text()) if path.exists() else {}
     with stored_states(encoder, out / STATES, choose_device(config.accelerator)) as stored:
@@ -45,7 +48,7 @@ def fill_table(
 
 
 def heads(states: int, seeds: int) -> Iterator[tuple[str, int]]:
-    """What is trained: the choices an encoder has enough layers for, with every seed."""
+    """Yield (choice, seed) for every layer choice that an encoder with `states` states allows."""
     for choice in LAYERS:
         if states > LAYERS_NEEDED.get(choice, 0):
             yield from ((choice, seed) for seed in range(1, seeds + 1))

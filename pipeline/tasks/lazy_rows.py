@@ -1,17 +1,17 @@
-"""Tables of embeddings under AdamW, at the price of the rows that a step reads.
+"""AdamW for embedding tables that updates only the rows a batch reads.
 
-AdamW moves all rows at all steps: where a row has no gradient its moments fall, and it follows them
-and decays. With 30,522 pieces that is 70 % of bert_mini's parameters, of which a batch of sentences
-reads one in a hundred. Steps without gradient have a closed form, so here a row makes them all at
-once when it is read again. What comes out is what torch's AdamW gives, but for rounding; rows that
-no training batch reads stay as they are.
+AdamW updates all rows in all steps: without a gradient a row's moments shrink, the row still moves
+along them, and weight decay applies. With 30,522 tokens the table is 70 % of bert_mini's
+parameters, and a batch of sentences reads one row in a hundred. Steps without a gradient have a
+closed form, so here a row makes up all missed steps at once when it is next read. The result equals
+torch's AdamW up to rounding, except that rows that no training batch reads keep their values.
 
-A row with moments m, v after step s is, after step t,
+A row θ with moments m, v after step s is, after step t without gradients,
 
     θ Π_{s<j≤t} (1 - lr_j λ)  -  m / √v · Σ_{s<j≤t} lr_j c_j ρ^(j-s) Π_{j<i≤t} (1 - lr_i λ)
 
-with ρ = β1 / √β2 and Adam's corrections c_j = √(1 - β2^j) / (1 - β1^j). The sum, a row's drift,
-depends on s and t alone. (ε, which keeps √v from zero, is taken to fade as √v does.)
+with ρ = β1 / √β2 and Adam's bias corrections c_j = √(1 - β2^j) / (1 - β1^j). The sum, called the
+row's drift, depends only on s and t. (ε, which keeps √v from zero, is assumed to shrink as √v.)
 
 T rows of a table, R rows that a batch reads, D width
 """
@@ -24,25 +24,25 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-MANY = 1000  # rows of a table that is worth it
-BETA1, BETA2, EPS = 0.9, 0.999, 1e-8  # as torch's AdamW has them
-LASTING = 512  # steps for which a moment still moves its row: ρ^512 is 5e-24
+MANY = 1000  # tables with fewer rows are left to the normal optimizer
+BETA1, BETA2, EPS = 0.9, 0.999, 1e-8  # the defaults of torch's AdamW
+LASTING = 512  # missed steps in which a moment still moves its row: ρ^512 is 5e-24
 FADES = (BETA1 / BETA2**0.5) ** np.arange(LASTING, 0, -1)
 
 
 class Rows(NamedTuple):
-    """Some rows of a table as they are now, with their moments."""
+    """Up-to-date rows of a table, with their moments."""
 
-    numbers_R: Tensor
+    numbers_R: Tensor  # row numbers in the table
     values_RD: Tensor
-    mean_RD: Tensor
-    square_RD: Tensor
+    mean_RD: Tensor  # first moment
+    square_RD: Tensor  # second moment
 
 
 class LazyEmbedding(nn.Embedding):
-    """`nn.Embedding` that trains itself: `step` after each backward, not an optimizer's.
+    """`nn.Embedding` with its own AdamW: call `step` after each backward, not an optimizer.
 
-    Out of training mode all rows are up to date.
+    In evaluation mode all rows are up to date.
     """
 
     def __init__(self, table: nn.Embedding) -> None:
@@ -50,18 +50,22 @@ class LazyEmbedding(nn.Embedding):
         self.weight = table.weight
         self._mean_TD = torch.zeros_like(self.weight.detach())
         self._square_TD = torch.zeros_like(self._mean_TD)
-        self._made_T = torch.zeros_like(self._mean_TD[:, 0], dtype=torch.int64)  # steps of each row
-        self._kept = np.ones(1)  # what decay has left of a weight, after each step
-        self._drift = np.zeros(1)  # of rows that have made 0, 1, 2 … steps
+        # [T]: the step up to which each row is updated; 0 for rows never read.
+        self._made_T = torch.zeros_like(self._mean_TD[:, 0], dtype=torch.int64)
+        self._kept = np.ones(1)  # [steps + 1]: product of the decay factors after each step
+        self._drift = np.zeros(1)  # [steps + 1]: drift of rows updated up to step 0, 1, 2, ...
         self._read: Rows | None = None
 
     @property
     def steps(self) -> int:
-        """How many there have been."""
+        """Number of optimizer steps so far."""
         return len(self._kept) - 1
 
     def forward(self, tokens_N: Tensor) -> Tensor:
-        """Vectors of the tokens; in training, of leaves that hold the rows until `step`."""
+        """Return the tokens' vectors [N, D].
+
+        In training mode they are computed from a leaf tensor that holds the rows until `step`.
+        """
         if not self.training:
             return super().forward(tokens_N)
         numbers_R, places_N = torch.unique(tokens_N, return_inverse=True)
@@ -70,13 +74,16 @@ class LazyEmbedding(nn.Embedding):
         return nn.functional.embedding(places_N, self._read.values_RD)
 
     def read_values(self) -> Tensor:
-        """The rows that were read last, whose gradient `step` will follow."""
+        """Return the rows of the last forward pass, whose gradient `step` uses."""
         assert self._read is not None
         return self._read.values_RD
 
     @torch.no_grad()
     def step(self, rate: float, decay: float, divisor: Tensor | None = None) -> None:
-        """One step of AdamW with this learning rate and weight decay; gradients may be divided."""
+        """Take one AdamW step with this learning rate and weight decay.
+
+        Needs a forward and backward pass before it. Gradients are first divided by `divisor`.
+        """
         assert self._read is not None
         rows, self._read = self._read, None
         gradient_RD = rows.values_RD.grad
@@ -100,7 +107,7 @@ class LazyEmbedding(nn.Embedding):
 
     @torch.no_grad()
     def train(self, mode: bool = True) -> "LazyEmbedding":
-        """Leaving training mode makes the steps that rows have put off."""
+        """Set training mode; leaving it applies all missed steps to the table."""
         if self.training and not mode:
             self._write(self._current(self._made_T.nonzero()[:, 0]))
         super().train(mode)
@@ -108,7 +115,7 @@ class LazyEmbedding(nn.Embedding):
 
     @torch.no_grad()
     def _current(self, numbers_R: Tensor) -> Rows:
-        """These rows after all steps so far."""
+        """Return these rows with all missed steps applied; does not write them to the table."""
         made_R = self._made_T[numbers_R].cpu().numpy()
 
         def column(values: np.ndarray) -> Tensor:
@@ -142,9 +149,9 @@ class LazyEmbedding(nn.Embedding):
 
 @contextmanager
 def lazy_tables(model: nn.Module) -> Iterator[list[LazyEmbedding]]:
-    """The model's large tables that are to be trained, lazy meanwhile; their weights are the same.
+    """Replace the model's large trained embedding tables by lazy ones; restore them on exit.
 
-    Training ends out of training mode: then nothing is put off.
+    The weights are shared. Leave training mode before the exit, so that no step is missing.
     """
     found = [
         (parent, name, child)

@@ -1,6 +1,6 @@
-"""The lowest floor: what the training answers alone say, whatever the text.
+"""The majority baseline: the same answer for every text, from the training answers alone.
 
-The commonest label, the mean of numbers, the commonest tag for every word.
+It predicts the most frequent label, the mean number, or the most frequent tag for every word.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ from pipeline.tasks.splits import Splits
 
 
 def answer_majority(splits: Splits, task: TaskConfig) -> Outcome:
-    """Score the same answer to everything."""
+    """Predict the majority answer for every example and score it."""
     golds: list[Any] = [example.gold for example in splits.train]
 
     def predict(examples: Sequence[Example]) -> list[Prediction]:
@@ -36,7 +36,7 @@ def answer_majority(splits: Splits, task: TaskConfig) -> Outcome:
 
 
 def _commonest(values: Iterable[str]) -> tuple[str, float]:
-    """The value there is most of, and its share."""
+    """Return the most frequent value and its share."""
     counts = Counter(values)
     [(value, count)] = counts.most_common(1)
     return value, count / counts.total()

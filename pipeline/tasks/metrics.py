@@ -1,8 +1,8 @@
 """Scores of predictions: accuracy, F1, Matthews, Pearson, Spearman and entity F1.
 
-Plain NumPy: torchmetrics takes seconds to import, and entity F1 is not in it. Every score is
-tested against scikit-learn, SciPy or seqeval. Where a score is not defined (no positive, no
-deviation) it is 0, as scikit-learn has it.
+Written in NumPy, because torchmetrics takes seconds to import and has no entity F1. Every score is
+tested against scikit-learn, SciPy or seqeval. An undefined score (no positives, no variance) is 0,
+as in scikit-learn.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ Entity = tuple[str, int, int]  # type, first word, one past the last word
 def score(
     kind: str, gold: Sequence[Any], predicted: Sequence[Any], labels: Sequence[str]
 ) -> dict[str, float]:
-    """All scores of a task's kind, by name."""
+    """Return all scores for a kind of task, by name."""
     if kind == "regress":
         x, y = np.asarray(gold, np.float64), np.asarray(predicted, np.float64)
         return {"pearson": pearson(x, y), "spearman": spearman(x, y)}
@@ -36,7 +36,7 @@ def score(
 def confusion(
     gold: Sequence[str], predicted: Sequence[str], labels: Sequence[str]
 ) -> NDArray[np.int64]:
-    """How often each label (row) was predicted as each (column)."""
+    """Return the confusion matrix [labels, labels]: rows are gold, columns are predicted."""
     number = {label: index for index, label in enumerate(labels)}
     table = np.zeros((len(labels), len(labels)), np.int64)
     for truth, guess in zip(gold, predicted, strict=True):
@@ -45,7 +45,7 @@ def confusion(
 
 
 def f1(table: NDArray[np.int64]) -> float:
-    """F1 of the second of two labels (GLUE's positive class); the mean over labels if more."""
+    """Return the F1 of the second of two labels (GLUE's positive class), else the macro F1."""
     by_label = [
         _ratio(2 * table[i, i], table[i].sum() + table[:, i].sum()) for i in range(len(table))
     ]
@@ -53,7 +53,7 @@ def f1(table: NDArray[np.int64]) -> float:
 
 
 def matthews(table: NDArray[np.int64]) -> float:
-    """Matthews' correlation, for any number of labels (Gorodkin's R_K)."""
+    """Return Matthews' correlation, for any number of labels (Gorodkin's R_K)."""
     gold, predicted = table.sum(1).astype(np.float64), table.sum(0).astype(np.float64)
     total = float(table.sum())
     covariance = float(np.trace(table)) * total - float(gold @ predicted)
@@ -68,7 +68,7 @@ def pearson(x: Floats, y: Floats) -> float:
 
 
 def spearman(x: Floats, y: Floats) -> float:
-    """Spearman's correlation: Pearson's of ranks, equal values sharing their mean rank."""
+    """Spearman's correlation: Pearson's of the ranks; ties get their mean rank."""
     return pearson(_ranks(x), _ranks(y))
 
 
@@ -82,7 +82,7 @@ def _ranks(values: Floats) -> Floats:
 def tagging_scores(
     gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> dict[str, float]:
-    """Entity precision, recall and F1 (micro-averaged, as conlleval), and accuracy of words."""
+    """Return micro-averaged entity precision, recall and F1, as conlleval, and word accuracy."""
     counts = count_entities(gold, predicted).values()
     right, found, there = (sum(column) for column in zip((0, 0, 0), *counts, strict=True))
     words = sum(map(len, gold))
@@ -97,7 +97,7 @@ def tagging_scores(
 def scores_by_type(
     gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> dict[str, dict[str, float]]:
-    """The rows of conlleval's table: scores of each type, and how many there are and were found."""
+    """Return conlleval's table: per entity type its scores and its gold and predicted counts."""
     return {
         kind: {**_entity_scores(right, found, there), "gold": there, "predicted": found}
         for kind, (right, found, there) in sorted(count_entities(gold, predicted).items())
@@ -107,7 +107,7 @@ def scores_by_type(
 def count_entities(
     gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> dict[str, tuple[int, int, int]]:
-    """Of each type how many were found rightly, were found, and are there."""
+    """Return (correct, predicted, gold) counts per entity type."""
     right: Counter[str] = Counter()
     found: Counter[str] = Counter()
     there: Counter[str] = Counter()
@@ -128,7 +128,7 @@ def _entity_scores(right: int, found: int, there: int) -> dict[str, float]:
 
 
 def entities(tags: Sequence[str]) -> set[Entity]:
-    """The entities that BIO tags mark; I- after nothing or after another type begins one."""
+    """Return the entities of BIO tags; I- after O or after another type begins an entity."""
     found: set[Entity] = set()
     start, current = 0, ""
     for position, tag in enumerate([*tags, "O"]):

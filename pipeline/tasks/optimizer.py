@@ -1,4 +1,4 @@
-"""AdamW for fine-tuning: learning rates that warm up, fall, and may be lower for lower layers."""
+"""AdamW for fine-tuning: learning rates with warm-up, linear decay and layer-wise decay."""
 
 import math
 from collections import defaultdict
@@ -13,11 +13,12 @@ from pipeline.tasks.lazy_rows import LazyEmbedding
 
 
 class Optimizer:
-    """AdamW over what is trained of an encoder and its head; biases and norms do not decay.
+    """AdamW over the trained parameters of an encoder and its head; biases and norms do not decay.
 
-    A layer's learning rate is finetune.layer_decay times that of the layer above it; the last layer
-    and the head have finetune.lr (Sun et al. 2019, equation 5). Equal ones form one group: a step
-    costs a call for each. Lazy tables of embeddings step by themselves, with their layer's rate.
+    A layer's learning rate is finetune.layer_decay times the rate of the layer above it; the last
+    layer and the head have finetune.lr (Sun et al. 2019, equation 5). Parameters with equal
+    settings form one group, because a step costs one kernel call per group. `tables`: lazy
+    embedding tables, which this class steps with the rate of their layer. `total`: all steps.
     """
 
     def __init__(
@@ -30,8 +31,8 @@ class Optimizer:
     ) -> None:
         self._config, self._total = config, total
         self._tables = {id(table.weight): table for table in tables}
-        self.peaks: dict[int, float] = {}  # learning rates by the parameter's id
-        self.decays: dict[int, float] = {}
+        self.peaks: dict[int, float] = {}  # peak learning rate by id of the parameter
+        self.decays: dict[int, float] = {}  # weight decay by id of the parameter
         groups: dict[tuple[float, float], list[nn.Parameter]] = defaultdict(list)
         blocks = [*encoder.blocks(), list(head.parameters())]
         for below, block in enumerate(reversed(blocks)):
@@ -53,10 +54,11 @@ class Optimizer:
         self.steps = 0
 
     def step(self) -> None:
-        """Follow the gradients of a backward, clipped to finetune.clip, and drop them."""
+        """Update all parameters from their gradients, clipped to finetune.clip; clear them."""
         read = [table.read_values() for table in self._tables.values()]
         excess = excess_norm([*self._values, *read], self._config.clip)
-        # What GradScaler sets: the fused kernel divides by it while it reads, not in a pass before.
+        # The attribute GradScaler sets: the fused kernel divides the gradients while reading them,
+        # which saves a separate pass for clipping.
         self._adamw.grad_scale = excess  # type: ignore[attr-defined]
         factor = learning_rate(self.steps, self._total, self._config.warmup)
         for group in self._adamw.param_groups:
@@ -69,7 +71,10 @@ class Optimizer:
 
 
 def excess_norm(values: Sequence[Tensor], largest: float) -> Tensor | None:
-    """What `clip_grad_norm_` would divide all gradients by: 1 where they are small enough."""
+    """Return the divisor that clips the gradients to norm `largest`: 1 if they are small enough.
+
+    None if `largest` is 0 (no clipping).
+    """
     if not largest:
         return None
     norm = nn.utils.get_total_norm([each.grad for each in values if each.grad is not None])
@@ -77,7 +82,10 @@ def excess_norm(values: Sequence[Tensor], largest: float) -> Tensor | None:
 
 
 def learning_rate(step: int, total: int, warmup: float) -> float:
-    """The factor before `step`: up in a line over the share `warmup`, then down to zero."""
+    """Return the learning rate factor of `step`: linear warm-up, then linear decay to zero.
+
+    `warmup`: the fraction of `total` steps that warm up.
+    """
     rising = math.ceil(total * warmup)
     if step < rising:
         return (step + 1) / rising

@@ -1,4 +1,4 @@
-"""Answers that are spans of a passage: the likeliest of all its windows, and SQuAD's scores."""
+"""Answers that are spans of a passage: the best span over all windows, with SQuAD's scores."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,36 +16,36 @@ from pipeline.tasks.examples import Example
 from pipeline.tasks.span_windows import SpanData, Window, encode_spans
 from pipeline.tasks.squad_scores import answer_scores, best_threshold, squad_scores
 
-N_BEST = 20  # spans that are kept of a question
+N_BEST = 20  # spans kept per question
 
 Span = tuple[int, int]  # first character in the passage, one past the last
 
 
 @dataclass(frozen=True)
 class SpanPrediction(Prediction):
-    """The best spans of a question; its answer is the best of all, or nothing."""
+    """The best spans of a question. The answer is the best span, or empty for no answer."""
 
-    margin: float  # by how much no answer is likelier than the best span, in logits
-    n_best: tuple[tuple[str, float], ...]  # spans and their probabilities, the best first
+    margin: float  # logit sum of "no answer" minus the logit sum of the best span
+    n_best: tuple[tuple[str, float], ...]  # spans and their probabilities, best first
 
 
 class SpanAnswers(Answers):
-    """A span of the second text, or nothing where questions may be unanswerable."""
+    """A span of the second text, or the empty answer if questions may be unanswerable."""
 
     kind = "span"
     outputs = 2
 
     def __init__(self, task: TaskConfig, threshold: float = 0.0) -> None:
         self.labels = []
-        self.threshold = threshold  # a larger margin means no answer
+        self.threshold = threshold  # predict "no answer" if the margin is larger
         self._task = task
 
     def encode(self, encoder: Encoder, examples: Sequence[Example], max_length: int) -> SpanData:
-        """Windows, and the units where their answers start and end."""
+        """Encode windows of passages; the targets mark where answers start and end."""
         return encode_spans(encoder, examples, self._task, max_length)
 
     def decode(self, outputs_UC: Floats, data: TaskData) -> list[Prediction]:
-        """The likeliest spans of each example, over all its windows."""
+        """Return the best spans of each example over all its windows."""
         assert isinstance(data, SpanData)
         by_example = groupby(data.windows, key=lambda window: window.example)
         return [
@@ -54,7 +54,7 @@ class SpanAnswers(Answers):
         ]
 
     def tuned(self, outputs_UC: Floats, data: TaskData) -> "SpanAnswers":
-        """With the threshold that makes the data's F1 largest, where questions have no answer."""
+        """Return a copy with the threshold of the best F1 on `data` (only task.unanswerable)."""
         if not self._task.unanswerable:
             return self
         margins, gains = [], []
@@ -71,7 +71,7 @@ class SpanAnswers(Answers):
     def score(
         self, examples: Sequence[Example], predictions: Sequence[Prediction]
     ) -> dict[str, float]:
-        """Exact match and F1 as SQuAD's own scripts have them."""
+        """Return exact match and F1 as SQuAD's official scripts compute them."""
         gold = [_accepted(example) for example in examples]
         predicted = [str(guess.answer) for guess in predictions]
         return squad_scores(gold, predicted, self._task.unanswerable)
@@ -79,8 +79,8 @@ class SpanAnswers(Answers):
     def _predict(
         self, outputs_UC: Floats, example: Example, windows: Sequence[Window]
     ) -> SpanPrediction:
-        spans: dict[Span, float] = {}  # a span seen in two windows has its better score
-        nothing = np.inf  # no answer at all is no answer in any window
+        spans: dict[Span, float] = {}  # a span in two windows gets the larger score
+        nothing = np.inf  # "no answer" scores the minimum over windows: it must hold in all of them
         for window in windows:
             nothing = min(nothing, float(outputs_UC[window.origin].sum()))
             for span, value in best_spans(outputs_UC, window, self._task.max_answer):
@@ -102,9 +102,9 @@ class SpanAnswers(Answers):
 
 
 def best_spans(outputs_UC: Floats, window: Window, max_words: int) -> list[tuple[Span, float]]:
-    """A window's N_BEST spans of at most `max_words` words with the sums of their two logits."""
-    start, end = outputs_UC[window.units].astype(np.float64).T
-    # Row s, column d: the span of words s to s + d; past the last word there is none.
+    """Return a window's N_BEST spans of at most `max_words` words with their logit sums."""
+    start, end = outputs_UC[window.units].astype(np.float64).T  # [words] each
+    # sums[s, d]: the span from word s to word s + d; -inf beyond the last word.
     after = np.concatenate([end, np.full(max_words - 1, -np.inf)])
     sums: NDArray[np.float64] = start[:, None] + sliding_window_view(after, max_words)
     flat = sums.ravel()

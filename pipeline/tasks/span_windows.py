@@ -1,9 +1,9 @@
-"""Questions and passages as inputs: overlapping windows of a passage, each behind its question.
+"""Encode questions with passages: overlapping windows of a passage, each after its question.
 
-A passage is cut into words whose characters are known. Its units are those of the whole passage, of
-which a window takes a run. The first unit of a word stands for the word, so that a span of words is
-a run of characters of the passage; words that share a unit cannot be told apart. The first unit of
-an input stands for "not in this window".
+A passage is split into words with known character positions. The whole passage is tokenized once,
+and a window takes a run of its units. The first unit of a word represents the word, so a span of
+words maps to a run of characters; words that share a unit cannot be distinguished. The first unit
+of an input means "the answer is not in this window".
 
 N units of all windows
 """
@@ -23,24 +23,24 @@ from pipeline.tasks.windows import Ints, cut_windows
 
 @dataclass(frozen=True)
 class Window:
-    """Successive words of an example's passage as one input."""
+    """One input: a question and successive words of its passage."""
 
-    example: int
-    units: Ints  # each word's first unit, among those of all windows
+    example: int  # number of the example
+    units: Ints  # [words]: index into N of each word's first unit
     characters: Ints  # [words, 2]: first character in the passage, one past the last
-    origin: int  # the input's first unit
+    origin: int  # index into N of the input's first unit
 
 
 @dataclass(frozen=True)
 class SpanData(TaskData):
-    """Windows as inputs, those of an example one after another."""
+    """A split whose inputs are windows; the windows of an example are adjacent."""
 
     windows: Sequence[Window]
 
 
 @dataclass(frozen=True)
 class Text:
-    """A text's words, and how many units each takes."""
+    """A text's words and the units they take."""
 
     words: TextWords
     taken: WordUnits
@@ -49,7 +49,7 @@ class Text:
 def encode_spans(
     encoder: Encoder, examples: Sequence[Example], task: TaskConfig, max_length: int
 ) -> SpanData:
-    """All windows of all examples; gold_N2 marks where answers start and end (see heads)."""
+    """Encode all windows of all examples; gold_N2 marks starts and ends (see `heads`)."""
     room = max_length - encoder.frame(2)
     longest = min(task.max_question, room // 2)
     texts = _texts(encoder, [text for example in examples for text in example.texts])
@@ -68,7 +68,7 @@ def encode_spans(
     windows = []
     for row, (number, characters) in enumerate(runs):
         origin, end = int(inputs.offsets[row]), inputs.word_offsets[row + 1]
-        starts = inputs.word_starts[end - len(characters) : end]  # the passage's come last
+        starts = inputs.word_starts[end - len(characters) : end]  # the passage follows the question
         windows.append(Window(number, origin + starts, characters, origin))
     gold_N2 = np.zeros((int(inputs.offsets[-1]), 2), np.uint8)
     for window in windows:
@@ -79,18 +79,18 @@ def encode_spans(
 
 
 def _texts(encoder: Encoder, texts: Sequence[str]) -> dict[str, Text]:
-    """Each distinct text once: many questions share a passage."""
+    """Split each distinct text once, since many questions share a passage."""
     split = [TextWords.of(text) for text in dict.fromkeys(texts)]
     taken = encoder.word_units(split).split([len(words) for words in split])
     return {words.text: Text(words, own) for words, own in zip(split, taken, strict=True)}
 
 
 def _gold_units(window: Window, example: Example) -> tuple[int, int]:
-    """The units where the answer starts and ends; the first unit twice where it is elsewhere."""
+    """Return the units where the answer starts and ends; twice `origin` if it is not inside."""
     if example.answer_start is None or not isinstance(example.gold, tuple):
         return window.origin, window.origin
     begin, answer = example.answer_start, example.gold[0]
-    # A word that the answer covers in part belongs to it; all of them must be in the window.
+    # A word that the answer covers in part counts as covered. The whole answer must be inside.
     starts, ends = window.characters.T
     first = int(np.searchsorted(ends, begin, side="right"))
     last = int(np.searchsorted(starts, begin + len(answer.rstrip()))) - 1

@@ -1,8 +1,8 @@
-"""A task's files as training, development and test examples.
+"""Read a task's files as training, development and test examples.
 
-What has no file of its own is cut from the training file by hash, so that the cut depends neither
-on the order of examples nor on any seed; only the sample of training labels follows
-`finetune.seed`, and a smaller sample lies inside a larger one.
+A split without a file is taken from the training file by a hash of the example's group. It depends
+neither on the order of examples nor on a seed. Only the sample of training examples depends on
+`finetune.seed`; a smaller sample is a subset of a larger one.
 """
 
 import hashlib
@@ -28,32 +28,35 @@ READERS: dict[str, Callable[[TaskFile, TaskConfig], Iterator[Example]]] = {
     "wiki_links": read_wiki_links,
     "squad": read_squad,
 }
-LABELLED = ("classify", "tag")  # kinds whose answers are some of a few names
-TEST_SHARE = 0.2  # of the groups in the training file, where test has neither file nor documents
-DEV_SHARE = 0.1  # of the groups that are left, where dev has no file
-CUT_SEED = 0  # of the samples that are the same in every run: development and test
+LABELLED = ("classify", "tag")  # kinds whose answers come from a fixed set of labels
+TEST_SHARE = 0.2  # share of the training file's groups, if neither test nor dev is given
+DEV_SHARE = 0.1  # share of the remaining groups, if no dev file is given
+CUT_SEED = 0  # seed of the development and test samples, which are the same in every run
 
 
 @dataclass(frozen=True)
 class Splits:
-    """A task's examples, ready to be encoded."""
+    """A task's examples by split."""
 
     train: list[Example]
     dev: list[Example]
     test: list[Example]
     labels: list[str]  # classes or tags in the head's order; empty for numbers and spans
-    also: dict[str, list[Example]] = field(default_factory=dict)  # scored too, by name
+    also: dict[str, list[Example]] = field(default_factory=dict)  # further scored files, by name
     unlabelled: dict[str, list[Example]] = field(default_factory=dict)  # only predicted, by name
-    repairs: dict[str, int] = field(default_factory=dict)  # in all files, by kind
-    groups: dict[str, int] = field(default_factory=dict)  # by part, where task.group_field is set
+    repairs: dict[str, int] = field(default_factory=dict)  # repaired or dropped rows, by kind
+    groups: dict[str, int] = field(default_factory=dict)  # groups per split, see `count_groups`
 
 
 def task_files(task: TaskConfig) -> list[tuple[str, Path]]:
-    """The task's files, as (name below data_dir, path)."""
+    """Return the task's files as (name below data_dir, path).
+
+    Raises a UsageError if the training, development or test file is missing.
+    """
     if task.train is None:
         raise UsageError("task.train is not set: choose a task, for example task=polarity")
     if task.data_dir is None:
-        raise UsageError(f"task.data_dir is not set: the folder that holds {task.train}")
+        raise UsageError(f"task.data_dir is not set: name the folder that holds {task.train}")
     folder = Path(task.data_dir)
     names = [name for name in (task.train, task.dev, task.test) if name is not None]
     for name in names:
@@ -65,13 +68,16 @@ def task_files(task: TaskConfig) -> list[tuple[str, Path]]:
 
 
 def missing_files(task: TaskConfig) -> list[str]:
-    """What is left out: files that task.also and task.unlabelled name but that are not there."""
+    """Return the skipped files: named in task.also or task.unlabelled, but not present."""
     there = dict(task_files(task))
     return [name for name in (*task.also.values(), *task.unlabelled.values()) if name not in there]
 
 
 def read_splits(task: TaskConfig, seed: int) -> Splits:
-    """Read all files, cut what has none, take the samples that are asked for."""
+    """Read all files, split off what has no file, and draw the samples.
+
+    Raises a SesameError for faulty files, empty splits, unknown labels and shared groups.
+    """
     files = dict(task_files(task))
     repairs: Counter[str] = Counter()
 
@@ -80,7 +86,7 @@ def read_splits(task: TaskConfig, seed: int) -> Splits:
         examples = list(READERS[task.reader](file, task))
         if not examples and task.where:
             raise SesameError(
-                f"{file.path}: too few examples; none has the values of task.where={task.where}"
+                f"{file.path}: too few examples; no row has the values of task.where={task.where}"
             )
         if not examples:
             raise SesameError(f"{file.path}: too few examples; the file has none")
@@ -119,7 +125,8 @@ def read_splits(task: TaskConfig, seed: int) -> Splits:
     count = min(count, task.train_examples or count)
     if not count:
         raise SesameError(
-            f"task.train_fraction={task.train_fraction}: leaves none of {len(train)} examples"
+            f"task.train_fraction={task.train_fraction}: leaves none of {len(train)} training "
+            "examples; use a larger fraction"
         )
     train = _sample(train, count, seed)
     dev = _sample(dev, task.dev_examples, CUT_SEED)
@@ -171,7 +178,7 @@ def _check_labels(
         if not known.issuperset(found):
             source = "task.labels" if task.labels else f"the training file {task.train}"
             raise SesameError(
-                f"{path}:{example.line}: a label that is not among the {len(labels)} of {source}"
+                f"{path}:{example.line}: the label is not among the {len(labels)} of {source}"
             )
 
 

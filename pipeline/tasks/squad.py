@@ -1,8 +1,8 @@
-"""Questions about passages from SQuAD's JSON, versions 1.1 and 2.0.
+"""Read questions about passages from SQuAD's JSON, versions 1.1 and 2.0.
 
-Places in a file are told by their path: data[3].paragraphs[0].qas[2]. An answer that does not stand
-at its offset is moved to its nearest occurrence in the passage and counted; one that occurs nowhere
-is a fault.
+Messages give a place in the file as a path: data[3].paragraphs[0].qas[2]. An answer that is not at
+its stated offset is moved to the nearest occurrence in the passage and counted as a repair. An
+answer that occurs nowhere is a fault (task.faulty).
 """
 
 import json
@@ -19,7 +19,7 @@ from pipeline.tasks.groups import GroupFinder
 
 @dataclass(frozen=True)
 class Entry:
-    """An object of the file and its place there."""
+    """A JSON value of the file and its path there."""
 
     file: TaskFile
     value: Any
@@ -27,25 +27,25 @@ class Entry:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """What the object holds; nothing where it is no object."""
+        """The fields of the object; empty if the value is not an object."""
         return self.value if isinstance(self.value, dict) else {}
 
     def each(self, key: str) -> Iterator["Entry"]:
-        """The objects of a list."""
+        """Yield the items of the list `key`; raise a SesameError if there is no list."""
         place = f"{self.place}.{key}".lstrip(".")
         for number, item in enumerate(self._get(key, list)):
             yield Entry(self.file, item, f"{place}[{number}]")
 
     def text(self, key: str) -> str:
-        """A string, its length as it stands."""
+        """Return the string `key` without changing its length; SesameError if there is none."""
         return self.file.spelt(str(self._get(key, str)))
 
     def number(self, key: str) -> int:
-        """A whole number."""
+        """Return the whole number `key`; SesameError if there is none."""
         return int(self._get(key, int))
 
     def has(self, key: str) -> bool:
-        """Whether there is anything below a key."""
+        """Return True if `key` has a non-empty value."""
         return isinstance(self.value, dict) and bool(self.value.get(key))
 
     def _get(self, key: str, kind: type) -> Any:
@@ -54,16 +54,16 @@ class Entry:
             names = {list: "list", str: "string", int: "whole number"}
             raise SesameError(
                 f"{self.file.path}:{self.place or 'top'}: no {names[kind]} {key}; "
-                "the file must have the form of SQuAD's"
+                "the file must have SQuAD's format"
             )
         return found
 
 
 def read_squad(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
-    """The questions of one file with their passages.
+    """Yield the questions of one file with their passages.
 
-    Those of an article form a group, or those with one value of task.group_field, which may be a
-    field of a question, its paragraph or its article.
+    Questions of one article form a group. With task.group_field, questions with the same value of
+    this field do; it may be a field of the question, its paragraph or its article.
     """
     number = 0
     groups = GroupFinder(file, task)
@@ -96,7 +96,7 @@ def _load(file: TaskFile) -> Entry:
 def _example(
     file: TaskFile, task: TaskConfig, question: Entry, passage: str, group: str, number: int
 ) -> Example | None:
-    """One question; None where a fault makes it be left out."""
+    """Return one question; None if it is faulty and dropped."""
     text, name = question.text("question").strip(), question.text("id")
     fault = "the question is empty" if not text else ""
     fault = fault or ("" if passage.strip() else "its passage is empty")
@@ -105,7 +105,7 @@ def _example(
         found = [_place(file, answer, passage) for answer in question.each("answers")]
         answers = [answer for answer in found if answer is not None]
         if len(answers) < len(found):
-            fault = "an answer that is nowhere in its passage"
+            fault = "an answer does not occur in its passage"
         elif not answers and not task.unanswerable:
             fault = "no answer; SQuAD 2.0's files need task.unanswerable=true"
     if fault:
@@ -119,7 +119,7 @@ def _example(
 
 
 def _place(file: TaskFile, answer: Entry, passage: str) -> tuple[str, int] | None:
-    """An answer and its first character in the passage; None where it is nowhere."""
+    """Return an answer and its first character in the passage; None if it does not occur."""
     text, stated = answer.text("text"), answer.number("answer_start")
     if text.strip() and stated >= 0 and passage.startswith(text, stated):
         return text, stated

@@ -1,8 +1,8 @@
 """SQuAD's exact match and F1, by the rules of its two official scripts, and 2.0's threshold.
 
-An answer is normalised: lower case, without ASCII punctuation, without the articles a, an and the,
-with single spaces. It is scored against every accepted answer, and the best counts. Version 2.0
-knows questions without an answer: the empty answer is theirs, and only equals itself.
+Answers are normalised: lower case, no ASCII punctuation, no articles (a, an, the), single spaces.
+A prediction is scored against every accepted answer, and the best score counts. In version 2.0 a
+question may have no answer; then only the empty prediction is correct.
 """
 
 import re
@@ -18,14 +18,14 @@ ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
 def normalise(answer: str) -> str:
-    """What of an answer is compared."""
+    """Return the normalised answer, which is what gets compared."""
     return " ".join(ARTICLES.sub(" ", answer.lower().translate(PUNCTUATION)).split())
 
 
 def answer_scores(gold: Sequence[str], predicted: str, unanswerable: bool) -> tuple[float, float]:
-    """Exact match and F1 of one answer, against the accepted ones."""
+    """Return exact match and F1 of one prediction against the accepted answers."""
     accepted = [normalise(answer) for answer in gold]
-    if unanswerable:  # 2.0 leaves out answers of which nothing remains; no answer is the empty one
+    if unanswerable:  # 2.0's script ignores answers that become empty; none left means no answer
         accepted = [answer for answer in accepted if answer] or [""]
     guess = normalise(predicted)
     exact = max(float(guess == answer) for answer in accepted)
@@ -33,7 +33,7 @@ def answer_scores(gold: Sequence[str], predicted: str, unanswerable: bool) -> tu
 
 
 def _f1(truth: str, guess: str, unanswerable: bool) -> float:
-    """F1 of the words in common."""
+    """Return the F1 of the words in common."""
     there, found = truth.split(), guess.split()
     if unanswerable and not (there and found):
         return float(there == found)
@@ -44,7 +44,10 @@ def _f1(truth: str, guess: str, unanswerable: bool) -> float:
 def squad_scores(
     gold: Sequence[Sequence[str]], predicted: Sequence[str], unanswerable: bool
 ) -> dict[str, float]:
-    """Means over all questions; of those with and without an answer too where some have none."""
+    """Return mean scores over all questions.
+
+    `unanswerable`: also the means over questions with an answer and without one.
+    """
     pairs = [
         answer_scores(accepted, guess, unanswerable)
         for accepted, guess in zip(gold, predicted, strict=True)
@@ -59,14 +62,15 @@ def squad_scores(
 
 
 def best_threshold(margins: NDArray[np.float64], gains: NDArray[np.float64]) -> float:
-    """The margin above which to answer nothing, so that the mean score becomes largest.
+    """Return the margin above which to predict "no answer", so that the mean score is largest.
 
-    `margins` say by how much no answer is likelier than the best one, `gains` by how much the best
-    answer scores more than none. Of equally good thresholds the smallest is taken.
+    `margins`: [questions], score of "no answer" minus score of the best span.
+    `gains`: [questions], F1 of the best span minus F1 of "no answer".
+    Of equally good thresholds the smallest is returned; -inf means never to answer.
     """
     order = np.argsort(margins, kind="stable")
     totals = np.concatenate([[0.0], np.cumsum(gains[order])])
-    # A threshold lies at a margin, so that of equal margins all or none answer.
+    # Thresholds are margins, so questions with equal margins are treated alike.
     ends = np.append(np.flatnonzero(np.diff(margins[order])) + 1, len(order))
     best = int(np.argmax(totals[[0, *ends]]))
     return float(margins[order][ends[best - 1] - 1]) if best else float("-inf")

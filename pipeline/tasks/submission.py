@@ -1,4 +1,4 @@
-"""Predictions in the files that others score: GLUE's leaderboard, conlleval, SQuAD's scripts."""
+"""Write predictions in the formats of GLUE's leaderboard, conlleval and SQuAD's scripts."""
 
 import json
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from pipeline.tasks.span_answers import SpanPrediction
 def write_answers(
     folder: Path, name: str, kind: str, examples: Sequence[Example], guesses: Sequence[Prediction]
 ) -> None:
-    """One file of answers to a file of examples, in the form that fits the task's kind."""
+    """Write `folder/name` with one prediction per example, in the format of the task's kind."""
     folder.mkdir(exist_ok=True)
     if kind == "tag":
         write_atomically(folder / f"{name}.conll", _conll(examples, guesses))
@@ -24,13 +24,13 @@ def write_answers(
 
 
 def write_spans(path: Path, examples: Sequence[Example], guesses: Sequence[Prediction]) -> None:
-    """SQuAD's: an object of answers by question; the empty answer where there is none."""
+    """Write SQuAD's format: a JSON object, question id to answer; "" means no answer."""
     answers = {e.id: guess.answer for e, guess in zip(examples, guesses, strict=True)}
     write_atomically(path, json.dumps(answers, ensure_ascii=False))
 
 
 def write_null_odds(path: Path, examples: Sequence[Example], guesses: Sequence[Prediction]) -> None:
-    """What SQuAD 2.0's script takes as --na-prob-file, to find its own best threshold."""
+    """Write the --na-prob-file of SQuAD 2.0's script, from which it finds its own threshold."""
     odds = {
         example.id: guess.margin
         for example, guess in zip(examples, guesses, strict=True)
@@ -40,14 +40,14 @@ def write_null_odds(path: Path, examples: Sequence[Example], guesses: Sequence[P
 
 
 def span_details(guess: Prediction) -> dict[str, object]:
-    """What predictions.jsonl says of a span beyond its answer."""
+    """Return the extra fields of a span in predictions.jsonl; empty for other kinds."""
     if not isinstance(guess, SpanPrediction):
         return {}
     return {"no_answer_margin": guess.margin, "n_best": guess.n_best}
 
 
 def _glue(guesses: Sequence[Prediction]) -> str:
-    """GLUE's: rows by number from 0; numbers of a regression with three decimals."""
+    """Return GLUE's format: rows numbered from 0; regression numbers with three decimals."""
     answers = [
         f"{guess.answer:.3f}" if isinstance(guess.answer, float) else guess.answer
         for guess in guesses

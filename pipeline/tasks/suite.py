@@ -1,7 +1,7 @@
-"""Suites of tasks, such as GLUE: one score for all of them, and their answers in one zip file.
+"""Suites of tasks, such as GLUE: one average score, and all predictions in one zip file.
 
-A suite is fine-tuned by fine-tuning its members, each in an output of its own; those whose data is
-not there are left out, and named.
+Each member of a suite is fine-tuned in its own output. Members without data are skipped and listed
+in the suite's scores.
 """
 
 import json
@@ -15,15 +15,15 @@ from data_prep.errors import UsageError
 from data_prep.files import atomic_write
 from pipeline.tasks.config import AVERAGE, TaskConfig
 
-ANSWERS = "answers"  # folder in a fine-tuning's output: a file for each of task.unlabelled
+ANSWERS = "answers"  # folder in a fine-tuning's output: one file per entry of task.unlabelled
 SUBMISSION = "submission.zip"
 
 
 def members_with_data(task: TaskConfig) -> dict[str, TaskConfig]:
-    """The members whose training file is there."""
+    """Return the members whose training file exists; raise a UsageError if there is none."""
     if task.data_dir is None:
         folders = ", ".join(str(member.data_dir) for member in task.members.values())
-        raise UsageError(f"task.data_dir is not set: the folder that holds {folders}")
+        raise UsageError(f"task.data_dir is not set: name the folder that holds {folders}")
     found = {
         name: member
         for name, member in task.member_tasks().items()
@@ -31,12 +31,15 @@ def members_with_data(task: TaskConfig) -> dict[str, TaskConfig]:
     }
     if not found:
         wanted = [f"{member.data_dir}/{member.train}" for member in task.members.values()]
-        raise UsageError(f"task.data_dir={task.data_dir}: there is none of {', '.join(wanted)}")
+        raise UsageError(f"task.data_dir={task.data_dir}: has none of {', '.join(wanted)}")
     return found
 
 
 def score_suite(task: TaskConfig, folders: Mapping[str, Path], out: Path) -> dict[str, Any]:
-    """Average the members' scores as GLUE does, and put their answers into one zip file."""
+    """Return the suite's scores, averaged as GLUE does; write its members' answers as a zip file.
+
+    `folders`: the finished output of each member, by name.
+    """
     made = {name: json.loads((path / "scores.json").read_text()) for name, path in folders.items()}
     scores = {name: member_score(task.members[name], one["scores"]) for name, one in made.items()}
     average = fmean(scores.values())
@@ -61,13 +64,13 @@ def score_suite(task: TaskConfig, folders: Mapping[str, Path], out: Path) -> dic
 
 
 def member_score(task: TaskConfig, scores: Mapping[str, float]) -> float:
-    """What stands for a member in the average: the mean of its official scores that are there."""
+    """Return a member's score in the average: the mean of the task.averaged scores it has."""
     official = [scores[name] for name in task.averaged if name in scores]
     return fmean(official or [scores[task.metric]])
 
 
 def _zip(files: list[Path], path: Path) -> None:
-    """A zip file whose bytes follow from its members' alone: no times, no owners."""
+    """Write a zip file whose bytes depend only on its members: no times, no owners."""
     with atomic_write(path) as stream, zipfile.ZipFile(stream, "w") as archive:
         for file in files:
             member = zipfile.ZipInfo(file.name)  # dated 1980, the earliest there is

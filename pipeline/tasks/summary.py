@@ -1,7 +1,8 @@
-"""What the scores of several fine-tunings say together: mean and deviation over seeds.
+"""Summarise the scores of several fine-tunings: mean and deviation over seeds.
 
-Fine-tunings that differ in more than the seed (a sweep of learning rates, layers or labels) are
-kept apart, and told apart by the keys that differ.
+Reads scores.json and manifest.json of fine-tuning outputs. Fine-tunings that differ in more than
+the seed (a sweep of learning rates, layers or labels) are separate variants, named by the keys that
+differ.
 """
 
 import json
@@ -20,60 +21,60 @@ from pipeline.tasks.config import AVERAGE
 
 RANDOM = "random"  # the label of an encoder that was never trained
 SEED = "finetune.seed"
-LABELS = ("task.train_fraction", "task.train_examples")  # told by the number of labels itself
+LABELS = ("task.train_fraction", "task.train_examples")  # shown as the number of labels instead
 
 
 @dataclass(frozen=True)
 class Score:
-    """One task and encoder over its seeds."""
+    """The scores of one task, encoder and variant over its seeds."""
 
     task: str
     metric: str
     encoder: str
-    values: tuple[float, ...]
-    variant: str = ""  # settings that tell it from others of the task: "finetune.lr=2e-05"
-    run: str = ""  # where runs are compared
+    values: tuple[float, ...]  # one per seed
+    variant: str = ""  # settings that differ from other fine-tunings: "finetune.lr=2e-05"
+    run: str = ""  # name of the run, when runs are compared
     train_examples: int = 0
     test_examples: int = 0
-    split: str = ""  # what the values were measured on
+    split: str = ""  # split that was scored: test, dev or part of train
     others: tuple[tuple[str, float], ...] = ()  # means of the other metrics
 
     @property
     def mean(self) -> float:
-        """Over seeds."""
+        """Mean over seeds."""
         return fmean(self.values)
 
     @property
     def median(self) -> float:
-        """Over seeds."""
+        """Median over seeds."""
         return median(self.values)
 
     @property
     def deviation(self) -> float:
-        """Sample deviation over seeds; 0 for a single one."""
+        """Sample standard deviation over seeds; 0 for a single seed."""
         return stdev(self.values) if len(self.values) > 1 else 0.0
 
     @property
     def is_random(self) -> bool:
-        """Whether its encoder was never trained."""
+        """True if the encoder was never trained."""
         return self.encoder == RANDOM
 
 
 @dataclass(frozen=True)
 class Gain:
-    """A score beside that of the same encoder with random weights."""
+    """A score and the score of the same encoder with random weights."""
 
     score: Score
     baseline: Score
 
     @property
     def difference(self) -> float:
-        """Of the means."""
+        """Difference of the means."""
         return self.score.mean - self.baseline.mean
 
     @property
     def is_clear(self) -> bool | None:
-        """Whether means ± deviations do not overlap; None where a single seed has no deviation."""
+        """True if the intervals mean ± deviation do not overlap; None with a single seed."""
         if min(len(self.score.values), len(self.baseline.values)) < 2:
             return None
         return abs(self.difference) > self.score.deviation + self.baseline.deviation
@@ -81,7 +82,7 @@ class Gain:
 
 @dataclass(frozen=True)
 class _Tuning:
-    """One fine-tuning as it lies in the store."""
+    """One fine-tuning as read from the store."""
 
     scores: dict[str, Any]
     settings: dict[str, Any]
@@ -90,7 +91,7 @@ class _Tuning:
 
     @property
     def split(self) -> str:
-        """What it is scored on, as `TaskConfig.test` says; nothing of its own for a suite."""
+        """The split it is scored on, as `TaskConfig.test` explains; empty for a suite."""
         if self.settings.get("task.metric") == AVERAGE:
             return ""
         if self.settings.get("task.test") or self.settings.get("task.test_documents"):
@@ -101,13 +102,13 @@ class _Tuning:
 def summarise(
     score_files: Sequence[Path], runs: Sequence[str] = (), untold: Sequence[str] = ()
 ) -> list[Score]:
-    """Group fine-tunings by task, then encoder, settings and labels, in the order they come.
+    """Group fine-tunings by task, encoder, settings and number of labels, in the given order.
 
-    `runs`, where given, has the run of each file: equal encoders of two runs stay apart. `untold`
-    are settings that variants leave out.
+    `runs`: the run of each file, if runs are compared; equal encoders of two runs stay separate.
+    `untold`: settings that variant names leave out.
     """
     tunings = _read(score_files, runs)
-    # By seed: two samples of as many labels under one seed are not two seeds.
+    # One score per seed: two label samples of the same size under one seed are not two seeds.
     groups: dict[tuple[Any, ...], dict[int, dict[str, Any]]] = defaultdict(dict)
     for one, variant in zip(tunings, _variants(tunings, untold), strict=True):
         task, metric, labels = (one.scores[key] for key in ("task", "metric", "train_examples"))
@@ -126,7 +127,7 @@ def summarise(
 
 
 def _read(score_files: Sequence[Path], runs: Sequence[str]) -> list[_Tuning]:
-    """Every fine-tuning; an encoder has one name, though a run may call it `pretrain` as well."""
+    """Read every fine-tuning; use one name per encoder, even if a run also calls it `pretrain`."""
     names: dict[tuple[str, str], str] = {}
     tunings = []
     for path, run in zip(score_files, runs or [""] * len(score_files), strict=True):
@@ -140,7 +141,10 @@ def _read(score_files: Sequence[Path], runs: Sequence[str]) -> list[_Tuning]:
 
 
 def gains(scores: Sequence[Score]) -> dict[Score, Gain]:
-    """Each trained encoder's score beside the random one's of the same task and settings."""
+    """Pair each trained encoder's score with the random encoder's of the same task and settings.
+
+    Scores without a random counterpart are left out.
+    """
 
     def like(s: Score) -> tuple[Any, ...]:
         return s.task, s.metric, s.variant, s.run, s.train_examples
@@ -151,7 +155,7 @@ def gains(scores: Sequence[Score]) -> dict[Score, Gain]:
 
 
 def _others(group: Sequence[dict[str, Any]], metric: str) -> tuple[tuple[str, float], ...]:
-    """The means of the metrics that all of a group have, besides its own."""
+    """Return the means of the other metrics that all fine-tunings of a group have."""
     common = [name for name in group[0]["scores"] if all(name in each["scores"] for each in group)]
     return tuple(
         (name, fmean(each["scores"][name] for each in group)) for name in common if name != metric
@@ -159,7 +163,10 @@ def _others(group: Sequence[dict[str, Any]], metric: str) -> tuple[tuple[str, fl
 
 
 def _variants(tunings: Sequence[_Tuning], untold: Sequence[str]) -> list[str]:
-    """What tells each fine-tuning from others of its task and run, seeds apart: "key=value, …"."""
+    """Return, per fine-tuning, the settings in which those of its task and run differ.
+
+    The form is "key=value, key=value". Seeds are not settings.
+    """
     alike: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for one in tunings:
         alike[one.scores["task"], one.run].append(one.settings)
@@ -176,12 +183,12 @@ def _variants(tunings: Sequence[_Tuning], untold: Sequence[str]) -> list[str]:
 
 
 def _short(value: Any) -> str:
-    """A setting; lists may name documents and labels, which stay home."""
+    """Return a setting as text; lists are counted only, as they may name documents or labels."""
     return f"({len(value)} given)" if isinstance(value, list | dict) else str(value)
 
 
 def _settings(config: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a fine-tuning by full key, without its seed and the model."""
+    """Return the settings of a fine-tuning by full key, without seed and model."""
     return {
         f"{section}.{key}": value
         for section in ("task", "finetune")
@@ -191,7 +198,7 @@ def _settings(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def scores_table(outputs: Sequence[Path]) -> Table:
-    """What fine-tunings scored, over their seeds."""
+    """Return a table of the scores of finished fine-tunings, summarised over seeds."""
     scores = summarise([path / "scores.json" for path in outputs])
     beside = gains(scores)
     columns = {

@@ -1,7 +1,8 @@
-"""Sentence and pair tasks from tables: .tsv or .txt (GLUE's: no quoting), .csv or .jsonl.
+"""Read sentence and pair tasks from tables: .tsv or .txt (as GLUE, no quoting), .csv or .jsonl.
 
-The first line of a .tsv or .csv file names its columns. Where it does not name task.text_a it is a
-row already, and task.columns has the names: CoLA's training file has no header, its test file has.
+The first line of a .tsv or .csv file names its columns. If task.columns is set and the first line
+does not contain task.text_a, the file has no header and task.columns names the columns. (CoLA's
+training file has no header, its test file has one.)
 """
 
 import csv
@@ -18,11 +19,11 @@ from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.examples import Example, TaskFile, read_lines
 from pipeline.tasks.groups import GroupFinder
 
-Row = tuple[int, dict[str, Any]]  # the line it starts on, and its cells by column
+Row = tuple[int, dict[str, Any]]  # first line number, cells by column
 
 
 def read_table(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
-    """The examples of one file; every fault is named by file and line."""
+    """Yield the examples of one file; every error names file and line."""
     texts = [column for column in (task.text_a, task.text_b) if column is not None]
     needed = [*texts, *([task.label] if file.has_labels else []), *task.where]
     groups = GroupFinder(file, task)
@@ -34,7 +35,7 @@ def read_table(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
             continue
         cells = tuple(file.spelt(_text(row[column])) for column in texts)
         empty = next((c for c, cell in zip(texts, cells, strict=True) if not cell), None)
-        # Answers to an unlabelled file go by row number: a row of it stays, whatever it holds.
+        # Predictions for an unlabelled file go by row number, so none of its rows is dropped.
         if empty is not None and file.has_labels:
             file.refuse_or_drop(task, line, f"the sentence in column {empty} is empty")
             continue
@@ -63,7 +64,7 @@ def _csv_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
             yield line, cells
             line = reader.line_num + 1
     except csv.Error as error:
-        raise SesameError(f"{path}:{line}: not a CSV row ({error}); mend its quotes") from None
+        raise SesameError(f"{path}:{line}: not a CSV row ({error}); fix its quotes") from None
 
 
 def _named(
@@ -82,7 +83,7 @@ def _named(
             file.refuse_or_drop(
                 task,
                 line,
-                f"{len(cells)} columns where there should be {len(names)}; "
+                f"{len(cells)} columns, expected {len(names)}; "
                 "look for a missing or extra separator",
             )
 
@@ -110,15 +111,15 @@ def _require_columns(path: Path, line: int, row: dict[str, Any], needed: list[st
                 "task.text_a, task.text_b, task.label and task.where to fit, or name a file "
                 "without labels under task.unlabelled"
             )
-        # A first row that holds sentences must not show up in a message.
+        # The first row may contain private text, so the message must not quote it.
         raise SesameError(
-            f"{path}:{line}: no column {column}, and the first line does not look like names of "
-            "columns; name them with task.columns if the file has no header"
+            f"{path}:{line}: no column {column}, and the first line does not look like column "
+            "names; name them with task.columns if the file has no header"
         )
 
 
 def _text(cell: Any) -> str:
-    """A cell's text; JSON's null is none."""
+    """Return a cell's text; JSON's null is empty."""
     return "" if cell is None else str(cell).strip()
 
 

@@ -1,8 +1,8 @@
-"""The floor: counts of words and pairs of words, weighted by rarity, under a linear model.
+"""The TF-IDF baseline: weighted counts of words and word pairs with a linear model.
 
-TF-IDF with logistic regression for labels and ridge regression for numbers, by scikit-learn, with
-the strength of regularisation chosen on the development set. Sentences of a pair are compared as in
-heads: u, v, |u − v| and u ∗ v.
+Uses scikit-learn's logistic regression for labels and ridge regression for numbers. The strength of
+the regularisation is chosen on the development set. Sentence pairs have the features of `heads`: u,
+v, |u − v| and u ∗ v.
 """
 
 from collections.abc import Sequence
@@ -18,11 +18,11 @@ from pipeline.tasks.finetuning import Outcome, scored
 from pipeline.tasks.kinds import make_answers
 from pipeline.tasks.splits import Splits
 
-STRENGTHS = (0.1, 1.0, 10.0, 100.0)  # inverse of the penalty on weights
+STRENGTHS = (0.1, 1.0, 10.0, 100.0)  # inverse regularisation strengths to try
 
 
 def fit_tfidf(splits: Splits, task: TaskConfig) -> Outcome:
-    """Fit each strength, keep the one best on the development set, score the test set."""
+    """Fit one model per strength, keep the best on the development set, score the test set."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression, Ridge
 

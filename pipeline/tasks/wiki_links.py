@@ -1,9 +1,9 @@
-"""Tasks cut from a MediaWiki dump: find the names that its editors linked, or say if they are many.
+"""Make tasks from the links of a MediaWiki dump: tag names, or classify one name or several.
 
-A link whose text is capitalised marks a name. Editors link a name once a page, so every other
-occurrence on that page is tagged as well, and only sentences are kept whose capitals are all
-explained: by a name, or by standing first (Nothman et al. 2013 make their corpus in this way).
-Examples of a page form a group, so that no page is on both sides of a split.
+A link with a capitalised text marks a name. Editors link a name only once per page, so all other
+occurrences on the page are tagged as well. A sentence is kept only if every capitalised word is
+explained: it is part of a name, or it stands first (the method of Nothman et al. 2013). The
+examples of a page form a group, so that no page is in two splits.
 """
 
 import re
@@ -20,27 +20,27 @@ from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.examples import Example, TaskFile
 
 KIND = "NAME"
-ONE, SEVERAL = "one", "several"  # names in a sentence, where sentences are classified
-ARTICLES = 0  # the namespace
-OPEN, CLOSE = "\ue000", "\ue001"  # private characters that no prose has
+ONE, SEVERAL = "one", "several"  # labels for task.kind=classify: names in the sentence
+ARTICLES = 0  # the namespace of articles
+OPEN, CLOSE = "\ue000", "\ue001"  # private-use characters, which prose does not contain
 MARK = re.compile(f"[{OPEN}{CLOSE}]")
 # Initials (U.S.), numbers, words with inner hyphens or apostrophes but without 's, single marks.
 WORD = re.compile(r"(?:[^\W\d_]\.){2,}|['’]s\b|\d[\d.,]*\d(?!\w)|\w+(?:['’-](?!s\b)\w+)*|[^\w\s]")
-OPENING = frozenset("\"'“”‘(«:")  # after these a capital need not mean a name
+OPENING = frozenset("\"'“”‘(«:")  # a capital after one of these need not begin a name
 
 Name = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """Words, and the runs of them that were links."""
+    """A sentence's words, and its links as (first word, one past the last)."""
 
     words: tuple[str, ...]
     links: list[tuple[int, int]]
 
 
 def read_wiki_links(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
-    """Sentences of all articles with their names; `line` is the page's number in the dump."""
+    """Yield the usable sentences of all articles; `line` is the page's number in the dump."""
     wiki = read_siteinfo(SourceFile(file.path, file.path.name))
     for number, page in enumerate(read_pages(file.path), start=1):
         if page.namespace != ARTICLES or page.redirect or is_disambiguation(page):
@@ -57,7 +57,7 @@ def read_wiki_links(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
 
 
 def marked_sentences(paragraph: str) -> Iterator[Sentence]:
-    """The sentences of a paragraph in which links are marked."""
+    """Yield the sentences of a paragraph whose links are marked by OPEN and CLOSE."""
     text, links = _unmark(paragraph)
     end = 0
     for sentence in split_sentences(text):
@@ -70,7 +70,7 @@ def marked_sentences(paragraph: str) -> Iterator[Sentence]:
 
 
 def _unmark(paragraph: str) -> tuple[str, list[tuple[int, int]]]:
-    """The text without marks, and the runs of characters they enclosed."""
+    """Return the text without marks, and the character ranges they enclosed."""
     parts = MARK.split(paragraph)
     ends = [0]
     for part in parts:
@@ -85,7 +85,7 @@ def _unmark(paragraph: str) -> tuple[str, list[tuple[int, int]]]:
 
 
 def tag_page(sentences: Sequence[Sentence], page: Page) -> Iterator[tuple[Name, tuple[str, ...]]]:
-    """The page's sentences that hold names and no capital that is left unexplained, with tags."""
+    """Yield (words, tags) of the page's sentences that have a name and no unexplained capital."""
     common = {word for sentence in sentences for word in sentence.words if word.islower()}
     names = {
         sentence.words[start:end]
@@ -111,7 +111,10 @@ def _is_name(words: Name, starts_sentence: bool) -> bool:
 
 
 def _tag(words: Name, longest_first: dict[str, list[Name]]) -> list[str]:
-    """BIO tags of the longest names, from left to right; names are found by their first word."""
+    """Return BIO tags, taking the longest name at each word from left to right.
+
+    `longest_first`: names by their first word, longest first.
+    """
     tags: list[str] = []
     while len(tags) < len(words):
         start = len(tags)
@@ -122,7 +125,10 @@ def _tag(words: Name, longest_first: dict[str, list[Name]]) -> list[str]:
 
 
 def _explained(words: Name, tags: Sequence[str], common: set[str]) -> bool:
-    """Whether every capital outside of names stands first and is a word that has a small form."""
+    """Return True if every capitalised word outside names stands first and is common.
+
+    Common words occur in lower case on the page.
+    """
     for place, (word, tag) in enumerate(zip(words, tags, strict=True)):
         if tag != "O" or not word[0].isupper():
             continue

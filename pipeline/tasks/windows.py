@@ -1,4 +1,4 @@
-"""Long texts as windows that fit into an encoder."""
+"""Cut long texts into windows that fit into an encoder."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,11 +9,11 @@ Ints = NDArray[np.int64]
 
 
 def cut_windows(taken: WordUnits, room: int, stride: int | None = None) -> list[tuple[int, int]]:
-    """Runs of words, as first and one past the last, that fit into `room` units and hold them all.
+    """Return windows (first word, one past the last) of at most `room` units that cover all words.
 
-    A window begins `stride` units after the one before, or where that ends, and only at a word
-    that shares no unit with the one before. Words that cannot be parted and do not fit are a
-    window of their own.
+    A window begins `stride` units after the start of the previous one; without `stride`, at its
+    end. It begins only at a word that shares no unit with the word before. Words that share a unit
+    and do not fit into `room` form a window of their own.
     """
     begins = np.flatnonzero(taken.may_begin)
     cuts = np.append(begins, len(taken.units))

@@ -1,13 +1,13 @@
-"""Meaning made visible: a word's occurrences as encoders see them, layer by layer.
+"""Show how encoders separate the senses of a word, layer by layer.
 
     from pathlib import Path
 
     from pipeline import load_encoder
     from pipeline.inference.senses import compare, notebook_chart, read_occurrences
 
-    found = read_occurrences(Path("bank.tsv"), "bank")  # a sentence, a tab, its label: a line each
+    found = read_occurrences(Path("bank.tsv"), "bank")  # per line a sentence, a tab, its label
     senses = compare("bank", found, {"demo": load_encoder("demo")})
-    senses.views[0].judgement  # accuracy of nearest neighbours, and whether chance does as well
+    senses.views[0].judgement  # accuracy of nearest neighbours, against shuffled labels
     senses.views[0].layers[-1].points  # [occurrences, 2], by t-SNE
     notebook_chart(senses)
 The page of it: sesame senses word=bank 'encoder=[demo,elmo_demo]' sentences=bank.tsv

@@ -1,4 +1,4 @@
-"""What encoders make of a word's occurrences: points, separation and a judgement of each.
+"""Compare encoders on a word's occurrences: points, separation and a judgement per encoder.
 
 N occurrences, L layers, D width of a vector
 """
@@ -28,14 +28,14 @@ from pipeline.inference.senses.views import Layer, Senses, View
 if TYPE_CHECKING:
     from pipeline.encoders import Encoder
 
-FEW = 10  # occurrences; fewer are drawn and not judged
-BLOCK = 32  # sentences whose vectors are held at once
+FEW = 10  # fewer occurrences are drawn but not judged
+BLOCK = 32  # sentences encoded at a time, which bounds memory
 
 
 def compare(
     word: str, occurrences: Sequence[Occurrence], encoders: Mapping[str, "Encoder"]
 ) -> Senses:
-    """Every encoder's view; groups are the labels where all occurrences have one."""
+    """Return every encoder's view; the groups are the labels if all occurrences have one."""
     if not occurrences:
         raise UsageError(f"word={word}: there is no occurrence to look at")
     labels = sorted({each.label for each in occurrences if each.label is not None})
@@ -51,7 +51,7 @@ def compare(
 def occurrence_vectors(
     encoder: "Encoder", occurrences: Sequence[Occurrence]
 ) -> NDArray[np.float32]:
-    """Each occurrence's vectors [N, L, D]: its word's, or the mean of its words'."""
+    """Return the vectors [N, L, D] of each occurrence: the mean over its words."""
     rows = []
     for first in range(0, len(occurrences), BLOCK):
         fitting = [_fitting(encoder, each) for each in occurrences[first : first + BLOCK]]
@@ -63,7 +63,7 @@ def occurrence_vectors(
 
 
 def _fitting(encoder: "Encoder", occurrence: Occurrence) -> Occurrence:
-    """The occurrence with as many words around it as the encoder has positions for."""
+    """Return the occurrence with as much context as the encoder has positions for."""
     if encoder.longest is None:
         return occurrence
     room = encoder.longest - encoder.frame(1)
@@ -71,7 +71,7 @@ def _fitting(encoder: "Encoder", occurrence: Occurrence) -> Occurrence:
 
     def units(reach: int) -> int:
         first = max(0, occurrence.begin - reach)
-        shared = not taken.may_begin[first]  # a unit with the word before
+        shared = not taken.may_begin[first]  # shares a unit with the word before
         return int(taken.units[first : occurrence.end + reach].sum()) + shared
 
     reach = len(occurrence.words)
@@ -81,10 +81,10 @@ def _fitting(encoder: "Encoder", occurrence: Occurrence) -> Occurrence:
 
 
 def view(name: str, vectors_NLD: NDArray[np.float32], labels: Ints | None) -> View:
-    """An encoder's view from its vectors; clusters stand in where there are no labels."""
+    """Return an encoder's view of its vectors; without labels, groups are k-means clusters."""
     unit = [units(vectors_NLD[:, number]) for number in range(vectors_NLD.shape[1])]
     apart = [distances(each) for each in unit]
-    # The lowest layer has seen no context: it is drawn, and judged only where it is all there is.
+    # The lowest layer has no context: it is drawn, but judged only if it is the only layer.
     contextual = range(1, len(unit)) or range(1)
     groups = labels
     if groups is None:

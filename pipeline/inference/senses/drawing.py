@@ -1,4 +1,4 @@
-"""A layer's occurrences as points: on the page as SVG, in a notebook as an Altair chart."""
+"""Draw a layer's occurrences as points: SVG for the page, an Altair chart for notebooks."""
 
 from typing import Any
 
@@ -7,14 +7,14 @@ from pipeline.pages import charts
 
 
 def layer_name(view: View, layer: Layer) -> str:
-    """What readers call a layer."""
+    """Return a layer's name for readers."""
     if len(view.layers) == 1:
         return "word vectors"
     return f"layer {layer.number}" if layer.number else "layer 0, before context"
 
 
 def group_names(senses: Senses, view: View, show_text: bool) -> list[str]:
-    """Labels are text of the user's; without leave to show any, they are numbers."""
+    """Return the groups' names; labels are the user's text, so numbers without `show_text`."""
     if senses.labels and show_text:
         return senses.labels
     kind = "label" if senses.labels else "group"
@@ -22,7 +22,7 @@ def group_names(senses: Senses, view: View, show_text: bool) -> list[str]:
 
 
 def layer_dots(senses: Senses, view: View, layer: Layer, show_text: bool) -> list[charts.Dot]:
-    """The points of a layer; a note says where the occurrence is, and what, where that is shown."""
+    """Return the points of a layer; notes give the place, with `show_text` also the sentence."""
     names = group_names(senses, view, show_text)
     return [
         charts.Dot(
@@ -36,14 +36,14 @@ def layer_dots(senses: Senses, view: View, layer: Layer, show_text: bool) -> lis
 
 
 def layer_svg(senses: Senses, view: View, layer: Layer, show_text: bool, name: str) -> str:
-    """One layer drawn."""
+    """Return the drawing of one layer."""
     title = f"{view.encoder}, {layer_name(view, layer)}"
     dots = layer_dots(senses, view, layer, show_text)
     return charts.scatter(name, title, dots, group_names(senses, view, show_text))
 
 
 def notebook_chart(senses: Senses, show_text: bool = True) -> Any:
-    """An Altair chart for a notebook: a row of layers per encoder, sentences on hover."""
+    """Return an Altair chart for a notebook: one row of layers per encoder, sentences on hover."""
     import altair as alt
 
     rows, data = [], {}

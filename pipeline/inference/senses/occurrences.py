@@ -1,7 +1,7 @@
-"""Where a word occurs: in a file of sentences, labelled or not, or in a run's document shards.
+"""Find the occurrences of a word in a file of sentences or in a run's document shards.
 
-Words are compared, not characters: case does not matter and punctuation stands apart, so `bank` is
-in "Bank's" and not in "embankment". Several words in a row, as in `New York`, are found too.
+Whole words are compared, without case and punctuation: `bank` is found in "Bank's" but not in
+"embankment". A phrase such as `New York` is found too.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,10 +16,10 @@ from data_prep.errors import SesameError, UsageError
 from data_prep.text.words import TextWords, split_words
 from pipeline.tasks.examples import read_lines
 
-REACH = 100  # words kept on either side
-SPLITS = ("heldout", "train")  # text that was never trained on comes first
-MOST_PARTS = 64  # of a split are read, 4 MB each
-GATHERED = 8  # times as many are found as are drawn, where there are so many
+REACH = 100  # words of context kept on either side
+SPLITS = ("heldout", "train")  # held-out text first
+MOST_PARTS = 64  # maximum parts read per split, 4 MB each
+GATHERED = 8  # find this many times the wanted number, then draw a sample
 SEED = 0
 
 Target = tuple[str, ...]
@@ -29,28 +29,28 @@ Target = tuple[str, ...]
 class Occurrence:
     """A word in a sentence."""
 
-    words: TextWords  # of the sentence
-    begin: int  # where the word is among them
+    words: TextWords  # words of the sentence
+    begin: int  # index of the occurrence's first word
     end: int
-    text: str  # the sentence as it stands, the word marked »so«
+    text: str  # the original sentence, with the word marked »so«
     place: str  # line of the file, or document and line
     label: str | None = None
 
     def within(self, reach: int) -> "Occurrence":
-        """The same with no more than so many words on either side."""
+        """Return the same occurrence with at most `reach` words on either side."""
         first = max(0, self.begin - reach)
         kept = self.words[first : self.end + reach]
         return replace(self, words=kept, begin=self.begin - first, end=self.end - first)
 
 
 def read_occurrences(path: Path, word: str, most: int | None = None) -> list[Occurrence]:
-    """Those in a file with a sentence a line, or a sentence, a tab and its label.
+    """Return the occurrences in a file: per line a sentence, or a sentence, a tab and a label.
 
-    Where there are more than `most`, so many are drawn by chance, always the same.
+    If there are more than `most`, a fixed random sample of this size is drawn.
     """
     target = _target(word)
     found: list[Occurrence] = []
-    columns = 0  # the first line tells
+    columns = 0  # set by the first line
     for number, line in read_lines(path):
         if not line.strip():
             continue
@@ -67,7 +67,7 @@ def read_occurrences(path: Path, word: str, most: int | None = None) -> list[Occ
 
 
 def corpus_occurrences(shards: Path, word: str, most: int) -> list[Occurrence]:
-    """At most so many of a corpus, the held-out ones first; drawn by chance, always the same."""
+    """Return at most `most` occurrences in a corpus, held-out text first; a fixed random sample."""
     target = _target(word)
     rng = np.random.default_rng(SEED)
     drawn: list[Occurrence] = []
@@ -80,7 +80,7 @@ def corpus_occurrences(shards: Path, word: str, most: int) -> list[Occurrence]:
 
 
 def _draw(found: list[Occurrence], most: int, rng: np.random.Generator) -> list[Occurrence]:
-    """At most so many of those found, in their order."""
+    """Draw at most `most` occurrences, in their order."""
     return [found[number] for number in np.sort(rng.permutation(len(found))[:most])]
 
 
@@ -94,7 +94,7 @@ def _target(word: str) -> Target:
 def _gather(
     pieces: Sequence[ShardPart], target: Target, rng: np.random.Generator, enough: int
 ) -> Iterator[Occurrence]:
-    """Occurrences of pieces in a random order, until there are enough."""
+    """Read parts in random order until there are enough occurrences."""
     count = 0
     for number in rng.permutation(len(pieces))[:MOST_PARTS]:
         piece = pieces[number]

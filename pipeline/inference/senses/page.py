@@ -1,10 +1,10 @@
-"""The page about a word's senses, and the same as data.
+"""Write the page about a word's senses, and the same results as data.
 
 Writes
     index.html   points, scores and judgements; no network, no script; sentences on hover
     *.svg        each figure of the page
     senses.json  points, groups and scores of every layer
-No sentence and no label is in any of them unless `show_text` says so.
+Sentences and labels are written only with `show_text`.
 """
 
 import json
@@ -59,7 +59,7 @@ HIDDEN = (
 
 
 def make_page(senses: Senses, source: str, show_text: bool) -> Page:
-    """The page; `source` says where the occurrences come from."""
+    """Return the page; `source` names where the occurrences come from."""
     views = senses.views
     seen_by = ", ".join(view.encoder for view in views)
     lead = f"{count(len(senses.occurrences))} occurrences in {source}, seen by {seen_by}"
@@ -85,7 +85,7 @@ def write_senses(senses: Senses, source: str, show_text: bool, out: Path) -> Non
 
 
 def describe(senses: Senses, source: str, show_text: bool) -> dict[str, Any]:
-    """Everything as plain data."""
+    """Return all results as plain data, for senses.json."""
     return {
         "word": senses.word,
         "source": source,
@@ -112,7 +112,7 @@ def describe(senses: Senses, source: str, show_text: bool) -> dict[str, Any]:
 
 
 def verdict(senses: Senses, view: View) -> str:
-    """What an encoder's view says, in a sentence."""
+    """Return the result of an encoder's view in one sentence."""
     best = view.layers[view.best]
     if senses.labels:
         if len(senses.occurrences) < FEW:
@@ -145,13 +145,13 @@ def _fact(senses: Senses, view: View) -> Fact:
 
 
 def _silhouette(view: View) -> str:
-    """That of the best layer."""
+    """Format the silhouette of the best layer."""
     value = view.layers[view.best].silhouette
     return "–" if value is None else f"{value:.2f}"
 
 
 def _comparison(senses: Senses, show_text: bool) -> Section:
-    """Every encoder's best layer side by side, and the scores of all layers."""
+    """Return the section with every encoder's best layer and the scores of all layers."""
     best = [
         _figure(senses, view, view.layers[view.best], show_text, f"best-{number}", named=True)
         for number, view in enumerate(senses.views, start=1)
@@ -207,7 +207,7 @@ def _counts(senses: Senses, show_text: bool) -> Table:
 
 
 def _accuracies(senses: Senses) -> Figure | None:
-    """Accuracy by layer with what chance reaches; encoders of one layer have no line."""
+    """Draw accuracy and chance level by layer; encoders of one layer have no line."""
     series = []
     for number, view in enumerate(senses.views):
         if view.judgement is None or len(view.layers) == 1:

@@ -1,18 +1,18 @@
-"""Vectors on a plane: t-SNE (van der Maaten and Hinton 2008; openTSNE), always the same way."""
+"""Project vectors to a plane by t-SNE (van der Maaten and Hinton 2008; openTSNE); deterministic."""
 
 import numpy as np
 
 from pipeline.inference.senses.separation import Floats, same_vectors
 
-PERPLEXITY = 30.0  # at most; a third of the points where there are fewer
-FEWEST = 5  # distinct vectors; fewer lie on their principal axes
+PERPLEXITY = 30.0  # maximum; a third of the number of points if that is smaller
+FEWEST = 5  # fewer distinct vectors are projected to their principal axes
 SEED = 0
 
 
 def project(units_ND: Floats, apart_NN: Floats) -> Floats:
-    """A point for each vector; same vectors have the same, so nothing is shown that is not there.
+    """Return one point per vector; equal vectors get the same point.
 
-    Of vectors of length one Euclidean neighbours are those by cosine.
+    For vectors of length one, Euclidean neighbours equal cosine neighbours.
     """
     firsts, places = np.unique(same_vectors(apart_NN), return_inverse=True)
     distinct = units_ND[firsts]
@@ -22,7 +22,7 @@ def project(units_ND: Floats, apart_NN: Floats) -> Floats:
 
 
 def _axes(units_ND: Floats) -> Floats:
-    """The first two principal components; a single vector is the origin."""
+    """Return the first two principal components; a single vector maps to the origin."""
     left, sizes, _ = np.linalg.svd(units_ND - units_ND.mean(0), full_matrices=False)
     points = np.zeros((len(units_ND), 2))
     width = min(2, len(sizes))
@@ -40,6 +40,6 @@ def _tsne(units_ND: Floats) -> Floats:
         neighbors="exact",
         initialization="pca",
         random_state=SEED,
-        n_jobs=1,  # sums of several threads are never twice the same
+        n_jobs=1,  # sums over several threads would not be reproducible
     )
     return np.asarray(tsne.fit(units_ND), np.float64)

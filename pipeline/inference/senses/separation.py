@@ -1,4 +1,4 @@
-"""How far senses lie apart: nearest neighbours, silhouettes, clusters, and what chance would do.
+"""Measure the separation of senses: nearest neighbours, silhouettes, clusters, chance level.
 
 All by cosine. N occurrences, D width of a vector
 """
@@ -12,28 +12,28 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-EQUAL = 1e-5  # cosine distance below which two vectors are the same; rounding makes less
-PERMUTATIONS = 999  # so that p has three digits
+EQUAL = 1e-5  # vectors below this cosine distance are equal; rounding errors are smaller
+PERMUTATIONS = 999  # gives p three digits
 MOST_CLUSTERS = 6
 SEED = 0
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What an encoder's best layer reaches, beside the best layers under shuffled labels."""
+    """The accuracy of an encoder's best layer, against the best layers under shuffled labels."""
 
-    accuracy: float  # share of occurrences whose nearest neighbour has their label
-    chance: float  # mean of the same with shuffled labels
-    p: float  # share of shuffles that do as well
+    accuracy: float  # share of occurrences whose nearest neighbour has the same label
+    chance: float  # mean accuracy with shuffled labels
+    p: float  # share of shuffles that reach the accuracy
 
     @property
     def is_better_than_chance(self) -> bool:
-        """Whether shuffled labels do as well only one time in twenty."""
+        """True if at most one shuffle in twenty reaches the accuracy."""
         return self.p <= 0.05
 
 
 def units(vectors_ND: NDArray[np.float32]) -> Floats:
-    """Vectors of length one; those of nothing, as an unknown word has, stay zero."""
+    """Scale vectors to length one; zero vectors, of unknown words, stay zero."""
     wide = vectors_ND.astype(np.float64)
     lengths = np.linalg.norm(wide, axis=1, keepdims=True)
     result: Floats = wide / np.where(lengths > 0, lengths, 1)
@@ -41,7 +41,7 @@ def units(vectors_ND: NDArray[np.float32]) -> Floats:
 
 
 def distances(units_ND: Floats) -> Floats:
-    """Cosine distances of all pairs, from 0 to 2; none to oneself, nor from nothing to nothing."""
+    """Return cosine distances [N, N] from 0 to 2; 0 to itself and between zero vectors."""
     apart_NN = np.clip(1 - units_ND @ units_ND.T, 0, 2)
     np.fill_diagonal(apart_NN, 0)
     empty = ~units_ND.any(1)
@@ -50,13 +50,13 @@ def distances(units_ND: Floats) -> Floats:
 
 
 def same_vectors(apart_NN: Floats) -> Ints:
-    """Of each occurrence the first that has the same vector."""
+    """Return, per occurrence, the first occurrence with the same vector."""
     first: Ints = (apart_NN < EQUAL).argmax(1)
     return first
 
 
 def nearest(apart_NN: Floats) -> Floats:
-    """Each one's nearest others; several that are as near share the row's one."""
+    """Return the nearest neighbours as weights [N, N]; ties share the row's weight equally."""
     others = apart_NN + np.diag(np.full(len(apart_NN), np.inf))
     near = (others <= others.min(1, keepdims=True) + EQUAL).astype(np.float64)
     result: Floats = near / near.sum(1, keepdims=True)
@@ -64,13 +64,13 @@ def nearest(apart_NN: Floats) -> Floats:
 
 
 def accuracy(nearest_NN: Floats, groups: Ints) -> float:
-    """The share of occurrences whose nearest neighbour is of their own group."""
+    """Return the share of occurrences whose nearest neighbour is in the same group."""
     is_group = np.eye(groups.max() + 1)[groups]
     return float((nearest_NN @ is_group * is_group).sum() / len(groups))
 
 
 def silhouette(apart_NN: Floats, groups: Ints) -> float | None:
-    """Mean silhouette (Rousseeuw 1987), from -1 to 1; None where groups do not allow any."""
+    """Return the mean silhouette (Rousseeuw 1987), from -1 to 1; None if it is not defined."""
     from sklearn.metrics import silhouette_score
 
     if not 2 <= len(np.unique(groups)) < len(groups):
@@ -79,10 +79,10 @@ def silhouette(apart_NN: Floats, groups: Ints) -> float | None:
 
 
 def judge(neighbours: Sequence[Floats], groups: Ints) -> Judgement:
-    """The best of several layers' neighbours against the best under shuffled labels.
+    """Test the best layer's accuracy against the best layer's under shuffled labels.
 
-    All layers see the same shuffles and the best of each counts, so the choice of a layer is paid
-    for (the maximum statistic of permutation tests; Westfall and Young 1993).
+    All layers see the same shuffles, and the best layer of each shuffle counts. This corrects for
+    choosing the best layer (the maximum statistic of permutation tests; Westfall and Young 1993).
     """
     reached = max(accuracy(near, groups) for near in neighbours)
     rng = np.random.default_rng(SEED)
@@ -92,13 +92,13 @@ def judge(neighbours: Sequence[Floats], groups: Ints) -> Judgement:
             for shuffled in (rng.permutation(groups) for _ in range(PERMUTATIONS))
         ]
     )
-    as_good = int((by_chance >= reached - 1e-9).sum())  # sums round differently
+    as_good = int((by_chance >= reached - 1e-9).sum())  # tolerance for rounding errors
     p = (1 + as_good) / (1 + PERMUTATIONS)
     return Judgement(reached, float(by_chance.mean()), p)
 
 
 def cluster(units_ND: Floats, apart_NN: Floats) -> tuple[Ints, float | None]:
-    """Groups by k-means, the largest first, and their silhouette, which also chooses k."""
+    """Return k-means groups, largest first, and their silhouette, which also chooses k."""
     from sklearn.cluster import KMeans
 
     count = len(np.unique(same_vectors(apart_NN)))
@@ -112,7 +112,7 @@ def cluster(units_ND: Floats, apart_NN: Floats) -> tuple[Ints, float | None]:
 
 
 def _by_size(groups: Sequence[int] | Ints) -> Ints:
-    """The groups numbered from the largest to the smallest."""
+    """Renumber groups from the largest to the smallest."""
     order = np.argsort(-np.bincount(groups), kind="stable")
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))

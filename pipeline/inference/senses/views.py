@@ -1,4 +1,4 @@
-"""A word's occurrences as encoders see them: what `compare` computes and `drawing` draws.
+"""Results for a word's occurrences; `compare` computes them and `drawing` draws them.
 
 N occurrences
 """
@@ -11,13 +11,13 @@ from pipeline.inference.senses.separation import Floats, Ints, Judgement
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer's vectors on a plane, and how its groups lie apart."""
+    """A layer's vectors projected to a plane, and the separation of its groups."""
 
-    number: int  # 0 is before any context
+    number: int  # 0 is the layer before any context
     points: Floats  # [N, 2]
-    distinct: int  # how many vectors differ
+    distinct: int  # number of distinct vectors
     accuracy: float | None  # of nearest neighbours; None without labels
-    silhouette: float | None  # of labels, or else of clusters
+    silhouette: float | None  # of the labels, or of the clusters without labels
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class View:
 
     encoder: str
     layers: list[Layer]
-    groups: Ints  # [N]: numbers of labels, or of clusters, the largest first
-    best: int  # the layer that separates best
-    judgement: Judgement | None  # None without labels, or where there are too few occurrences
+    groups: Ints  # [N]: label numbers, or cluster numbers, largest cluster first
+    best: int  # the layer with the best separation
+    judgement: Judgement | None  # None without labels or with too few occurrences
 
 
 @dataclass(frozen=True)
@@ -37,5 +37,5 @@ class Senses:
 
     word: str
     occurrences: list[Occurrence]
-    labels: list[str]  # sorted; none where occurrences have none
+    labels: list[str]  # sorted; empty without labels
     views: list[View]

@@ -111,7 +111,7 @@ def test_a_blank_may_be_called_by_either_name(bert: Path, tmp_path: Path) -> Non
 def test_what_cannot_be_filled_is_refused(bert: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"has no blank; write \[MASK\]"):
         load_filler(bert).fill("The film was good.")
-    with pytest.raises(UsageError, match="its 28 pieces are more than the encoder's 24 positions"):
+    with pytest.raises(UsageError, match="its 28 tokens are more than the encoder's 24 positions"):
         load_filler(bert).fill("[MASK]" + " good" * 25)
     with pytest.raises(UsageError, match="has no masked-LM head"):
         load_filler(write_bert(tmp_path / "headless", heads=False))
@@ -146,7 +146,7 @@ def test_the_command_takes_the_text_in_any_quotes(
     assert capfd.readouterr().out.count("blank 2") == 2
     for words, says in {
         ("top=0", "[MASK]"): "top=0: must be a number",
-        (): "text: give one with a blank",
+        (): "text: give a text with a blank",
         ("encoder=random", "[MASK]"): "encoder=random",
         ("text=a", "b"): "b: not an override",
     }.items():

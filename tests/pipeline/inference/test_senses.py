@@ -297,7 +297,7 @@ def test_the_command_writes_the_page_and_answers_mistakes(
     for wrong, code, says in (
         ("sentences=none.tsv", 2, "sentences=none.tsv: there is no such file"),
         ("sentences=", 2, "no encoder here has a corpus in this store"),
-        ("word=", 2, "word: name the one to look at"),
+        ("word=", 2, "word: name the word to look at"),
         ("word=river", 1, "word=river: does not occur in bank.tsv"),
         ("count=none", 2, "count=none: must be a number"),
         ("output=none/page", 2, "output=none/page: must be a folder"),

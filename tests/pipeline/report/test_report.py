@@ -202,7 +202,7 @@ def test_damage_is_named(tmp_path: Path) -> None:
     run.write_pretraining()
     journal = run.inputs["pretrain"] / "metrics.jsonl"
     journal.write_text(journal.read_text() + "{torn")
-    with pytest.raises(SesameError, match=rf"{re.escape(str(journal))}, line \d+: is no JSON"):
+    with pytest.raises(SesameError, match=rf"{re.escape(str(journal))}, line \d+: not JSON"):
         make_page(run, tmp_path / "out")
     (run.inputs["pretrain"] / "run.json").unlink()
     with pytest.raises(SesameError, match=r"run\.json: cannot be read"):

@@ -81,11 +81,11 @@ def test_schemes_become_bio(tags: str, bio: str, repaired: int) -> None:
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
-        ("a\tO\nsecret\n", r"t\.conll:2: 1 columns where there should be 2"),
-        ("a NN O\n\nsecret O\n", r"t\.conll:3: 2 columns where there should be 3"),
-        ("secret\n", r"t\.conll:1: 1 columns where there should be 2"),
-        ("a\tO\nsecret\tX-PER\n", r"t\.conll:2: the last column is no tag"),
-        ("a\tsecret\n", r"t\.conll:1: the last column is no tag"),
+        ("a\tO\nsecret\n", r"t\.conll:2: 1 columns, expected 2"),
+        ("a NN O\n\nsecret O\n", r"t\.conll:3: 2 columns, expected 3"),
+        ("secret\n", r"t\.conll:1: 1 columns, expected 2"),
+        ("a\tO\nsecret\tX-PER\n", r"t\.conll:2: the last column is not a tag"),
+        ("a\tsecret\n", r"t\.conll:1: the last column is not a tag"),
     ],
 )
 def test_faults_name_file_and_line(tmp_path: Path, content: str, fault: str) -> None:

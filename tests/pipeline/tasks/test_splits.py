@@ -181,14 +181,14 @@ def test_the_key_is_known_and_guesses_stay_in_its_section() -> None:
 
 def test_where_that_keeps_nothing_is_named(tmp_path: Path) -> None:
     table(tmp_path, "train.tsv", LINES)
-    with pytest.raises(SesameError, match=r"none has the values of task\.where=\{'label': '9'\}"):
+    with pytest.raises(SesameError, match=r"no row has the values of task\.where=\{'label': '9'\}"):
         cut(tmp_path, where={"label": "9"})
 
 
 def test_an_unknown_label_is_named_by_line_not_by_content(tmp_path: Path) -> None:
     table(tmp_path, "train.tsv", LINES)
     table(tmp_path, "dev.tsv", ["some\t0", "other\tsecret"])
-    with pytest.raises(SesameError, match=r"dev\.tsv:3: a label that is not among the 3") as caught:
+    with pytest.raises(SesameError, match=r"dev\.tsv:3: the label is not among the 3") as caught:
         cut(tmp_path, dev="dev.tsv")
     assert "secret" not in str(caught.value)
     with pytest.raises(SesameError, match=r"train\.tsv:6: .*task\.labels"):
@@ -207,7 +207,7 @@ def test_tags_have_both_prefixes_and_types_of_the_training_file(tmp_path: Path) 
     assert splits.labels == ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
     assert splits.repairs == {"tags": 3}
     (tmp_path / "dev.conll").write_text("Ann\tO\n\nBo\tB-ORG\n")
-    with pytest.raises(SesameError, match=r"dev\.conll:3: a label that is not among the 5"):
+    with pytest.raises(SesameError, match=r"dev\.conll:3: the label is not among the 5"):
         read_splits(task, seed=0)
 
 

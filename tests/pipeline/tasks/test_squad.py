@@ -90,7 +90,7 @@ def test_a_file_without_labels_may_lack_answers(tmp_path: Path) -> None:
     [
         (
             question(("secret", 3)),
-            r"qas\[0\]: an answer that is nowhere in its passage.*faulty=drop",
+            r"qas\[0\]: an answer does not occur in its passage.*faulty=drop",
         ),
         (question(("Bo", 12), text=""), r"squad\.json:data\[0\].*qas\[0\]: the question is empty"),
         (question(("Bo", 12)) | {"id": 7}, r"data\[0\]\.paragraphs\[0\]\.qas\[0\]: no string id"),

@@ -71,7 +71,7 @@ def test_a_first_line_of_text_is_not_shown_as_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "fault"),
     [
-        ("t.tsv", "sentence\tlabel\nsecret\t1\textra\n", r"t\.tsv:2: 3 columns .* be 2"),
+        ("t.tsv", "sentence\tlabel\nsecret\t1\textra\n", r"t\.tsv:2: 3 columns, expected 2"),
         ("t.tsv", "sentence\tlabel\n \t1\n", r"t\.tsv:2: .*sentence is empty"),
         ("t.tsv", b"sentence\tlabel\nsecret\xff\t1\n", r"t\.tsv:2: byte 6 .* not UTF-8"),
         ("t.tsv", "", r"t\.tsv: the file is empty"),
@@ -124,7 +124,7 @@ def test_of_files_without_labels_every_row_is_kept(tmp_path: Path) -> None:
         (("last",), None),
     ]
     torn = write(tmp_path, "t.tsv", "index\tsentence\n0\tfine\n1\n")
-    with pytest.raises(SesameError, match=r"t\.tsv:3: 1 columns where there should be 2"):
+    with pytest.raises(SesameError, match=r"t\.tsv:3: 1 columns, expected 2"):
         list(read_table(TaskFile(torn, has_labels=False), task))
 
 
