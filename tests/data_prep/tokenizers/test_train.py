@@ -103,7 +103,7 @@ def test_too_large_a_vocabulary_names_what_fits(shards: Path, tmp_path: Path, ki
 def test_too_small_a_vocabulary_names_what_is_needed(
     shards: Path, tmp_path: Path, kind: str
 ) -> None:
-    with pytest.raises(SesameError, match=r"tokenizer\.vocab_size=20.* alone are \d+"):
+    with pytest.raises(SesameError, match=r"tokenizer\.vocab_size=20.* need \d+"):
         build_tokenizer(shards, tmp_path, TokenizerConfig(kind, 20, workers=1))
 
 
@@ -259,7 +259,7 @@ def test_a_source_counts_as_its_weight_says(tmp_path: Path) -> None:
     ("values", "message"),
     [
         ({"user_symbols": ["two words"]}, "white space"),
-        ({"user_symbols": ["[MASK]"]}, "special piece"),
+        ({"user_symbols": ["[MASK]"]}, "special token"),
         ({"user_symbols": ["<x>", "<x>"]}, "named twice"),
         ({"user_symbols": ["[NAME]"], "lowercase": True}, r"tokenizer\.lowercase"),
         ({"user_symbols": ["<å>"], "strip_accents": True}, r"tokenizer\.strip_accents"),

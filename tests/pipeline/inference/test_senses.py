@@ -300,7 +300,7 @@ def test_the_command_writes_the_page_and_answers_mistakes(
         ("word=", 2, "word: name the word to look at"),
         ("word=river", 1, "word=river: does not occur in bank.tsv"),
         ("count=none", 2, "count=none: must be a number"),
-        ("output=none/page", 2, "output=none/page: must be a folder"),
+        ("output=none/page", 2, "output=none/page: must be a new or existing folder"),
         ("encoder=nobody", 2, "encoder=nobody: no run"),
         ("encoder=tfidf", 2, "encoder=tfidf: has no vectors of words"),
     ):

@@ -101,7 +101,7 @@ def test_several_encoders_are_opened_as_one(tmp_path: Path) -> None:
 def test_lists_of_encoders_come_from_the_command_line() -> None:
     assert compose_config(["encoder=[glove.txt,mine@best]"]).encoders == ["glove.txt", "mine@best"]
     assert compose_config(["encoder=mine"]).encoders == ["mine"]
-    with pytest.raises(UsageError, match=r"finetune\.crf=true: task\.kind=classify"):
+    with pytest.raises(UsageError, match=r"finetune\.crf=true: needs task\.kind=tag, not classify"):
         compose_config(["finetune.crf=true"])
     with pytest.raises(UsageError, match=r"finetune\.pairs=apart: an answer is found by"):
         compose_config(["task=squad", "finetune.pairs=apart"])

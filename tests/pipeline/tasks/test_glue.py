@@ -190,7 +190,7 @@ def test_tasks_without_data_are_left_out(suite: TaskConfig, glue: Path, tmp_path
 
 
 def test_contradicting_suites_are_refused() -> None:
-    with pytest.raises(UsageError, match=r"task\.metric=f1: task\.members"):
+    with pytest.raises(UsageError, match=r"task\.metric=f1: a suite \(task\.members\)"):
         compose_config(["task=glue", "task.metric=f1"])
     with pytest.raises(UsageError, match=r"task\.metric=average"):
         compose_config(["task=sst2", "task.metric=average"])
