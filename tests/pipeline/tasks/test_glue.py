@@ -194,7 +194,7 @@ def test_contradicting_suites_are_refused() -> None:
         compose_config(["task=glue", "task.metric=f1"])
     with pytest.raises(UsageError, match=r"task\.metric=average"):
         compose_config(["task=sst2", "task.metric=average"])
-    with pytest.raises(UsageError, match=r"task\.members\.cola\.metrik: there is no such key"):
+    with pytest.raises(UsageError, match=r"task\.members\.cola\.metrik: a task has no such key"):
         compose_config(["task=glue", "task.members.cola.metrik=f1"])
     with pytest.raises(UsageError, match=r"task\.members\.cola\.faulty=keep: must be one of"):
         compose_config(["task=glue", "task.members.cola.faulty=keep"])
