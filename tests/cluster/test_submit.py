@@ -163,7 +163,7 @@ def test_an_edit_changes_nothing_that_is_queued(user: User) -> None:
     assert set(user.wait(*jobs.values()).values()) == {"COMPLETED"}
     assert (user.folder / before.strip() / "manifest.json").exists()
     (submission,) = (user.store / "submissions").iterdir()
-    assert (submission / "code" / "pipeline" / "cli.py").exists()
+    assert (submission / "code" / "pipeline" / "commands" / "main.py").exists()
 
 
 def test_a_file_changed_while_queued_is_named(user: User) -> None:
