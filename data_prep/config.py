@@ -319,7 +319,7 @@ class ExamplesConfig:
 
     def _changed_masks(self) -> dict[str, Any]:
         keys = {key: getattr(self, key) for key in MASK_DEFAULTS}
-        return {} if keys == MASK_DEFAULTS else keys
+        return {key: value for key, value in keys.items() if value != MASK_DEFAULTS[key]}
 
 
 MASK_DEFAULTS: dict[str, Any] = {
