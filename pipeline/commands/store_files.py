@@ -23,7 +23,10 @@ EVERY_OUTPUT = (
         "last: an output without it is not finished.",
     ),
     StoreFile(
-        "run.json", "Times, host, machine and package versions. Never part of a fingerprint."
+        "run.json",
+        "Times, host, machine and package versions. Never part of a fingerprint. An export has none: "
+        "its facts are in run_facts/, so that its folder can be published.",
+        False,
     ),
     StoreFile(
         ".request.json", "The data that the fingerprint hashes, until the output is done.", False
@@ -131,6 +134,9 @@ STORE_FILES: dict[str, tuple[StoreFile, ...]] = {
     ),
 }
 BESIDE_OUTPUTS = (
+    StoreFile(
+        "run_facts/export/<fingerprint>.json", "Times, host, machine and versions of an export."
+    ),
     StoreFile(
         "runs/<name>.json", "The outputs of a named run. They are what `sesame clean` keeps."
     ),
