@@ -24,8 +24,8 @@ EVERY_OUTPUT = (
     ),
     StoreFile(
         "run.json",
-        "Times, host, machine and package versions. Never part of a fingerprint. An export has none: "
-        "its facts are in run_facts/, so that its folder can be published.",
+        "Times, host, machine and package versions. Never part of a fingerprint. An export has "
+        "none: its facts are in run_facts/, so that its folder can be published.",
         False,
     ),
     StoreFile(
