@@ -176,8 +176,8 @@ def _prepare_points(
             for number, (_, target) in enumerate(graphs)
             if target.output.reference in error.failures
         }
-    except SesameError:  # the sweep meets the same error at that point, reports it and continues
-        pass
+    except SesameError as error:  # such as a process that was killed for memory
+        console.print(f"{error}; the remaining points run one at a time", markup=False)
     return {}
 
 

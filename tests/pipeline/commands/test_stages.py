@@ -91,6 +91,23 @@ def test_a_point_that_failed_beside_others_is_not_tried_again(
     assert {number: str(error) for number, error in unmade.items()} == {1: "the loss is nan"}
 
 
+def test_a_process_killed_beside_others_is_told_and_the_sweep_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(nodes: list[Node], at_once: int | None) -> None:
+        raise SesameError("a process was killed")
+
+    monkeypatch.setattr(stages, "execute_all", fail)
+    graph = Graph(Store(tmp_path), STAGES)
+    (tmp_path / "train.tsv").write_text("sentence\tlabel\na\t1\n")
+    task = TaskConfig(name="toy", data_dir=str(tmp_path), train="train.tsv")
+    target = graph.add("finetune", Config(encoder="majority", task=task))
+    assert _prepare_points(Arguments("finetune", [], [], {}), [(graph, target)], None) == {}
+    assert "a process was killed; the remaining points run one at a time" in " ".join(
+        capsys.readouterr().err.split()
+    )
+
+
 @pytest.mark.parametrize(
     ("number", "more", "said"),
     [
