@@ -187,12 +187,14 @@ def thaw_node(path: Path, stages: Stages) -> Node:
     inputs = {role: Input(name, Path(place)) for role, (name, place) in content["inputs"].items()}
     output = Store(Path(content["store"])).output(content["stage"], content["fingerprint"])
     maker = stages[content["stage"]]
-    return Node(maker, content["label"], typed(raw), inputs, content["request"], output)
+    config = typed(raw)
+    files = maker.files(config)
+    return Node(maker, content["label"], config, inputs, content["request"], output, files)
 
 
 def refuse_changed_files(node: Node) -> None:
     """Raise a SesameError if the user's files have changed since the submission."""
-    now = Checksums(node.output.path.parents[1]).describe(node.maker.files(node.config))
+    now = Checksums(node.output.path.parents[1]).describe(node.files.named)
     before = node.request["files_read"]
     if now != before:
         names = sorted(n for n in now.keys() | before.keys() if now.get(n) != before.get(n))

@@ -54,9 +54,10 @@ def submit(arguments: Arguments) -> None:
     site = read_site()
     swept = "-m" in arguments.options
     points = sweep_points(arguments.overrides) if swept else [arguments.overrides]
-    config = compose_config(points[0])
+    configs = [compose_config(point) for point in points]
+    config = configs[0]
     store = Store(Path(config.paths.store).resolve())
-    graphs = [experiment(point) for point in points]
+    graphs = [experiment(*each) for each in zip(configs, points, strict=True)]
     nodes = list({name: node for graph in graphs for name, node in graph.nodes.items()}.values())
     chosen = between(nodes, arguments.options.get("--from"), arguments.options.get("--until"))
     console.print(as_table(plan(nodes, store)))

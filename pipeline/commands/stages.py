@@ -56,7 +56,7 @@ def run(arguments: Arguments) -> None:
 
 def show_plan(arguments: Arguments) -> None:
     """Print what `run` would do; make nothing."""
-    graph = experiment(arguments.overrides)
+    graph = experiment(compose_config(arguments.overrides), arguments.overrides)
     console.print(as_table(plan(list(graph.nodes.values()), graph.store)))
 
 
@@ -218,7 +218,7 @@ def _stage(arguments: Arguments, config: Config) -> list[Node]:
 
 
 def _run(arguments: Arguments, config: Config) -> list[Node]:
-    graph = experiment(arguments.overrides)
+    graph = experiment(config, arguments.overrides)
     nodes = list(graph.nodes.values())
     console.print(as_table(plan(nodes, graph.store)))
     chosen = between(nodes, arguments.options.get("--from"), arguments.options.get("--until"))
@@ -243,9 +243,8 @@ def _record(graph: Graph, nodes: list[Node], names: list[str], replace: bool) ->
         Runs(graph.store).record(name, entries, replace)
 
 
-def experiment(overrides: list[str]) -> Graph:
-    """Return the graph of everything the experiment names."""
-    config = compose_config(overrides)
+def experiment(config: Config, overrides: list[str]) -> Graph:
+    """Return the graph of everything the experiment names; `config` is composed of `overrides`."""
     if not config.stages:
         raise UsageError("stages: this experiment names none; choose another experiment=")
     store = Store(Path(config.paths.store))
@@ -285,7 +284,7 @@ def _target(name: str, config: Config, overrides: list[str]) -> tuple[Graph, Nod
 def _report(config: Config, overrides: list[str]) -> tuple[Graph, Node]:
     """Return graph and node of the page about named runs, or about this experiment."""
     if not config.runs:
-        graph = experiment(overrides)
+        graph = experiment(config, overrides)
         return graph, add_report(graph, config, reported(graph))
     store = Store(Path(config.paths.store))
     graph, runs = Graph(store, STAGES), Runs(store)

@@ -99,11 +99,11 @@ def _work(node: Node, share: ArraySlice | None, check_lease: Callable[[], None])
     inputs = {role: item.path for role, item in node.inputs.items()}
     out, fingerprint = node.output.path, node.output.fingerprint
     files_read = node.request["files_read"]
-    work = Work(node.config, inputs, out, fingerprint, share, files_read, check_lease)
+    work = Work(node.config, inputs, out, fingerprint, share, node.files, files_read, check_lease)
     counts = node.maker.run(work)
     if files_read:
         store = node.output.path.parents[1]
-        Checksums(store).refuse_changes(node.maker.files(node.config), files_read)
+        Checksums(store).refuse_changes(node.files.named, files_read)
     return counts
 
 
