@@ -110,12 +110,16 @@ def _work(node: Node, share: ArraySlice | None, check_lease: Callable[[], None])
 def execute_all(nodes: list[Node], at_once: int | None = None) -> None:
     """Make every unfinished output in order and print how long each took.
 
+    Raises `UsageError` before any work if this machine cannot make one of them.
+
     Outputs of stages with `runs_beside` (fine-tunings) are made `at_once` at a time, each in its
     own process with an equal share of the cores. None: as many as cores and memory allow.
     """
     for node in nodes:
         node.output.move_run_facts_out()
     left = [node for node in nodes if not node.output.is_done]
+    for node in left:
+        node.maker.check_machine(node.config)
     while left:
         beside = [node for node in left if node.maker.runs_beside and _unfinished(node) is None]
         count = min(len(beside), at_once or _sensible_count(beside))

@@ -117,6 +117,9 @@ class Stage(ABC):
     def inputs(self, config: Config) -> dict[str, Request]:
         """Return the outputs it reads, by role. Raises `UsageError` for impossible settings."""
 
+    def check_machine(self, config: Config) -> None:
+        """Raise `UsageError` if this machine cannot run the stage. Called before any work."""
+
     @abstractmethod
     def run(self, work: Work) -> dict[str, Any]:
         """Write the output below `work.out`; return counts for the manifest.
