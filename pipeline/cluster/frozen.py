@@ -34,7 +34,7 @@ SUCCESSORS = "successors"
 
 
 @dataclass(frozen=True)
-class Job:
+class SubmittedJob:
     """A submitted job: an array over work units, or the job that makes an output."""
 
     name: str  # file name of its script, node and log
@@ -91,16 +91,16 @@ class Submission:
             if not (self.code / "pipeline" / name).is_dir():
                 shutil.copytree(folder, self.code / name)
 
-    def write_jobs(self, jobs: list[Job]) -> None:
+    def write_jobs(self, jobs: list[SubmittedJob]) -> None:
         content = {"jobs": [asdict(job) for job in jobs]}
         write_atomically(self.path / "submission.json", json.dumps(content, indent=1) + "\n")
 
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[SubmittedJob]:
         """Return the jobs with their current ids: a successor's id replaces the original's."""
         content = json.loads((self.path / "submission.json").read_text())
-        jobs = [Job(**job) for job in content["jobs"]]
+        jobs = [SubmittedJob(**job) for job in content["jobs"]]
         successors = self.successors()
-        return [Job(**asdict(job) | {"id": _latest(job.id, successors)}) for job in jobs]
+        return [SubmittedJob(**asdict(job) | {"id": _latest(job.id, successors)}) for job in jobs]
 
     def successors(self) -> dict[str, str]:
         """Return the successor's id by the id of the job it took over from."""

@@ -45,7 +45,8 @@ def doctor(arguments: Arguments) -> None:
 def examine(store: Path) -> Iterator[Finding]:
     """Yield one finding per check; probes that may crash run in their own process."""
     looks: tuple[Callable[[], Finding], ...] = (
-        _system, _torch, _accelerator, _bf16, _deepspeed, _gloo, _compiler, lambda: _disk(store), _slurm,
+        _system, _torch, _accelerator, _bf16, _deepspeed, _gloo, _compiler,
+        lambda: _disk(store), _slurm,
     )  # fmt: skip
     for look in looks:
         yield look()
@@ -63,7 +64,7 @@ def _probe(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 def _system() -> Finding:
     found = f"{platform.system()} on {platform.machine()}, Python {platform.python_version()}"
-    if sys.platform == "linux":
+    if platform.system() == "Linux":
         return Finding("system", found)
     return Finding(
         "system",

@@ -21,8 +21,7 @@ OWN = {"word": "", "sentences": "", "count": "200", "output": "senses"}
 
 def senses(arguments: Arguments) -> None:
     """Write the page; print each encoder's result."""
-    if arguments.words:
-        raise UsageError(f"{arguments.words[0]}: not an override; overrides look like key=value")
+    arguments.refuse_words()
     own, overrides = take_own(arguments.overrides, OWN)
     _check(own)
     raw = compose_raw(overrides)

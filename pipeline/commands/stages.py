@@ -71,8 +71,7 @@ def path(arguments: Arguments) -> None:
 
 def _dispatch(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]]) -> None:
     """Compose the configuration and call `do`; with -m, once per point of a sweep."""
-    if arguments.words:
-        raise UsageError(f"{arguments.words[0]}: not an override; overrides look like key=value")
+    arguments.refuse_words()
     if "-m" in arguments.options:
         _sweep(arguments, do)
     else:
@@ -221,7 +220,7 @@ def _run(arguments: Arguments, config: Config) -> list[Node]:
     graph = experiment(config, arguments.overrides)
     nodes = list(graph.nodes.values())
     console.print(as_table(plan(nodes, graph.store)))
-    chosen = between(nodes, arguments.options.get("--from"), arguments.options.get("--until"))
+    chosen = select_stages(nodes, arguments.options.get("--from"), arguments.options.get("--until"))
     is_sweep = "-m" in arguments.options
     _record(graph, nodes, [config.name], replace=not is_sweep)
     execute_all(chosen, _at_once(arguments))
@@ -253,7 +252,7 @@ def experiment(config: Config, overrides: list[str]) -> Graph:
     )
 
 
-def between(nodes: list[Node], first: str | None, last: str | None) -> list[Node]:
+def select_stages(nodes: list[Node], first: str | None, last: str | None) -> list[Node]:
     """Return the nodes of the stages from `first` to `last`, both included.
 
     Raises a UsageError if an earlier output is missing.

@@ -12,7 +12,7 @@ from data_prep.config import CorpusConfig
 from data_prep.reading.sources import Survey, survey
 from pipeline.config.schema import Config
 from pipeline.store.content import Checksums
-from pipeline.store.outputs import CLEAN_CACHE
+from pipeline.store.outputs import CLEANED_TEXT
 from pipeline.workflow.stage import Request, Stage, UserFiles, Work
 
 
@@ -56,7 +56,7 @@ class Shard(Stage):
             described = known.describe(named)
             checksums = {name: str(values["checksum"]) for name, values in described.items()}
             cache = PieceCache(
-                store / CLEAN_CACHE,
+                store / CLEANED_TEXT,
                 checksums,
                 version=self.format,
                 most_bytes=config.corpus.cache_size,

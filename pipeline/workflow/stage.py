@@ -117,7 +117,7 @@ class Stage(ABC):
     def inputs(self, config: Config) -> dict[str, Request]:
         """Return the outputs it reads, by role. Raises `UsageError` for impossible settings."""
 
-    def check_machine(self, config: Config) -> None:
+    def check_machine(self, config: Config) -> None:  # noqa: B027 (most stages run anywhere)
         """Raise `UsageError` if this machine cannot run the stage. Called before any work."""
 
     @abstractmethod
