@@ -12,7 +12,7 @@ from data_prep.errors import SesameError, UsageError
 from data_prep.examples.build import build
 from data_prep.examples.chunks import Chunk, ChunkStore, ChunkWriter
 from data_prep.examples.masking import MaskRule
-from pipeline.commands.inspect import inspect
+from pipeline.commands.decoded_examples import inspect
 from tests.data_prep.small_examples import make_tokenizer
 
 WORDS = ["sail", "##ing", "ships", "harbour", "wind", "."]
