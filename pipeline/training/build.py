@@ -184,8 +184,17 @@ def assemble(
         start_from(network, job, say)
     if trainer.compile:
         network.compile(dynamic=True)
+    steps = Timed(data.steps(state))
     module = Pretraining(
-        network, objective, job.optim, trainer, state, data.phases, data.identities, stop_requested
+        network,
+        objective,
+        job.optim,
+        trainer,
+        state,
+        data.phases,
+        data.identities,
+        stop_requested,
+        steps.next_step,
     )
     engine = make_engine(
         trainer.strategy,
@@ -204,7 +213,6 @@ def assemble(
         training = Training.in_folder(job.name, run_dir)
         tracker = Tracker(job.tracking, training, state.step, say)
     track: Callable[[dict[str, Any]], None] = tracker.log if tracker else _nowhere
-    steps = Timed(data.steps(state))
     inner, outer = family_of(job.model).cost(job.model, job.vocab_size).largest_product()
     meter = Meter(
         steps,
