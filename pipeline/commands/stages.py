@@ -1,6 +1,7 @@
 """`sesame run`, `plan`, `path` and the stages: build the graph, print the plan, execute it."""
 
 import math
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -206,7 +207,7 @@ def _stage(arguments: Arguments, config: Config) -> list[Node]:
     before = nodes if asked is None else [node for node in nodes if node is not target]
     # A page about named runs is recorded under these runs, not under the current experiment.
     about = config.runs if arguments.command == "report" else []
-    _record(graph, before, about or [config.name], replace=False)
+    _record(graph, before, about or [config.name], replace=False, arguments=arguments)
     execute_all(before, _at_once(arguments))
     if asked is not None:
         make_share(target, asked)
@@ -222,7 +223,7 @@ def _run(arguments: Arguments, config: Config) -> list[Node]:
     console.print(as_table(plan(nodes, graph.store)))
     chosen = select_stages(nodes, arguments.options.get("--from"), arguments.options.get("--until"))
     is_sweep = "-m" in arguments.options
-    _record(graph, nodes, [config.name], replace=not is_sweep)
+    _record(graph, nodes, [config.name], replace=not is_sweep, arguments=arguments)
     execute_all(chosen, _at_once(arguments))
     scored = [n.output.path for n in nodes if n.stage == "finetune" and n.output.is_done]
     if scored:
@@ -234,12 +235,22 @@ def _run(arguments: Arguments, config: Config) -> list[Node]:
     return chosen
 
 
-def _record(graph: Graph, nodes: list[Node], names: list[str], replace: bool) -> None:
+def _record(
+    graph: Graph, nodes: list[Node], names: list[str], replace: bool, arguments: Arguments
+) -> None:
     """Record outputs under the names of runs before they are made, so that others find them."""
     graph.checksums.save()
-    entries = [Entry(node.stage, node.output.fingerprint, node.label) for node in nodes]
+    entries = as_entries(nodes, arguments)
     for name in names:
         Runs(graph.store).record(name, entries, replace)
+
+
+def as_entries(nodes: list[Node], arguments: Arguments) -> list[Entry]:
+    """Return nodes as outputs of a run, with the command that makes them again."""
+    command = shlex.join(["sesame", arguments.command, *arguments.overrides])
+    return [
+        Entry(node.stage, node.output.fingerprint, node.label, command=command) for node in nodes
+    ]
 
 
 def experiment(config: Config, overrides: list[str]) -> Graph:
