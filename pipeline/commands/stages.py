@@ -94,7 +94,10 @@ def _sweep(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]]) 
     unmade: dict[int, SesameError] = {}
     if at_once is not None and at_once > 1 and launcher:
         raise UsageError(f"--at-once: {launcher} says how points are run; leave one of them out")
-    if f"{SWEEPER}=optuna" not in overrides and command != "run":
+    if f"{SWEEPER}=optuna" not in overrides and command == "run":
+        for point in sweep_points(overrides):  # a mistake in any point stops the sweep at once
+            compose_config(_without_hydra(point))
+    elif f"{SWEEPER}=optuna" not in overrides:
         graphs = _point_graphs(arguments, sweep_points(overrides))
         _prepare_common(arguments, graphs)
         if not launcher:
@@ -152,9 +155,13 @@ def _at_once(arguments: Arguments) -> int | None:
 def _point_graphs(arguments: Arguments, points: list[list[str]]) -> list[tuple[Graph, Node]]:
     graphs = []
     for point in points:
-        config = compose_config([word for word in point if not word.startswith("hydra")])
+        config = compose_config(_without_hydra(point))
         graphs.append(_target(arguments.command, config, point))
     return graphs
+
+
+def _without_hydra(point: list[str]) -> list[str]:
+    return [word for word in point if not word.startswith("hydra")]
 
 
 def _prepare_points(
