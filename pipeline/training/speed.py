@@ -12,14 +12,13 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from pipeline.data.loader import Step
+from pipeline.models.cost import RowCost
 from pipeline.training.gpus import recognise
-from pipeline.training.sums import Sums
 from pipeline.training.train_step import Pretraining
 
 PRODUCT_ROWS = 1024
@@ -28,29 +27,30 @@ MEASURE_EVERY = 60.0  # seconds of training between two measurements on a CPU
 
 
 class Timed:
-    """Iterates over the loader's steps and adds up the time spent waiting for them."""
+    """Iterates over the loader's steps, one ahead, and adds up the time spent waiting for them."""
 
     def __init__(self, steps: Iterable[Step]) -> None:
         self._steps = steps
+        self._next: Step | None = None
         self.waited = 0.0
 
     def __iter__(self) -> Iterator[Step]:
         steps = iter(self._steps)
-        while True:
-            started = time.monotonic()
-            step = next(steps, None)
-            self.waited += time.monotonic() - started
-            if step is None:
-                return
-            yield step
+        current = self._take(steps)
+        while current is not None:
+            self._next = self._take(steps)
+            yield current
+            current = self._next
 
+    def _take(self, steps: Iterator[Step]) -> Step | None:
+        started = time.monotonic()
+        step = next(steps, None)
+        self.waited += time.monotonic() - started
+        return step
 
-@dataclass(frozen=True)
-class Cost:
-    """Training cost of a phase's rows."""
-
-    positions: int  # per row, padding included
-    flops: Callable[[Sums], float]  # FLOPs of a training step on a batch with these sums
+    def next_step(self) -> Step | None:
+        """Return the step after the one that was yielded last; None after the last."""
+        return self._next
 
 
 class Reference:
@@ -85,7 +85,7 @@ class Reference:
 class Meter:
     """Adds up tokens, positions and FLOPs since the last line of timing.jsonl."""
 
-    def __init__(self, steps: Timed, costs: list[Cost], reference: Reference) -> None:
+    def __init__(self, steps: Timed, costs: list[RowCost], reference: Reference) -> None:
         self._steps, self._costs, self._reference = steps, costs, reference
         self._launched = (0.0, 0)
         self._reset(0.0)
