@@ -11,14 +11,13 @@ import math
 import resource
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from pipeline.data.loader import Step
+from pipeline.models.cost import RowCost
 from pipeline.training.gpus import recognise
-from pipeline.training.sums import Sums
 from pipeline.training.train_step import Pretraining
 
 PRODUCT_ROWS = 1024
@@ -42,14 +41,6 @@ class Timed:
             if step is None:
                 return
             yield step
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Training cost of a phase's rows."""
-
-    positions: int  # per row, padding included
-    flops: Callable[[Sums], float]  # FLOPs of a training step on a batch with these sums
 
 
 class Reference:
@@ -84,7 +75,7 @@ class Reference:
 class Meter:
     """Adds up tokens, positions and FLOPs since the last line of timing.jsonl."""
 
-    def __init__(self, steps: Timed, costs: list[Cost], reference: Reference) -> None:
+    def __init__(self, steps: Timed, costs: list[RowCost], reference: Reference) -> None:
         self._steps, self._costs, self._reference = steps, costs, reference
         self._launched = (0.0, 0)
         self._reset(0.0)

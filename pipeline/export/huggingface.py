@@ -17,10 +17,10 @@ from data_prep.errors import SesameError
 from data_prep.files import atomic_write, write_atomically
 from data_prep.tokenizers import Tokenizer
 from pipeline.export.card import Facts, model_card, pairs_of
-from pipeline.models.architectures import Architecture, fitting
-from pipeline.models.bert import BertForPretraining
-from pipeline.models.config import BertConfig
-from pipeline.models.huggingface import to_huggingface
+from pipeline.models.bert.architectures import Architecture, fitting
+from pipeline.models.bert.config import BertConfig
+from pipeline.models.bert.huggingface import to_huggingface
+from pipeline.models.bert.network import BertForPretraining
 
 TOLERANCE = 1e-5
 PROBE_LENGTHS = (5, 16, 9)  # unequal lengths, so that padding is verified too
@@ -39,7 +39,7 @@ TOKENIZER_FILES = (
 )
 
 
-def export_checkpoint(
+def export_huggingface(
     checkpoint: Path, config: BertConfig, vocab_size: int, tokenizer: Path, out: Path, facts: Facts
 ) -> dict[str, Any]:
     """Write the folder `out`, verify it, and return counts; raise a SesameError if it is wrong."""

@@ -12,13 +12,14 @@ from data_prep.examples.masking import MaskRule
 from data_prep.tokenizers.vocabulary import read_vocabulary
 from pipeline.config.schema import TrackingConfig
 from pipeline.encoders import load_encoder
-from pipeline.export import elmo as export_elmo
+from pipeline.export import allennlp as export_room
 from pipeline.export.card import Facts
-from pipeline.models.config import ElmoConfig
-from pipeline.models.elmo import Elmo, ElmoForPretraining
+from pipeline.models.elmo.config import ElmoConfig
+from pipeline.models.elmo.family import SOFTMAX
+from pipeline.models.elmo.network import Elmo, ElmoForPretraining
 from pipeline.training.config import OptimConfig, PhaseConfig, TrainerConfig
 from pipeline.training.job import Job
-from pipeline.training.network import SOFTMAX, make_network, start_from
+from pipeline.training.network import make_network, start_from
 from tests.pipeline.toy_streams import PREDICTED, make_tokenizer
 
 MODEL = ElmoConfig(
@@ -37,7 +38,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ElmoForPretrai
     out.mkdir()
     save_file(model.state_dict(), checkpoint / "weights.safetensors")
     tokenizer = make_tokenizer(root / "tokenizer")
-    counts = export_elmo.export_elmo(
+    counts = export_room.export_allennlp(
         checkpoint, MODEL, PREDICTED, tokenizer, out, Facts(step=40, tokens=1000)
     )
     assert counts["step"] == 40
@@ -67,9 +68,9 @@ def test_the_folder_is_complete_and_loads_as_an_encoder(
 def test_a_pair_that_reads_otherwise_is_no_export(
     made: tuple[Path, ElmoForPretraining], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export_elmo, "load_allennlp", lambda folder: Elmo(MODEL))
+    monkeypatch.setattr(export_room, "load_allennlp", lambda folder: Elmo(MODEL))
     with pytest.raises(SesameError, match="the export is not valid"):
-        export_elmo._prove(made[1].elmo.float(), made[0])
+        export_room._prove(made[1].elmo.float(), made[0])
 
 
 def test_going_on_takes_the_softmax_along(made: tuple[Path, ElmoForPretraining]) -> None:

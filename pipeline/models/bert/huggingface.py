@@ -16,9 +16,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from data_prep.errors import SesameError, UsageError
-from pipeline.models.architectures import ROFORMER, Architecture, read_stated
-from pipeline.models.bert import Bert, BertForPretraining
-from pipeline.models.config import BertConfig
+from pipeline.models.bert.architectures import ROFORMER, Architecture, read_stated
+from pipeline.models.bert.config import BertConfig
+from pipeline.models.bert.network import Bert, BertForPretraining
 from pipeline.models.positions import sinusoids
 
 State = dict[str, Tensor]

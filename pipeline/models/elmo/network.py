@@ -15,11 +15,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pipeline.data.streams import WordBatch
-from pipeline.models.characters import CharacterEncoder
-from pipeline.models.config import ElmoConfig
 from pipeline.models.dropout import Dropout
-from pipeline.models.lstm import ProjectedLSTM
-from pipeline.models.sampled_softmax import Negatives, WordSoftmax
+from pipeline.models.elmo.characters import CharacterEncoder
+from pipeline.models.elmo.config import ElmoConfig
+from pipeline.models.elmo.lstm import ProjectedLSTM
+from pipeline.models.elmo.sampled_softmax import Negatives, WordSoftmax
 
 DIRECTIONS = 2
 

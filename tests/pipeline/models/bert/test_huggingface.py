@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from data_prep.errors import SesameError, UsageError
-from pipeline.models.architectures import (
+from pipeline.models.bert.architectures import (
     ARCHITECTURES,
     BERT,
     MODERNBERT,
@@ -22,14 +22,14 @@ from pipeline.models.architectures import (
     Architecture,
     fitting,
 )
-from pipeline.models.bert import BertForPretraining
-from pipeline.models.config import BertConfig
-from pipeline.models.huggingface import (
+from pipeline.models.bert.config import BertConfig
+from pipeline.models.bert.huggingface import (
     from_huggingface,
     load_folder,
     load_for_pretraining,
     to_huggingface,
 )
+from pipeline.models.bert.network import BertForPretraining
 
 VOCAB = 53
 LENGTHS = np.array([9, 14, 5])

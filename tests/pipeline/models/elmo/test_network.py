@@ -15,13 +15,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from data_prep.errors import UsageError
 from data_prep.tokenizers.characters import character_ids
 from pipeline.data.streams import WordBatch
-from pipeline.models.characters import CharacterEncoder
-from pipeline.models.config import ElmoConfig
-from pipeline.models.elmo import ElmoForPretraining, draw_negatives
+from pipeline.models.elmo.characters import CharacterEncoder
+from pipeline.models.elmo.config import ElmoConfig
+from pipeline.models.elmo.lstm import ProjectedLSTM
+from pipeline.models.elmo.network import ElmoForPretraining, draw_negatives
+from pipeline.models.elmo.objective import NextWords
+from pipeline.models.elmo.sampled_softmax import Negatives, WordSoftmax, log_uniform
 from pipeline.models.losses import sampled_loss
-from pipeline.models.lstm import ProjectedLSTM
-from pipeline.models.sampled_softmax import Negatives, WordSoftmax, log_uniform
-from pipeline.training.objective import NextWords
 
 SMALL = ElmoConfig(
     cell=24, projection=8, character_dim=5, filters=[[1, 4], [2, 6], [4, 10]], samples=20
@@ -175,8 +175,8 @@ def test_the_sampled_loss_is_the_same_away_from_the_host() -> None:
 
 
 def test_evaluation_is_exact_over_the_whole_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.models.sampled_softmax.ROWS", 7)
-    monkeypatch.setattr("pipeline.models.sampled_softmax.WORDS", 11)
+    monkeypatch.setattr("pipeline.models.elmo.sampled_softmax.ROWS", 7)
+    monkeypatch.setattr("pipeline.models.elmo.sampled_softmax.WORDS", 11)
     softmax = WordSoftmax(VOCAB, 8)
     x_MP, targets_M = torch.randn(30, 8), torch.randint(VOCAB, (30,))
     expected = F.cross_entropy(
@@ -206,8 +206,8 @@ class Largest(TorchDispatchMode):
 def test_no_tensor_of_an_evaluation_grows_with_the_vocabulary(
     monkeypatch: pytest.MonkeyPatch, vocab: int
 ) -> None:
-    monkeypatch.setattr("pipeline.models.sampled_softmax.ROWS", 7)
-    monkeypatch.setattr("pipeline.models.sampled_softmax.WORDS", 50)
+    monkeypatch.setattr("pipeline.models.elmo.sampled_softmax.ROWS", 7)
+    monkeypatch.setattr("pipeline.models.elmo.sampled_softmax.WORDS", 50)
     softmax = WordSoftmax(vocab, 8)
     x_MP, targets_M = torch.randn(30, 8), torch.randint(vocab, (30,))
     with torch.no_grad(), Largest() as largest:

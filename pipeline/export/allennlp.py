@@ -16,12 +16,12 @@ from data_prep.errors import SesameError
 from data_prep.files import atomic_write, write_atomically
 from data_prep.tokenizers.characters import character_ids
 from data_prep.tokenizers.vocabulary import COUNTS, VOCABULARY
-from pipeline.export.bert import PROBES, TOKENIZER_FILES
 from pipeline.export.card import Facts, front_matter, record
-from pipeline.models.allennlp import load_allennlp, write_allennlp
-from pipeline.models.config import ElmoConfig
-from pipeline.models.elmo import DIRECTIONS, Elmo, ElmoForPretraining
-from pipeline.training.network import SOFTMAX
+from pipeline.export.huggingface import PROBES, TOKENIZER_FILES
+from pipeline.models.elmo.allennlp import load_allennlp, write_allennlp
+from pipeline.models.elmo.config import ElmoConfig
+from pipeline.models.elmo.family import SOFTMAX
+from pipeline.models.elmo.network import DIRECTIONS, Elmo, ElmoForPretraining
 
 TOLERANCE = 1e-6
 ABOUT = """\
@@ -45,7 +45,7 @@ It is meant as features for tagging and classification in the language and domai
 """
 
 
-def export_elmo(
+def export_allennlp(
     checkpoint: Path, config: ElmoConfig, vocab_size: int, tokenizer: Path, out: Path, facts: Facts
 ) -> dict[str, Any]:
     """Write the folder `out`, verify it, and return counts; raise a SesameError if it is wrong."""

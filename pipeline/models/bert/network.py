@@ -4,9 +4,8 @@ Linear layers run over real tokens only, never over padding. `Bert` returns the 
 layers. `BertForPretraining` returns summed losses, to be divided by the counts of the global batch.
 Modern variants (pre-norm, rotary positions, gated units, no biases) are options of the same code.
 
-N tokens, E examples, M predictions, R rows kept by the last layer, D hidden width, H heads, V
-vocabulary. In the last layer `x_ND` has only the R kept rows after attention. In `qkv_N3HD` D is
-the width of a head.
+N tokens, E examples, M predictions, D hidden width, H heads, K width of a head, V vocabulary,
+R rows that a layer returns: all N, or in the last layer only the needed ones
 """
 
 from typing import NamedTuple
@@ -21,10 +20,10 @@ from torch.utils.checkpoint import checkpoint
 from data_prep.errors import UsageError
 from pipeline.data.batch import IGNORE_INDEX, Batch
 from pipeline.models.attention import AttentionPlan, attend
-from pipeline.models.config import SEGMENTS, BertConfig
+from pipeline.models.bert.config import SEGMENTS, BertConfig
 from pipeline.models.dropout import Dropout
 from pipeline.models.losses import masked_loss
-from pipeline.models.positions import Rotation, rotate, rotation, sinusoids
+from pipeline.models.positions import CosSin, apply_rotary, rotary_table, sinusoids
 
 
 class Losses(NamedTuple):
@@ -79,16 +78,16 @@ class Attention(nn.Module):
         self.output = nn.Linear(config.hidden, config.hidden, bias=config.biases)
 
     def forward(
-        self, x_ND: Tensor, plan: AttentionPlan, turn: Rotation | None, rows_R: Tensor | None
+        self, x_ND: Tensor, plan: AttentionPlan, cos_sin: CosSin | None, rows_R: Tensor | None
     ) -> Tensor:
-        qkv_N3HD = self.qkv(x_ND).unflatten(1, (3, self.heads, -1))
-        if turn is not None:
-            qk_N2HD, v_N1HD = qkv_N3HD.split([2, 1], 1)
-            qkv_N3HD = torch.cat([rotate(qk_N2HD, turn), v_N1HD], 1)
+        qkv_N3HK = self.qkv(x_ND).unflatten(1, (3, self.heads, -1))
+        if cos_sin is not None:
+            qk_N2HK, v_N1HK = qkv_N3HK.split([2, 1], 1)
+            qkv_N3HK = torch.cat([apply_rotary(qk_N2HK, cos_sin), v_N1HK], 1)
         dropout = self.dropout if self.training else 0.0
-        x_ND = attend(qkv_N3HD, plan, dropout).flatten(1)
-        x_ND = self.output(_kept(x_ND, rows_R))
-        return x_ND
+        mixed_ND = attend(qkv_N3HK, plan, dropout).flatten(1)
+        y_RD: Tensor = self.output(_kept(mixed_ND, rows_R))
+        return y_RD
 
 
 class FeedForward(nn.Module):
@@ -101,15 +100,15 @@ class FeedForward(nn.Module):
         self.input = nn.Linear(config.hidden, width, bias=config.biases)
         self.output = nn.Linear(config.intermediate, config.hidden, bias=config.biases)
 
-    def forward(self, x_ND: Tensor) -> Tensor:
-        inner: Tensor = self.input(x_ND)
+    def forward(self, x_RD: Tensor) -> Tensor:
+        inner: Tensor = self.input(x_RD)
         if self.gated:
             inner, gate = inner.chunk(2, dim=-1)
             inner = F.gelu(inner) * gate
         else:
             inner = F.gelu(inner)
-        x_ND = self.output(inner)
-        return x_ND
+        y_RD: Tensor = self.output(inner)
+        return y_RD
 
 
 class Layer(nn.Module):
@@ -134,7 +133,7 @@ class Layer(nn.Module):
         self,
         x_ND: Tensor,
         plan: AttentionPlan,
-        turn: Rotation | None,
+        cos_sin: CosSin | None,
         rows_R: Tensor | None = None,
     ) -> Tensor:
         """Return the layer's output for all rows, or only for `rows_R`.
@@ -142,14 +141,14 @@ class Layer(nn.Module):
         Keys and values need all rows; everything after attention is computed for `rows_R` only.
         """
         if self.pre_norm:
-            attended = self.attention(self.attention_norm(x_ND), plan, turn, rows_R)
-            x_ND = _kept(x_ND, rows_R) + self.dropout(attended)
-            x_ND = x_ND + self.dropout(self.feedforward(self.feedforward_norm(x_ND)))
+            attended_RD = self.attention(self.attention_norm(x_ND), plan, cos_sin, rows_R)
+            y_RD: Tensor = _kept(x_ND, rows_R) + self.dropout(attended_RD)
+            y_RD = y_RD + self.dropout(self.feedforward(self.feedforward_norm(y_RD)))
         else:
-            attended = self.attention(x_ND, plan, turn, rows_R)
-            x_ND = self.attention_norm(_kept(x_ND, rows_R) + self.dropout(attended))
-            x_ND = self.feedforward_norm(x_ND + self.dropout(self.feedforward(x_ND)))
-        return x_ND
+            attended_RD = self.attention(x_ND, plan, cos_sin, rows_R)
+            y_RD = self.attention_norm(_kept(x_ND, rows_R) + self.dropout(attended_RD))
+            y_RD = self.feedforward_norm(y_RD + self.dropout(self.feedforward(y_RD)))
+        return y_RD
 
 
 def _kept(x_ND: Tensor, rows_R: Tensor | None) -> Tensor:
@@ -159,7 +158,7 @@ def _kept(x_ND: Tensor, rows_R: Tensor | None) -> Tensor:
 class Bert(nn.Module):
     """The encoder, with the pooler that computes one vector per example from its first token."""
 
-    turns: Tensor | None  # cosines and sines of rotary positions, see `positions.rotation`
+    rotary: Tensor | None  # cosines and sines by position, see `positions.rotary_table`
 
     def __init__(
         self, config: BertConfig, vocab_size: int, checkpoint_activations: bool = False
@@ -176,9 +175,10 @@ class Bert(nn.Module):
             else nn.Identity()
         )
         self.pooler = nn.Linear(config.hidden, config.hidden, bias=config.biases)
-        rotary = config.positions == "rotary"
-        table = rotation(config.max_positions, config.hidden // config.heads) if rotary else None
-        self.register_buffer("turns", table, persistent=False)
+        is_rotary = config.positions == "rotary"
+        head_width = config.hidden // config.heads
+        table = rotary_table(config.max_positions, head_width) if is_rotary else None
+        self.register_buffer("rotary", table, persistent=False)
         initialise(self, config.init_std)
 
     def forward(
@@ -220,14 +220,14 @@ class Bert(nn.Module):
             )
         positions_N = plan.sort(positions_N)
         x_ND = self.embeddings(plan.sort(tokens_N), positions_N, plan.sort(segments_N))
-        turn = None if self.turns is None else self.turns[positions_N].unbind(1)
+        cos_sin = None if self.rotary is None else self.rotary[positions_N].unbind(1)
         states = [x_ND]
         for layer in self.layers:
             rows = rows_R if len(states) == len(self.layers) else None
             if self.checkpoint_activations and torch.is_grad_enabled():
-                x_ND = checkpoint(layer, x_ND, plan, turn, rows, use_reentrant=False)
+                x_ND = checkpoint(layer, x_ND, plan, cos_sin, rows, use_reentrant=False)
             else:
-                x_ND = layer(x_ND, plan, turn, rows)
+                x_ND = layer(x_ND, plan, cos_sin, rows)
             states.append(x_ND)
         states[-1] = self.final_norm(states[-1])
         return states

@@ -15,7 +15,7 @@ from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForPreTraining, AutoTokenizer
 
-import pipeline.export.bert
+import pipeline.export.huggingface
 from data_prep.errors import SesameError, UsageError
 from data_prep.files import sha256
 from data_prep.tokenizers import Tokenizer
@@ -25,9 +25,9 @@ from pipeline.config.compose import compose_config
 from pipeline.config.schema import Config, ExportConfig
 from pipeline.data.cursor import Cursor, Identity
 from pipeline.export.card import gather_facts
-from pipeline.models.architectures import ARCHITECTURES, MODERNBERT, Architecture
-from pipeline.models.bert import BertForPretraining
-from pipeline.models.config import BertConfig
+from pipeline.models.bert.architectures import ARCHITECTURES, MODERNBERT, Architecture
+from pipeline.models.bert.config import BertConfig
+from pipeline.models.bert.network import BertForPretraining
 from pipeline.stages import export
 from pipeline.stages.export import Export
 from pipeline.store.checkpoints import CHECKPOINTS
@@ -320,8 +320,8 @@ def test_an_export_that_computes_otherwise_fails(
         theirs[name] = theirs[name].flip(0)
         return theirs
 
-    right = pipeline.export.bert.to_huggingface
-    monkeypatch.setattr(pipeline.export.bert, "to_huggingface", wrong)
+    right = pipeline.export.huggingface.to_huggingface
+    monkeypatch.setattr(pipeline.export.huggingface, "to_huggingface", wrong)
     with pytest.raises(SesameError, match="differ from ours"):
         run_export(store, tmp_path / "out")
 
@@ -332,7 +332,9 @@ def test_another_vocabulary_is_refused(store: Path, tmp_path: Path) -> None:
     facts = gather_facts(pretrain, checkpoint, ExportConfig())
     tokenizer = store / "tokenizer" / "t0"
     with pytest.raises(SesameError, match=r"59 tokens.*64"):
-        pipeline.export.bert.export_checkpoint(checkpoint, MODEL, 64, tokenizer, tmp_path, facts)
+        pipeline.export.huggingface.export_huggingface(
+            checkpoint, MODEL, 64, tokenizer, tmp_path, facts
+        )
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ from data_prep.errors import SesameError, UsageError
 from data_prep.tokenizers.characters import character_ids
 from pipeline.encoders import load_encoder
 from pipeline.encoders.elmo import ElmoEncoder
-from pipeline.models.allennlp import load_allennlp, write_allennlp
-from pipeline.models.allennlp_options import find_pair
-from pipeline.models.config import ElmoConfig
-from pipeline.models.elmo import Elmo
+from pipeline.models.elmo.allennlp import load_allennlp, write_allennlp
+from pipeline.models.elmo.allennlp_options import find_pair
+from pipeline.models.elmo.config import ElmoConfig
+from pipeline.models.elmo.network import Elmo
 
 CONFIG = ElmoConfig(
     cell=11, projection=6, cell_clip=0.4, projection_clip=0.2,

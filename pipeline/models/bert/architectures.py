@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.errors import UsageError
-from pipeline.models.config import SEGMENTS, WAVES, BertConfig, setting
+from pipeline.models.bert.config import SEGMENTS, BertConfig
+from pipeline.models.config import THETA, setting
 
 Names = dict[str, tuple[str, ...]]  # our module -> theirs; their tensors concatenated give ours
 
@@ -182,7 +183,7 @@ MODERNBERT = Architecture(
         "classifier_bias": False,
         "decoder_bias": True,
         "global_attn_every_n_layers": 1,
-        "global_rope_theta": WAVES,
+        "global_rope_theta": THETA,
         # transformers' defaults are ids of ModernBERT's own vocabulary.
         **dict.fromkeys(("bos_token_id", "cls_token_id", "sep_token_id", "eos_token_id")),
     },

@@ -12,15 +12,15 @@ from data_prep.tokenizers import Tokenizer
 from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
 from data_prep.vectors.table import VectorTable
 from pipeline.config.compose import compose_config
-from pipeline.models.bert import BertForPretraining
-from pipeline.models.config import BertConfig
+from pipeline.models.bert.config import BertConfig
+from pipeline.models.bert.network import BertForPretraining
+from pipeline.models.bert.piece_vectors import piece_vectors
 from pipeline.stages import STAGES
 from pipeline.store.outputs import Store
 from pipeline.tracking.config import TrackingConfig
 from pipeline.training.config import OptimConfig, TrainerConfig
 from pipeline.training.job import Job
 from pipeline.training.network import make_network, start_from
-from pipeline.training.piece_vectors import piece_vectors
 from pipeline.workflow.graph import Graph
 
 PIECES = ["river", "town", "play", "##ed", "##ing", "never"]

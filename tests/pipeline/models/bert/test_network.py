@@ -12,9 +12,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from data_prep.errors import UsageError
 from pipeline.data.batch import IGNORE_INDEX, Batch
-from pipeline.models.bert import Bert, BertForPretraining
-from pipeline.models.config import BertConfig
-from pipeline.models.flops import flops_per_token, model_flops_per_token, parameters
+from pipeline.models.bert.config import BertConfig
+from pipeline.models.bert.cost import BertCost
+from pipeline.models.bert.network import Bert, BertForPretraining
 from pipeline.models.losses import masked_loss
 
 VOCAB = 61
@@ -146,17 +146,18 @@ def test_positions_matter_and_segments_matter() -> None:
 @pytest.mark.parametrize("config", VARIANTS, ids=str)
 def test_costs_are_what_torch_counts(config: BertConfig) -> None:
     model = BertForPretraining(config, VOCAB)
-    assert parameters(config, VOCAB) == sum(weight.numel() for weight in model.parameters())
+    cost = BertCost(config, VOCAB)
+    assert cost.parameters() == sum(weight.numel() for weight in model.parameters())
     batch = make_batch([24] * 8)
     with FlopCounterMode(display=False) as counter:
         losses = model(batch)
         (losses.mlm_sum + losses.pair_sum).backward()
     share = len(batch.targets_M) / len(batch.tokens_N)
-    predicted = flops_per_token(config, VOCAB, 24, share) * len(batch.tokens_N)
+    predicted = cost.flops_per_token(24, share) * len(batch.tokens_N)
     assert predicted == pytest.approx(counter.get_total_flops(), rel=0.02)
     with FlopCounterMode(display=False) as counter:
         model.bert(batch.tokens_N, batch.positions_N, batch.segments_N, batch.lengths)
-    needed = model_flops_per_token(config, VOCAB, 24, predictions_share=0) * len(batch.tokens_N)
+    needed = cost.model_flops_per_token(24, predicted_share=0) * len(batch.tokens_N)
     assert needed == pytest.approx(3 * counter.get_total_flops(), rel=0.02)  # and backward
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from data_prep.errors import SesameError, UsageError
 from data_prep.fields import check
-from pipeline.models.config import ElmoConfig
+from pipeline.models.elmo.config import ElmoConfig
 
 OPTIONS, WEIGHTS = "options.json", "weights.hdf5"
 

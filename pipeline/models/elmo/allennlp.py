@@ -24,15 +24,15 @@ from numpy.typing import NDArray
 from data_prep.errors import SesameError, UsageError
 from data_prep.files import atomic_write, write_atomically
 from data_prep.tokenizers.characters import ALPHABET
-from pipeline.models.allennlp_options import (
+from pipeline.models.elmo.allennlp_options import (
     OPTIONS,
     WEIGHTS,
     find_pair,
     options_of,
     read_options,
 )
-from pipeline.models.config import ElmoConfig
-from pipeline.models.elmo import DIRECTIONS, Elmo
+from pipeline.models.elmo.config import ElmoConfig
+from pipeline.models.elmo.network import DIRECTIONS, Elmo
 
 Array = NDArray[np.float32]
 

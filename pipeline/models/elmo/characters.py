@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from data_prep.tokenizers.characters import ALPHABET, PADDING
-from pipeline.models.config import ElmoConfig
+from pipeline.models.elmo.config import ElmoConfig
 
 PAD = PADDING + 1  # ids are shifted by one, because 0 is AllenNLP's mask
 COLUMNS = (8, 12, 16, 24)  # largest lengths of the groups; the last group has all longer words
