@@ -17,7 +17,8 @@ ODD_WORDS = (
     b"9" * 400, b"\t" * 40, b'"', b"'''", b"\r", b"\x85", b"x" * 3000, b"{{", b"]]", b"{|", b"<!--",
     b"<page>", b"</page>", b"<text>", b"&#0;", b"&lol;", b"<![CDATA[", b"!!python/name:os.system",
     b"*a", b"&a", b"? :", b"- - -", b"{a: [", b"${oc.env:HOME}", b"${a}", b"${", b"<<: *a", b"%",
-    b"_target_: os.getcwd", b"defaults:", b"null", b"0x7fffffffffffffff", b"-DOCSTART-", b"B-", b"O",
+    b"_target_: os.getcwd", b"defaults:", b"null", b"0x7fffffffffffffff", b"-DOCSTART-",
+    b"B-", b"O",
 )  # fmt: skip
 
 Mutation = Callable[[bytes, random.Random], bytes]

@@ -25,12 +25,13 @@ from data_prep.tokenizers.build import build_tokenizer
 from data_prep.vectors.files import read_vectors
 from pipeline.cluster.site import read_site
 from pipeline.config.compose import compose_config
-from pipeline.models.allennlp import load_allennlp, write_allennlp
-from pipeline.models.architectures import BERT
-from pipeline.models.bert import BertForPretraining
-from pipeline.models.config import BertConfig, ElmoConfig
-from pipeline.models.elmo import Elmo
-from pipeline.models.huggingface import load_for_pretraining, to_huggingface
+from pipeline.models.bert.architectures import BERT
+from pipeline.models.bert.config import BertConfig
+from pipeline.models.bert.huggingface import load_for_pretraining, to_huggingface
+from pipeline.models.bert.network import BertForPretraining
+from pipeline.models.elmo.allennlp import load_allennlp, write_allennlp
+from pipeline.models.elmo.config import ElmoConfig
+from pipeline.models.elmo.network import Elmo
 from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.conll import read_conll
 from pipeline.tasks.examples import TaskFile
@@ -79,7 +80,10 @@ def make_vector_folder(folder: Path) -> None:
 
 
 def make_word2vec(folder: Path) -> None:
-    rows = [f"{word} ".encode() + row.tobytes() + b"\n" for word, row in zip(WORDS, VECTORS)]
+    rows = [
+        f"{word} ".encode() + row.tobytes() + b"\n"
+        for word, row in zip(WORDS, VECTORS, strict=True)
+    ]
     (folder / "vectors.bin").write_bytes(b"4 3\n" + b"".join(rows))
 
 
@@ -92,7 +96,7 @@ def make_fasttext(folder: Path) -> None:
 
 
 def make_glove(folder: Path) -> None:
-    rows = [f"{word} {' '.join(map(str, row))}\n" for word, row in zip(WORDS, VECTORS)]
+    rows = [f"{word} {' '.join(map(str, row))}\n" for word, row in zip(WORDS, VECTORS, strict=True)]
     (folder / "vectors.txt").write_text("4 3\n" + "".join(rows))
 
 
