@@ -1,7 +1,7 @@
 """Counter-based random numbers: pure functions of a key and a number, without state.
 
-Draw n of key k is output n of a splitmix64 stream that starts at k (Steele et al., 2014). So the
-same (seed, epoch, row, draw) gives the same number in any process, batch and order.
+Draw n of key k is output n of a SplitMix64 generator that starts at k. So the same (seed, epoch,
+row, draw) gives the same number in any process, batch and order.
 Numba caches a caller by the caller's file only: after a change here, remove the callers'
 `__pycache__`.
 """
@@ -16,19 +16,17 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-FIRST = np.uint64(0xBF58476D1CE4E5B9)
-SECOND = np.uint64(0x94D049BB133111EB)
+from data_prep.hashing import splitmix64
+
 ALL_BITS = (1 << 64) - 1
+
+_splitmix64 = njit(inline="always")(splitmix64)
 
 
 @njit(cache=True, inline="always")
 def draw(key: Any, number: Any) -> Any:
     """Return 64 random bits: draw `number` of `key`. The result may serve as a key itself."""
-    bits = key + GOLDEN * (np.uint64(number) + np.uint64(1))
-    bits = (bits ^ (bits >> np.uint64(30))) * FIRST
-    bits = (bits ^ (bits >> np.uint64(27))) * SECOND
-    return bits ^ (bits >> np.uint64(31))
+    return _splitmix64(key, np.uint64(number))
 
 
 @njit(cache=True, inline="always")

@@ -20,7 +20,7 @@ from data_prep.reading.sources import Part
 
 # Result keys that only later passes read: cleaned work units stay valid when these change.
 AFTER_CLEANING = ("weights", "temperature", "deduplicate", "shard_size")
-TALLY_VERSION = 2  # format of tally.json, which shapes no shard; raise it when the counts change
+CLEAN_VERSION = 3  # format of clean files and tally.json; raise it when they change
 LISTS = ("corpus.exclude_file", "corpus.abbreviations_file")  # read by every work unit
 
 
@@ -37,7 +37,7 @@ class PieceCache:
         """Return the key of the work unit that cleans these parts."""
         read = {part.file.name for part in parts}
         described = {
-            "version": [self.version, TALLY_VERSION],
+            "version": [self.version, CLEAN_VERSION],
             "config": {k: v for k, v in result_keys(config).items() if k not in AFTER_CLEANING},
             "files": {name: self.checksums[name] for name in sorted(read)},
             "lists": [self.checksums.get(name) for name in LISTS],

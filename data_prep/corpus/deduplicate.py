@@ -16,13 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data_prep.config import CorpusConfig
-from data_prep.corpus.clean_text import Bounds, CleanFile, Table, documents_of
+from data_prep.corpus.clean_files import Bounds, CleanFile, Flags, Table, documents_of
 from data_prep.corpus.minhash import SIGNATURE_VALUES, band_hashes, rows_per_band
 
 SIGNED = np.dtype([("low", "<u8"), ("high", "<u8"), ("number", "<i8")])
 HELD_ROWS = 1 << 17  # signatures in memory at a time: 3 MB, twice that while they are sorted
 COMPARED_ROWS = 1 << 15  # MinHash signatures in memory at a time: 512 bytes each
-Flags = NDArray[np.bool_]
 Numbers = NDArray[np.int64]
 
 

@@ -9,6 +9,7 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
+from data_prep.hashing import FNV_START, fnv1a
 from data_prep.text.scripts import SPACELESS
 
 SIGNATURE_VALUES = 128
@@ -48,8 +49,8 @@ def band_hashes(signatures: NDArray[np.uint32], rows: int) -> list[NDArray[np.ui
     """Return one array of hashes [N] per band of the N signatures; FNV-1a over the values."""
     hashes = []
     for first in range(0, SIGNATURE_VALUES - rows + 1, rows):
-        hashed = np.full(len(signatures), 0xCBF29CE484222325, np.uint64)
+        hashed = np.full(len(signatures), FNV_START)
         for column in range(first, first + rows):
-            hashed = (hashed ^ signatures[:, column]) * np.uint64(0x100000001B3)
+            hashed = fnv1a(hashed, signatures[:, column])
         hashes.append(hashed)
     return hashes

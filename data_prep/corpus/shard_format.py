@@ -48,6 +48,62 @@ class Section:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """Where a document comes from: the part of a section's metadata that all its sections share."""
+
+    id: str
+    source: str
+    group: str | None = None
+
+    def encode(self) -> bytes:
+        """Return a JSON object."""
+        group = {} if self.group is None else {"group": self.group}
+        values = {"id": self.id, "source": self.source, **group}
+        return json.dumps(values, ensure_ascii=False).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSection:
+    """A section as a tar holds it: the bytes of its two members, and its counts for the index."""
+
+    document: int
+    section: int
+    text: bytes  # one sentence per line, a blank line between paragraphs
+    origin: bytes  # an encoded `Origin`
+    sentences: int
+    words: int
+    weight: float = 1.0
+
+    def metadata(self) -> bytes:
+        """Return the JSON member: numbers, the weight unless it is 1, and the origin."""
+        weight = b"" if self.weight == 1.0 else b'"weight": %a, ' % self.weight
+        numbers = b'{"document": %d, "section": %d, %s' % (self.document, self.section, weight)
+        return numbers + self.origin.removeprefix(b"{")
+
+    @staticmethod
+    def decode(text: bytes, metadata: bytes) -> Section:
+        """Return the section of two members; raises ValueError if `metadata` is not JSON."""
+        values = json.loads(metadata)
+        return Section(
+            document=values["document"],
+            section=values["section"],
+            id=values["id"],
+            source=values["source"],
+            sentences=[line for line in text.decode().split("\n") if line],
+            weight=values.get("weight", 1.0),
+            group=values.get("group"),
+        )
+
+
+def section_names(documents: Any, sections: Any) -> Any:
+    """Return one id per section, unique in the corpus, from the numbers of document and section.
+
+    Takes two integers or two integer arrays.
+    """
+    return (documents << 20) + sections
+
+
+@dataclass(frozen=True)
 class ShardPart:
     """The sections in bytes [start, end) of one tar: one work unit of a later stage."""
 
@@ -70,18 +126,6 @@ def member_bytes(size: int) -> int:
     return BLOCK + -(-size // BLOCK) * BLOCK
 
 
-def metadata(document: int, section: int, tail: bytes, weight: float = 1.0) -> bytes:
-    """Return a section's JSON: its numbers, its weight unless 1, and its `metadata_tail`."""
-    weighed = b"" if weight == 1.0 else b'"weight": %a, ' % weight
-    return b'{"document": %d, "section": %d, %s%s' % (document, section, weighed, tail)
-
-
-def metadata_tail(id: str, source: str, group: str | None = None) -> bytes:
-    """Return the end of a section's JSON, known before documents are numbered (no leading "{")."""
-    values = {"id": id, "source": source} | ({} if group is None else {"group": group})
-    return json.dumps(values, ensure_ascii=False).encode()[1:]
-
-
 @dataclass
 class ShardWriter:
     """Writes the sections of one tar to `stream` in order; `close` returns its index."""
@@ -95,27 +139,18 @@ class ShardWriter:
     cuts: list[int] = field(default_factory=lambda: [0])
     _last_document: int = -1
 
-    def add(
-        self,
-        document: int,
-        section: int,
-        text: bytes,
-        tail: bytes,
-        sentences: int,
-        words: int,
-        weight: float = 1.0,
-    ) -> None:
-        """Append one section: `text` is its `.txt` member, `tail` the end of its JSON."""
+    def add(self, section: StoredSection) -> None:
+        """Append one section."""
         if self.position - self.cuts[-1] >= CUT_BYTES:
             self.cuts.append(self.position)
-        key = f"{document:010d}-{section:05d}"
-        self._member(f"{key}.txt", text)
-        self._member(f"{key}.json", metadata(document, section, tail, weight))
-        self.documents += document != self._last_document
-        self._last_document = document
+        key = f"{section.document:010d}-{section.section:05d}"
+        self._member(f"{key}.txt", section.text)
+        self._member(f"{key}.json", section.metadata())
+        self.documents += section.document != self._last_document
+        self._last_document = section.document
         self.sections += 1
-        self.sentences += sentences
-        self.words += words
+        self.sentences += section.sentences
+        self.words += section.words
 
     def _member(self, name: str, content: bytes) -> None:
         padding = bytes(-len(content) % BLOCK)
@@ -136,12 +171,12 @@ class ShardWriter:
         }
 
 
-def write_shard(path: Path, sections: Iterable[tuple[Any, ...]]) -> None:
-    """Write a tar and its index atomically; each section is the arguments of `ShardWriter.add`."""
+def write_shard(path: Path, sections: Iterable[StoredSection]) -> None:
+    """Write a tar and its index atomically."""
     with atomic_write(path) as stream:
         writer = ShardWriter(stream)
         for section in sections:
-            writer.add(*section)
+            writer.add(section)
         index = writer.close()
     write_atomically(index_path(path), json.dumps(index) + "\n")
 
@@ -183,18 +218,10 @@ def read_sections(tar: Path, start: int = 0, end: int | None = None) -> Iterator
     for name, text in members:
         _, described = next(members, ("", b""))
         try:
-            values = json.loads(described)
+            section = StoredSection.decode(text, described)
         except ValueError as error:
             raise _damaged(tar, name) from error
-        yield Section(
-            document=values["document"],
-            section=values["section"],
-            id=values["id"],
-            source=values["source"],
-            sentences=[line for line in text.decode().split("\n") if line],
-            weight=values.get("weight", 1.0),
-            group=values.get("group"),
-        )
+        yield section
 
 
 def _read_members(tar: Path, start: int, end: int | None) -> Iterator[tuple[str, bytes]]:

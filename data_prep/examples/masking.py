@@ -21,7 +21,7 @@ R rows, E examples, T tokens, M targets
 
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numba import njit
@@ -142,20 +142,62 @@ def choose_masks(
     example_tokens: offsets of each example's tokens [E+1].
     example_keys: one random key per example [E].
     """
-    lengths = np.diff(example_tokens)
     maskable = _count_maskable(tokens, example_tokens, vocabulary.special)
-    wanted = rule.predictions(maskable)
-    room = int(wanted.sum())
-    target, inputs = np.empty(room, np.uint16), np.empty(room, tokens.dtype)
-    counts = np.zeros(len(lengths), np.int64)
-    total = _choose(
-        tokens, example_tokens, example_keys, vocabulary.special, vocabulary.starts_word,
-        vocabulary.ordinary, vocabulary.mask, wanted, UNITS.index(rule.unit),
-        _span_lengths(rule.span_length), int(lengths.max(initial=0)), target, inputs, counts,
-    )  # fmt: skip
-    offsets = np.zeros(len(lengths) + 1, np.int32)
-    np.cumsum(counts, out=offsets[1:])
-    return Masks(target[:total], offsets, inputs[:total])
+    examples = _Examples(tokens, example_tokens, example_keys, rule.predictions(maskable))
+    room = int(examples.wanted.sum())
+    out = _Out(
+        np.empty(room, np.uint16),
+        np.empty(room, tokens.dtype),
+        np.zeros(len(example_tokens), np.int32),
+    )
+    compiled = _Rule(UNITS.index(rule.unit), _span_lengths(rule.span_length))
+    total = _choose(examples, _Tokens(**vars(vocabulary)), compiled, out)
+    return Masks(out.target[:total], out.target_examples, out.input[:total])
+
+
+# Arguments of the compiled functions below: numba takes named tuples, not dataclasses.
+
+
+class _Examples(NamedTuple):
+    """E examples of T tokens."""
+
+    tokens: Array  # [T]
+    example_tokens: Array  # [E+1] offsets
+    keys: NDArray[np.uint64]  # [E]
+    wanted: NDArray[np.int64]  # [E] targets per example, at most
+
+
+class _Tokens(NamedTuple):
+    """The fields of a `Vocabulary`."""
+
+    mask: int
+    special: NDArray[np.bool_]
+    starts_word: NDArray[np.bool_]
+    ordinary: NDArray[np.int64]
+
+
+class _Rule(NamedTuple):
+    """The mask unit, as an index of UNITS, and the cumulative probabilities of span lengths."""
+
+    unit: int
+    span_lengths: NDArray[np.float64]
+
+
+class _Out(NamedTuple):
+    """The columns of `Masks`, with room for all targets."""
+
+    target: Array
+    input: Array
+    target_examples: NDArray[np.int32]
+
+
+class _Scratch(NamedTuple):
+    """Working memory for one example; each array is as long as the longest example."""
+
+    starts: NDArray[np.int64]  # of units
+    ends: NDArray[np.int64]
+    shuffled: NDArray[np.int64]  # unit numbers
+    chosen: NDArray[np.bool_]  # per position
 
 
 @cache
@@ -204,76 +246,89 @@ def _count_maskable(tokens: Any, example_tokens: Any, special: Any) -> Any:
 
 
 @njit(cache=True)
-def _find_units(
-    tokens: Any, special: Any, starts_word: Any, by_word: Any, starts: Any, ends: Any
-) -> Any:
-    """Write the bounds of one example's units to `starts` and `ends`; return their number."""
+def _find_units(tokens: Any, vocabulary: Any, by_word: Any, scratch: Any) -> Any:
+    """Write the bounds of one example's units to `scratch`; return their number."""
     units = 0
     inside = False
     for position in range(len(tokens)):
         token = tokens[position]
-        if special[token]:
+        if vocabulary.special[token]:
             inside = False
             continue
-        if inside and by_word and not starts_word[token]:
-            ends[units - 1] = position + 1
+        if inside and by_word and not vocabulary.starts_word[token]:
+            scratch.ends[units - 1] = position + 1
         else:
-            starts[units], ends[units] = position, position + 1
+            scratch.starts[units], scratch.ends[units] = position, position + 1
             units += 1
         inside = True
     return units
 
 
 @njit(cache=True)
-def _choose(
-    tokens: Any, example_tokens: Any, keys: Any, special: Any, starts_word: Any, ordinary: Any,
-    mask: Any, wanted: Any, unit: Any, span_lengths: Any, longest: Any,
-    target: Any, inputs: Any, counts: Any,
-) -> Any:  # fmt: skip
-    starts, ends = np.empty(longest, np.int64), np.empty(longest, np.int64)
-    shuffled = np.empty(longest, np.int64)
-    chosen = np.empty(longest, np.bool_)
+def _choose(examples: Any, vocabulary: Any, rule: Any, out: Any) -> Any:
+    """Fill `out` with the targets of all examples; return their number."""
+    longest = np.max(np.diff(examples.example_tokens)) if len(examples.wanted) else 0
+    scratch = _Scratch(
+        np.empty(longest, np.int64),
+        np.empty(longest, np.int64),
+        np.empty(longest, np.int64),
+        np.empty(longest, np.bool_),
+    )
     total = 0
-    for example in range(len(counts)):
-        begin, end = example_tokens[example], example_tokens[example + 1]
-        if wanted[example] == 0:
-            continue
-        pieces = tokens[begin:end]
-        units = _find_units(pieces, special, starts_word, unit > 0, starts, ends)
-        for index in range(units):
-            shuffled[index] = index
-        chosen[: end - begin] = False
-        left = wanted[example]
-        example_key = keys[example]
-        for index in range(units):  # a Fisher-Yates shuffle that stops early
-            if left == 0:
+    for example in range(len(examples.wanted)):
+        begin, end = examples.example_tokens[example], examples.example_tokens[example + 1]
+        if examples.wanted[example] > 0:
+            tokens, example_key = examples.tokens[begin:end], examples.keys[example]
+            units = _find_units(tokens, vocabulary, rule.unit > 0, scratch)
+            scratch.chosen[: end - begin] = False
+            _choose_units(units, examples.wanted[example], example_key, rule, scratch)
+            total = _replace(tokens, example_key, vocabulary, scratch.chosen, out, total)
+        out.target_examples[example + 1] = total
+    return total
+
+
+@njit(cache=True)
+def _choose_units(units: Any, wanted: Any, example_key: Any, rule: Any, scratch: Any) -> Any:
+    """Choose random units with at most `wanted` positions; sets `scratch.chosen` there."""
+    starts, ends, shuffled, chosen = scratch
+    for index in range(units):
+        shuffled[index] = index
+    left = wanted
+    for index in range(units):  # a Fisher-Yates shuffle that stops early
+        if left == 0:
+            break
+        other = index + draw_below(example_key, 2 * index, units - index)
+        first = shuffled[other]
+        shuffled[other] = shuffled[index]
+        words = 1
+        if rule.unit == 2:
+            chance = draw_unit(example_key, 2 * index + 1)
+            while words < len(rule.span_lengths) and chance >= rule.span_lengths[words - 1]:
+                words += 1
+        for word in range(first, min(first + words, units)):
+            size = ends[word] - starts[word]
+            is_apart = word > first and starts[word] != ends[word - 1]
+            if is_apart or chosen[starts[word]] or size > left:
                 break
-            other = index + draw_below(example_key, 2 * index, units - index)
-            first = shuffled[other]
-            shuffled[other] = shuffled[index]
-            words = 1
-            if unit == 2:
-                chance = draw_unit(example_key, 2 * index + 1)
-                while words < len(span_lengths) and chance >= span_lengths[words - 1]:
-                    words += 1
-            for word in range(first, min(first + words, units)):
-                size = ends[word] - starts[word]
-                is_apart = word > first and starts[word] != ends[word - 1]
-                if is_apart or chosen[starts[word]] or size > left:
-                    break
-                chosen[starts[word] : ends[word]] = True
-                left -= size
-        before = total
-        for position in range(end - begin):
-            if chosen[position]:
-                number = REPLACEMENT_DRAWS + np.uint64(2 * position)
-                chance = draw_unit(example_key, number)
-                token = np.int64(pieces[position])
-                if chance < MASKED:
-                    token = np.int64(mask)
-                elif chance < RANDOM:
-                    token = ordinary[draw_below(example_key, number + np.uint64(1), len(ordinary))]
-                target[total], inputs[total] = position, token
-                total += 1
-        counts[example] = total - before
+            chosen[starts[word] : ends[word]] = True
+            left -= size
+
+
+@njit(cache=True)
+def _replace(
+    tokens: Any, example_key: Any, vocabulary: Any, chosen: Any, out: Any, total: Any
+) -> Any:
+    """Append the chosen positions and their replacements to `out`; return the new total."""
+    ordinary = vocabulary.ordinary
+    for position in range(len(tokens)):
+        if chosen[position]:
+            number = REPLACEMENT_DRAWS + np.uint64(2 * position)
+            chance = draw_unit(example_key, number)
+            token = np.int64(tokens[position])
+            if chance < MASKED:
+                token = np.int64(vocabulary.mask)
+            elif chance < RANDOM:
+                token = ordinary[draw_below(example_key, number + np.uint64(1), len(ordinary))]
+            out.target[total], out.input[total] = position, token
+            total += 1
     return total

@@ -14,12 +14,13 @@ S sentences, N sections, P sentences of the pool, E examples
 # mypy: disallow-untyped-decorators=False
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from data_prep.corpus.shard_format import section_names
 from data_prep.random import draw_below, draw_unit
 
 Ints = NDArray[np.int64]
@@ -43,7 +44,8 @@ class Text:
     @property
     def names(self) -> Ints:
         """Section ids [N], unique in the whole corpus."""
-        return (self.documents << 20) + self.numbers
+        names: Ints = section_names(self.documents, self.numbers)
+        return names
 
     def only(self, is_kept: NDArray[np.bool_]) -> "Text":
         """Return a text with only the sections where `is_kept` [N] is True."""
@@ -115,13 +117,17 @@ def next_sentence(
     short: probability that a pair gets a shorter target length.
     A sentence without a neighbour always gets a random partner (coin = 0).
     """
-    own_first = np.searchsorted(pool.groups, text.groups, "left")
-    own_end = np.searchsorted(pool.groups, text.groups, "right")
-    size = len(text.sentences) - 1
-    return _spans(*_next_sentence(
-        text.sentences, text.sections, text.documents, pool.sentences, pool.ends, pool.documents,
-        own_first, own_end, _streams(keys), limit, short, *_room(size),
-    ))  # fmt: skip
+    partners = _Partners(
+        pool.sentences,
+        pool.ends,
+        pool.documents,
+        own_first=np.searchsorted(pool.groups, text.groups, "left"),
+        own_end=np.searchsorted(pool.groups, text.groups, "right"),
+    )
+    columns = _Columns.empty(len(text.sentences) - 1)
+    return columns.spans(
+        *_next_sentence(_Sentences.of(text), partners, _streams(keys), limit, short, columns)
+    )
 
 
 def sentence_order(text: Text, keys: Keys, limit: int, short: float) -> tuple[Spans, Discarded]:
@@ -130,10 +136,10 @@ def sentence_order(text: Text, keys: Keys, limit: int, short: float) -> tuple[Sp
     The arguments are those of `next_sentence`. A sentence without a neighbour is split in its
     middle.
     """
-    size = len(text.sentences) - 1
-    return _spans(*_sentence_order(
-        text.sentences, text.sections, text.documents, _streams(keys), limit, short, *_room(size)
-    ))  # fmt: skip
+    columns = _Columns.empty(len(text.sentences) - 1)
+    return columns.spans(
+        *_sentence_order(_Sentences.of(text), _streams(keys), limit, short, columns)
+    )
 
 
 def full_sentences(text: Text, limit: int) -> tuple[Spans, Discarded]:
@@ -141,36 +147,62 @@ def full_sentences(text: Text, limit: int) -> tuple[Spans, Discarded]:
 
     A sentence longer than `limit` is split over several examples.
     """
-    size = len(text.sentences) - 1 + len(text.ids) // limit
-    return _spans(
-        *_full_sentences(text.sentences, text.sections, text.documents, limit, *_room(size))
-    )
+    columns = _Columns.empty(len(text.sentences) - 1 + len(text.ids) // limit)
+    return columns.spans(*_full_sentences(_Sentences.of(text), limit, columns))
 
 
-def _room(size: int) -> tuple[Ints, NDArray[np.int8], NDArray[np.int8], Ints]:
-    """Allocate the columns of `Spans` for at most `size` examples, uninitialised."""
-    return (
-        np.empty((size, 4), np.int64),
-        np.empty(size, np.int8),
-        np.empty(size, np.int8),
-        np.empty((size, 2), np.int64),
-    )
+# Arguments of the compiled functions below: numba takes named tuples, not dataclasses.
+
+
+class _Sentences(NamedTuple):
+    """The offsets and documents of a `Text`."""
+
+    sentences: Ints
+    sections: Ints
+    documents: Ints
+
+    @classmethod
+    def of(cls, text: Text) -> "_Sentences":
+        return cls(text.sentences, text.sections, text.documents)
+
+
+class _Partners(NamedTuple):
+    """The offsets and documents of a `Pool`, and the part of it that each section must not use."""
+
+    sentences: Ints  # [P+1]
+    ends: Ints  # [P]
+    documents: Ints  # [P]
+    own_first: Ints  # [N] the pool's sentences of the section's own group, from here
+    own_end: Ints  # [N] to here, excluded
+
+
+class _Columns(NamedTuple):
+    """The columns of `Spans` with room for some number of examples."""
+
+    bounds: Ints
+    label: NDArray[np.int8]
+    coin: NDArray[np.int8]
+    documents: Ints
+
+    @classmethod
+    def empty(cls, size: int) -> "_Columns":
+        return cls(
+            np.empty((size, 4), np.int64),
+            np.empty(size, np.int8),
+            np.empty(size, np.int8),
+            np.empty((size, 2), np.int64),
+        )
+
+    def spans(self, count: int, losses: Ints) -> tuple[Spans, Discarded]:
+        """Return the first `count` examples, and what did not fit."""
+        spans = Spans(
+            self.bounds[:count], self.label[:count], self.coin[:count], self.documents[:count]
+        )
+        return spans, Discarded(*(int(loss) for loss in losses))
 
 
 def _streams(keys: Keys) -> Keys:
     return np.stack([keys, np.zeros_like(keys)], axis=1)  # [N, 2] key, numbers drawn so far
-
-
-def _spans(
-    count: int,
-    losses: Ints,
-    bounds: Ints,
-    label: NDArray[np.int8],
-    coin: NDArray[np.int8],
-    documents: Ints,
-) -> tuple[Spans, Discarded]:
-    spans = Spans(bounds[:count], label[:count], coin[:count], documents[:count])
-    return spans, Discarded(*(int(loss) for loss in losses))
 
 
 @njit(cache=True)
@@ -229,79 +261,61 @@ def _fit(pair: Any, stream: Any, limit: Any, losses: Any) -> Any:
 
 @njit(cache=True)
 def _next_sentence(
-    sentences: Any,
-    sections: Any,
-    documents: Any,
-    pool_sentences: Any,
-    pool_ends: Any,
-    pool_documents: Any,
-    own_first: Any,
-    own_end: Any,
-    streams: Any,
-    limit: Any,
-    short: Any,
-    bounds: Any,
-    label: Any,
-    coin: Any,
-    partners: Any,
+    text: Any, partners: Any, streams: Any, limit: Any, short: Any, columns: Any
 ) -> Any:
-    count = 0
+    sentences, count = text.sentences, 0
     losses = np.zeros(4, np.int64)
-    for section in range(len(sections) - 1):
+    for section in range(len(text.sections) - 1):
         stream = streams[section]
-        start, end = sections[section], sections[section + 1]
-        own = own_end[section] - own_first[section]
+        start, end = text.sections[section], text.sections[section + 1]
         while start < end:
             target = _target(stream, limit, short)
             stop = _fill(sentences, start, end, target)
             lone = stop - start == 1
             split = stop if lone else start + 1 + _below(stream, stop - start - 1)
             is_random = lone or _uniform(stream) < 0.5
-            pair = bounds[count]
+            pair = columns.bounds[count]
             pair[0], pair[1] = sentences[start], sentences[split]
-            partners[count] = documents[section]
+            columns.documents[count] = text.documents[section]
             if is_random:
-                # The pool is ordered by group, so skipping the range of the own group gives a
-                # uniform choice among all other sentences, without retries.
-                chosen = _below(stream, len(pool_ends) - own)
-                if chosen >= own_first[section]:
-                    chosen += own
+                chosen = _choose_partner(partners, section, stream)
                 wanted = target - (pair[1] - pair[0])
-                last = _fill(pool_sentences, chosen, pool_ends[chosen], wanted)
-                pair[2], pair[3] = pool_sentences[chosen], pool_sentences[last]
-                partners[count, 1] = pool_documents[chosen]
+                last = _fill(partners.sentences, chosen, partners.ends[chosen], wanted)
+                pair[2], pair[3] = partners.sentences[chosen], partners.sentences[last]
+                columns.documents[count, 1] = partners.documents[chosen]
                 start = split  # the unused sentences start the next example
             else:
                 pair[2], pair[3] = sentences[split], sentences[stop]
                 start = stop
             _fit(pair, stream, limit, losses)
-            label[count] = 1 if is_random else 0
-            coin[count] = 0 if lone else 1
+            columns.label[count] = 1 if is_random else 0
+            columns.coin[count] = 0 if lone else 1
             count += 1
-    return count, losses, bounds, label, coin, partners
+    return count, losses
 
 
 @njit(cache=True)
-def _sentence_order(
-    sentences: Any,
-    sections: Any,
-    documents: Any,
-    streams: Any,
-    limit: Any,
-    short: Any,
-    bounds: Any,
-    label: Any,
-    coin: Any,
-    partners: Any,
-) -> Any:
-    count = 0
+def _choose_partner(partners: Any, section: Any, stream: Any) -> Any:
+    """Draw a sentence of the pool that is not of the section's own group.
+
+    The pool is ordered by group, so skipping the range of the own group gives a uniform choice
+    among all other sentences, without retries.
+    """
+    own = partners.own_end[section] - partners.own_first[section]
+    chosen = _below(stream, len(partners.ends) - own)
+    return chosen + own if chosen >= partners.own_first[section] else chosen
+
+
+@njit(cache=True)
+def _sentence_order(text: Any, streams: Any, limit: Any, short: Any, columns: Any) -> Any:
+    sentences, count = text.sentences, 0
     losses = np.zeros(4, np.int64)
-    for section in range(len(sections) - 1):
+    for section in range(len(text.sections) - 1):
         stream = streams[section]
-        start, end = sections[section], sections[section + 1]
+        start, end = text.sections[section], text.sections[section + 1]
         while start < end:
             stop = _fill(sentences, start, end, _target(stream, limit, short))
-            pair = bounds[count]
+            pair = columns.bounds[count]
             pair[0], pair[3] = sentences[start], sentences[stop]
             if stop - start > 1:
                 middle = sentences[start + 1 + _below(stream, stop - start - 1)]
@@ -316,28 +330,19 @@ def _sentence_order(
             swapped = _uniform(stream) < 0.5
             if swapped:
                 pair[0], pair[1], pair[2], pair[3] = pair[2], pair[3], pair[0], pair[1]
-            partners[count] = documents[section]
-            label[count] = 1 if swapped else 0
-            coin[count] = 1
+            columns.documents[count] = text.documents[section]
+            columns.label[count] = 1 if swapped else 0
+            columns.coin[count] = 1
             count += 1
-    return count, losses, bounds, label, coin, partners
+    return count, losses
 
 
 @njit(cache=True)
-def _full_sentences(
-    sentences: Any,
-    sections: Any,
-    documents: Any,
-    limit: Any,
-    bounds: Any,
-    label: Any,
-    coin: Any,
-    partners: Any,
-) -> Any:
-    count = 0
+def _full_sentences(text: Any, limit: Any, columns: Any) -> Any:
+    sentences, count = text.sentences, 0
     losses = np.zeros(4, np.int64)
-    for section in range(len(sections) - 1):
-        sentence, end = sections[section], sections[section + 1]
+    for section in range(len(text.sections) - 1):
+        sentence, end = text.sections[section], text.sections[section + 1]
         start = sentences[sentence]
         while sentence < end:
             if sentences[sentence + 1] - start > limit:
@@ -347,10 +352,10 @@ def _full_sentences(
                 while sentence < end and sentences[sentence + 1] - start <= limit:
                     sentence += 1
                 stop = sentences[sentence]
-            bounds[count] = (start, stop, stop, stop)
-            label[count] = -1
-            coin[count] = 0
-            partners[count] = documents[section]
+            columns.bounds[count] = (start, stop, stop, stop)
+            columns.label[count] = -1
+            columns.coin[count] = 0
+            columns.documents[count] = text.documents[section]
             count += 1
             start = stop
-    return count, losses, bounds, label, coin, partners
+    return count, losses

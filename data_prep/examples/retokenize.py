@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import tokenizers
 
-from data_prep.corpus.shard_format import ShardPart, read_sections
+from data_prep.corpus.shard_format import ShardPart, read_sections, section_names
 from data_prep.errors import SesameError
 from data_prep.examples.chunks import ChunkStore, token_dtype
 from data_prep.examples.rows import read_sections_of_examples
@@ -78,7 +78,7 @@ def _sample(
     Returns the ids of each section as bytes, by its index in the part; and (sentence, ids) pairs.
     """
     sections = list(read_sections(part.path, part.start, part.end))
-    names = np.array([(section.document << 20) + section.section for section in sections])
+    names = np.array([section_names(each.document, each.section) for each in sections])
     ids: dict[int, bytes] = {}
     texts: list[tuple[str, list[int]]] = []
     characters = 0

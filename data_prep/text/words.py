@@ -11,15 +11,12 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-# The Chinese characters that BERT's tokenizer makes single words.
-CHINESE = (
-    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002a6df\U0002a700-\U0002b81f"
-    "\U0002b820-\U0002ceaf\U0002f800-\U0002fa1f"
-)
+from data_prep.text.scripts import CHINESE
+
 ASCII_MARKS = r"!-/:-@\[-`{-~"
 
 
-def split_words(text: str) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+def split_like_bert(text: str) -> tuple[tuple[str, ...], NDArray[np.int64]]:
     """Return the words of a text, and their character ranges [words, 2]: start, end (excluded).
 
     The text is split like BERT's pre-tokenizer does. So with BERT's WordPiece, a word has the same
@@ -48,8 +45,8 @@ class TextWords(Sequence[str]):
 
     @classmethod
     def of(cls, text: str) -> "TextWords":
-        """Split a text with `split_words`."""
-        words, characters = split_words(text)
+        """Split a text with `split_like_bert`."""
+        words, characters = split_like_bert(text)
         return cls(text, words, characters, 0, len(words))
 
     @classmethod

@@ -36,7 +36,7 @@ BLOCK = 1 << 20  # bytes of text worked on at once
 CACHE_WORDS = 1 << 20  # words remembered between calls
 CACHE_BYTES = 1 << 25
 # The context that determines the tokens of a word: the word alone (as split by
-# data_prep.text.words.split_words), the text up to the next white space, or the whole text.
+# data_prep.text.words.split_like_bert), the text up to the next white space, or the whole text.
 REACHES = {True: "word", False: "space", None: "text"}
 
 

@@ -2,7 +2,7 @@
 
 With the kind `words`, a word is a run of letters and digits, and punctuation is split off. The kind
 `spaced_words` is for text that is already tokenized: it splits at white space only.
-Try it: split_words("Don't panic, it's 42.")
+Try it: split_like_elmo("Don't panic, it's 42.")
 """
 
 import json
@@ -52,7 +52,7 @@ def _plain() -> Tokenizer:
     return from_words([], lowercase=False, strip_accents=False, spaced=False)
 
 
-def split_words(text: str, library: Tokenizer | None = None) -> list[str]:
+def split_like_elmo(text: str, library: Tokenizer | None = None) -> list[str]:
     """Return the words of a text, as split by `library`, a tokenizer of words.
 
     Without a library, punctuation is split off (the kind `words`).

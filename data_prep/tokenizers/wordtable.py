@@ -13,6 +13,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from data_prep.hashing import FNV_START, fnv1a
+
+_fnv1a = njit(inline="always")(fnv1a)
+
 # Byte classes: separates words, is a word by itself, is part of a word, ends a text.
 SPACE, PUNCTUATION, LETTER, END = 0, 1, 2, 3
 END_BYTE = 0xFF
@@ -66,10 +70,10 @@ def _scan(
                 text += 1
             position += 1
             continue
-        hashed = np.uint64(0xCBF29CE484222325)  # FNV-1a
+        hashed = FNV_START
         end = position
         while True:
-            hashed = (hashed ^ np.uint64(buffer[end])) * np.uint64(0x100000001B3)
+            hashed = _fnv1a(hashed, np.uint64(buffer[end]))
             end += 1
             if kind == PUNCTUATION or classes[buffer[end]] != LETTER:
                 break

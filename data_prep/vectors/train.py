@@ -1,7 +1,7 @@
 """Train word vectors on document shards with gensim.
 
-Words are those of `data_prep.text.words.split_words`, as for encoders. Training uses one thread:
-with more, gensim's result differs from run to run.
+Words are those of `data_prep.text.words.split_like_bert`, as for encoders. Training uses one
+thread: with more, gensim's result differs from run to run.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ import numpy as np
 
 from data_prep.corpus.shard_format import parts, read_sections
 from data_prep.errors import SesameError
-from data_prep.text.words import split_words
+from data_prep.text.words import split_like_bert
 from data_prep.vectors.config import VectorsConfig
 from data_prep.vectors.table import VectorTable
 
@@ -28,7 +28,7 @@ class ShardSentences:
             for section in read_sections(part.path, part.start, part.end):
                 for sentence in section.sentences:
                     text = sentence.lower() if self._lowercase else sentence
-                    yield list(split_words(text)[0])
+                    yield list(split_like_bert(text)[0])
 
 
 def train_vectors(shards: Path, config: VectorsConfig) -> VectorTable:

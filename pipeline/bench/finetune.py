@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from data_prep.errors import UsageError
-from data_prep.text.words import split_words
+from data_prep.text.words import split_like_bert
 from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
 from pipeline.bench.figures import Figure, compared
 from pipeline.bench.turns import Side, Spent, race
@@ -150,7 +150,7 @@ def _encoder(config: Config, splits: Splits) -> BertEncoder:
         texts = (
             text for part in (splits.train, splits.dev) for each in part for text in each.texts
         )
-        words = {word.lower() for text in texts for word in split_words(text)[0]}
+        words = {word.lower() for text in texts for word in split_like_bert(text)[0]}
         names = [*Specials().names(), *sorted(words)][:VOCAB]
         names += [f"[unused{number}]" for number in range(VOCAB - len(names))]
         library = from_vocabulary(names, lowercase=True, strip_accents=False, specials=Specials())

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from data_prep.tokenizers import Tokenizer
 from data_prep.tokenizers.characters import BEGIN_SENTENCE, END_SENTENCE, character_ids
-from data_prep.tokenizers.words import split_words
+from data_prep.tokenizers.words import split_like_elmo
 from pipeline.encoders.inputs import (
     EncodedInputs,
     InputBatch,
@@ -50,7 +50,7 @@ class ElmoEncoder(Encoder):
 
     def encode_texts(self, inputs: Sequence[tuple[str, ...]], max_length: int) -> EncodedInputs:
         """Encode `<S>` a `</S>`; for pairs `<S>` b `</S>` follows."""
-        split = [[split_words(text, self._library) for text in texts] for texts in inputs]
+        split = [[split_like_elmo(text, self._library) for text in texts] for texts in inputs]
         return self._encode(split, max_length)
 
     def encode_words(self, inputs: Sequence[tuple[Words, ...]], max_length: int) -> EncodedInputs:

@@ -11,6 +11,7 @@ Reads the tokenizer and the examples of every phase. Writes
 Try it: sesame pretrain experiment=demo
 """
 
+import importlib.util
 import json
 import shutil
 from collections.abc import Callable
@@ -68,6 +69,15 @@ class Pretrain(Stage):
             fitting = replace(config.vectors, width=width, lowercase=lowercase)
             requests["vectors"] = Request("vectors", replace(config, vectors=fitting))
         return requests
+
+    def check_machine(self, config: Config) -> None:
+        """Raise `UsageError` for a ZeRO strategy without DeepSpeed, which exists for Linux only."""
+        strategy = config.trainer.strategy
+        if strategy.startswith("zero") and importlib.util.find_spec("deepspeed") is None:
+            raise UsageError(
+                f"trainer.strategy={strategy}: DeepSpeed is not installed, and it exists for Linux "
+                "only; use trainer.strategy=single trainer.devices=1, which gives the same model"
+            )
 
     def keys(self, config: Config) -> dict[str, Any]:
         """Return the settings of model and training, and of masks if the loader draws them."""

@@ -9,6 +9,7 @@ none of these values is in metrics.jsonl.
 
 import math
 import resource
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -161,4 +162,5 @@ def peak_memory(device: torch.device) -> int:
     """Return this rank's peak memory in bytes: of the CUDA device, or else of the process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    unit = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux kilobytes
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

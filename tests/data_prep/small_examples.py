@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from data_prep.config import ExamplesConfig
-from data_prep.corpus.shard_format import metadata_tail, write_shard
+from data_prep.corpus.shard_format import Origin, StoredSection, write_shard
 from data_prep.examples.chunks import Chunk, ChunkStore
 from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
 
@@ -44,7 +44,9 @@ def make_sentences(rng: np.random.Generator, count: int, longest: int = 14) -> l
 def write_shards(folder: Path, split: str, documents: Documents, first: int, tars: int) -> None:
     """Shards with one section after another, `tars` files for a split."""
     sections = [
-        (number, section, "\n".join(sentences).encode(), metadata_tail("", "test"), 0, 0)
+        StoredSection(
+            number, section, "\n".join(sentences).encode(), Origin("", "test").encode(), 0, 0
+        )
         for number, document in enumerate(documents, first)
         for section, sentences in enumerate(document)
     ]

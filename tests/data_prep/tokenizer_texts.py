@@ -5,7 +5,7 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from data_prep.corpus.shard_format import metadata_tail, write_shard
+from data_prep.corpus.shard_format import Origin, StoredSection, write_shard
 from data_prep.tokenizers import Tokenizer
 
 SYMBOLS = ["<user>", "[name]", "[name]s"]
@@ -81,7 +81,9 @@ def write_shards(folder: Path, split: str, documents: list[list[str]], tars: int
     """Deal the documents to several tars."""
     for tar in range(tars):
         sections = (
-            (number, 0, "\n".join(sentences).encode(), metadata_tail(str(number), "a"), 0, 0)
+            StoredSection(
+                number, 0, "\n".join(sentences).encode(), Origin(str(number), "a").encode(), 0, 0
+            )
             for number, sentences in enumerate(documents)
             if number % tars == tar
         )

@@ -13,7 +13,7 @@ import numpy as np
 
 from data_prep.corpus.shard_format import ShardPart, parts, read_sections
 from data_prep.errors import SesameError, UsageError
-from data_prep.text.words import TextWords, split_words
+from data_prep.text.words import TextWords, split_like_bert
 from pipeline.tasks.examples import read_lines
 
 REACH = 100  # words of context kept on either side
@@ -85,7 +85,7 @@ def _draw(found: list[Occurrence], most: int, rng: np.random.Generator) -> list[
 
 
 def _target(word: str) -> Target:
-    words, _ = split_words(word.casefold())
+    words, _ = split_like_bert(word.casefold())
     if not words:
         raise UsageError(f"word={word}: give a word, such as word=bank")
     return words

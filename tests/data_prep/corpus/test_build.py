@@ -18,11 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_prep.config import CorpusConfig
-from data_prep.corpus import build as stage
+from data_prep.corpus import build, clean, write
 from data_prep.corpus.build import make_shards
 from data_prep.corpus.cache import PieceCache
-from data_prep.corpus.clean_text import cut_sections
-from data_prep.corpus.select import heldout_sections
+from data_prep.corpus.clean_files import cut_sections
+from data_prep.corpus.placement import heldout_sections
 from data_prep.errors import SesameError
 from data_prep.files import sha256
 from data_prep.reading.sources import Part, discover
@@ -177,7 +177,10 @@ def test_a_killed_stage_ends_up_with_the_same_bytes(
     assert counts == reference[1]
 
 
-@pytest.mark.parametrize("broken", ["clean_piece", "select_documents", "write_piece"])
+PASSES = {"clean_unit": clean, "select_documents": build, "write_unit": write}
+
+
+@pytest.mark.parametrize("broken", list(PASSES))
 def test_finished_pieces_are_not_made_again(
     corpus: Path,
     reference: tuple[Path, dict[str, Any]],
@@ -185,11 +188,11 @@ def test_finished_pieces_are_not_made_again(
     monkeypatch: pytest.MonkeyPatch,
     broken: str,
 ) -> None:
-    order = ["clean_piece", "select_documents", "write_piece"]
+    order = list(PASSES)
     made: Counter[str] = Counter()
 
     def counting(name: str, fail_after: int | None) -> Callable[..., None]:
-        original = getattr(stage, name)
+        original = getattr(PASSES[name], name)
 
         def make(*arguments: Any, **named: Any) -> None:
             if made[name] == fail_after:
@@ -202,17 +205,17 @@ def test_finished_pieces_are_not_made_again(
     with monkeypatch.context() as patch:
         for name in order:
             last = 0 if name == "select_documents" else 2
-            patch.setattr(stage, name, counting(name, last if name == broken else None))
+            patch.setattr(PASSES[name], name, counting(name, last if name == broken else None))
         with pytest.raises(KeyboardInterrupt):
             shard(tmp_path, corpus, shard_size=100_000)
     before = Counter(made)
     with monkeypatch.context() as patch:
         for name in order:
-            patch.setattr(stage, name, counting(name, None))
+            patch.setattr(PASSES[name], name, counting(name, None))
         shard(tmp_path, corpus, shard_size=100_000)
     assert digests(tmp_path) == digests(reference[0])
-    pieces = {"clean_piece": made["clean_piece"], "select_documents": 1}
-    pieces["write_piece"] = len(list(tmp_path.glob("*.tar")))
+    pieces = {"clean_unit": made["clean_unit"], "select_documents": 1}
+    pieces["write_unit"] = len(list(tmp_path.glob("*.tar")))
     assert dict(made) == pieces
     assert all(made[name] == before[name] for name in order[: order.index(broken)])
 
@@ -238,13 +241,13 @@ def test_a_grown_corpus_cleans_only_what_is_new(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cleaned: list[list[Part]] = []
-    original = stage.clean_piece
+    original = clean.clean_unit
 
     def remember(parts: list[Part], folder: Path, config: CorpusConfig) -> None:
         cleaned.append(parts)
         original(parts, folder, config)
 
-    monkeypatch.setattr(stage, "clean_piece", remember)
+    monkeypatch.setattr(clean, "clean_unit", remember)
 
     def run(name: str, **values: Any) -> int:
         cleaned.clear()
@@ -339,7 +342,7 @@ def test_segments_roll_without_a_trace(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("data_prep.corpus.clean_text.SEGMENT_BYTES", 3000)
+    monkeypatch.setattr("data_prep.corpus.clean_files.SEGMENT_BYTES", 3000)
     config = config_for(corpus, shard_size=100_000)
     make_shards(config, tmp_path, 10_000_000)
     assert digests(tmp_path) == digests(reference[0])
@@ -350,10 +353,10 @@ def test_the_stage_runs_from_its_config(tmp_path: Path) -> None:
     config.paths.store = str(tmp_path / "store")
     path = write_documents(tmp_path / "x.jsonl", [f"Document number {n} here." for n in range(20)])
     config.corpus.paths = str(path)
-    assert Shard().files(config) == [("x.jsonl", path)]
+    assert Shard().files(config).named == [("x.jsonl", path)]
     assert Shard().inputs(config) == {}
     out = tmp_path / "store" / "shard" / "out"
     out.mkdir(parents=True)
-    counts = Shard().run(Work(config, {}, out, "fingerprint"))
+    counts = Shard().run(Work(config, {}, out, "fingerprint", files=Shard().files(config)))
     assert counts["documents"]["kept"] == 20
     assert counts["sections"] == {"train": 18, "heldout": 2}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from data_prep.corpus import build as stage
+from data_prep.corpus import clean
 from data_prep.corpus.build import make_shards
 from data_prep.corpus.cache import PieceCache
 from data_prep.errors import SesameError
@@ -38,7 +38,7 @@ def test_a_file_that_changes_while_it_is_read_stops_the_stage(
     write_documents(changing / "a.jsonl", [document(rng) for _ in range(30)])
     path = changing / "b.txt"
     path.write_text("\n\n".join(sentence(rng) for _ in range(500)))
-    original = stage.read_documents
+    original = clean.read_documents
 
     def read_while_it_changes(part: Part, *others: Any) -> Any:
         for number, found in enumerate(original(part, *others)):
@@ -57,7 +57,7 @@ def test_a_file_that_changes_while_it_is_read_stops_the_stage(
                     path.unlink()
             yield found
 
-    monkeypatch.setattr(stage, "read_documents", read_while_it_changes)
+    monkeypatch.setattr(clean, "read_documents", read_while_it_changes)
     checksums = {file.name: sha256(file.path) for file in discover(str(changing))}
     cache = PieceCache(tmp_path / "cache", checksums, version=1, most_bytes=1 << 30)
     with pytest.raises(SesameError, match=r"^b\.txt (changed|is gone).* while the corpus was read"):

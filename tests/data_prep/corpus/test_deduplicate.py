@@ -2,6 +2,7 @@
 
 import json
 import random
+import tempfile
 import tracemalloc
 from collections import Counter
 from pathlib import Path
@@ -9,12 +10,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from data_prep.config import CorpusConfig
 from data_prep.corpus.build import make_shards
+from data_prep.corpus.clean_files import (
+    CleanDocument,
+    CleanFileWriter,
+    KeptParagraphs,
+    list_clean_files,
+)
 from data_prep.corpus.deduplicate import SignatureTable
 from data_prep.corpus.minhash import band_hashes, rows_per_band, signature
-from data_prep.corpus.shard_format import parts, read_sections
+from data_prep.corpus.shard_format import Origin, parts, read_sections
 from data_prep.errors import UsageError
 
 WORDS = [f"{first}{last}" for first in "bdfgklmnprst" for last in ("an", "el", "ir", "os", "u")]
@@ -109,7 +118,7 @@ def test_how_much_is_compared_is_a_setting(tmp_path: Path, texts: list[str]) -> 
 def test_a_paragraph_cut_by_a_section_is_one(
     tmp_path: Path, texts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("data_prep.corpus.clean_text.SECTION_SENTENCES", 4)
+    monkeypatch.setattr("data_prep.corpus.clean_files.SECTION_SENTENCES", 4)
     rng = random.Random(3)
     long = paragraph(rng, 11)
     documents = [f"{paragraph(rng, 2)}\n\n{long}\n\nIn between.", f"{long}\n\n{paragraph(rng, 2)}"]
@@ -211,3 +220,28 @@ def test_ten_times_the_signatures_take_no_more_memory(
 
     _, few, many = map(peak, (8000, 80_000, 800_000))  # the first also imports
     assert many < 1.2 * few  # small buckets are less alike in size than large ones
+
+
+@given(st.lists(st.lists(st.text("aé", min_size=1), min_size=1), min_size=1), st.randoms())
+def test_the_text_without_dropped_paragraphs_has_the_size_that_its_table_states(
+    paragraphs: list[list[str]], rng: random.Random
+) -> None:
+    origin = Origin("id", "file")
+    with tempfile.TemporaryDirectory() as folder:
+        with CleanFileWriter(Path(folder)) as writer:
+            for _ in range(2):
+                writer.add(CleanDocument(paragraphs, origin, bytes(16)))
+        (file,) = list_clean_files([Path(folder)])
+        rows = file.paragraphs()
+        dropped = np.array([rng.random() < 0.5 for _ in rows])
+        kept = KeptParagraphs(file.sections(), rows, dropped)
+        with open(file.text, "rb") as stream:
+            for section, row in enumerate(kept.sections()):
+                text, read_origin = kept.read(stream, section)
+                own = dropped[section * len(paragraphs) : (section + 1) * len(paragraphs)]
+                left = ["\n".join(p) for p, gone in zip(paragraphs, own, strict=True) if not gone]
+                assert read_origin == origin.encode()
+                assert text.decode() == "\n\n".join(left) + "\n"
+                assert row["paragraphs"] == len(left)
+                if left:
+                    assert row["text_bytes"] == len(text)

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from data_prep.corpus import shard_format as shards
 from data_prep.corpus.shard_format import (
+    Origin,
+    StoredSection,
     index_path,
-    metadata_tail,
     parts,
     read_sections,
     tar_header,
@@ -20,13 +21,12 @@ from data_prep.corpus.shard_format import (
 )
 from data_prep.errors import SesameError
 
-Row = tuple[int, int, bytes, bytes, int, int]
 
-
-def rows(count: int, size: int = 300) -> Iterator[Row]:
+def rows(count: int, size: int = 300) -> Iterator[StoredSection]:
     for number in range(count):
         text = f"Sentence {number}.\n\nÅ second one{' word' * (number * 7 % size)}.\n".encode()
-        yield number // 2, number % 2, text, metadata_tail(f"id {number}", "a/é.txt"), 2, 9
+        origin = Origin(f"id {number}", "a/é.txt").encode()
+        yield StoredSection(number // 2, number % 2, text, origin, 2, 9)
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_webdataset_reads_the_tars(shard: Path) -> None:
     assert [sample["__key__"] for sample in samples] == [
         f"{section.document:010d}-{section.section:05d}" for section in sections
     ]
-    assert [sample["txt"] for sample in samples] == [row[2] for row in rows(50)]
+    assert [sample["txt"] for sample in samples] == [row.text for row in rows(50)]
     assert json.loads(samples[7]["json"])["id"] == sections[7].id
 
 

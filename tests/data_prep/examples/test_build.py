@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data_prep.corpus.shard_format import metadata_tail, parts, read_sections, write_shard
+from data_prep.corpus.shard_format import Origin, StoredSection, parts, read_sections, write_shard
 from data_prep.errors import SesameError
 from data_prep.examples import build as building
 from data_prep.examples.build import build
@@ -293,7 +293,9 @@ def test_a_document_is_used_as_often_as_its_weight_says(tokenizer: Path, tmp_pat
     rng = np.random.default_rng(2)
     weights = [0.0, 0.5, 1.0, 2.5]
     sections = [
-        (number, 0, "\n".join(make_sentences(rng, 9)).encode(), metadata_tail("", "x"), 0, 0, w)
+        StoredSection(
+            number, 0, "\n".join(make_sentences(rng, 9)).encode(), Origin("", "x").encode(), 0, 0, w
+        )
         for number, w in enumerate(weights * 40)
     ]
     write_shard(tmp_path / "train-00000.tar", sections)

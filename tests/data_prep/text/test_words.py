@@ -3,7 +3,7 @@
 import pytest
 from tokenizers import pre_tokenizers
 
-from data_prep.text.words import TextWords, split_words
+from data_prep.text.words import TextWords, split_like_bert
 
 TEXTS = [
     "The U.S. (1776–), led by J. Adams's men; cost: €5.50/£4 — 100% «sure»!",
@@ -16,7 +16,7 @@ TEXTS = [
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_words_are_those_of_berts_own_cut(text: str) -> None:
-    words, characters = split_words(text)
+    words, characters = split_like_bert(text)
     assert [text[a:b] for a, b in characters] == list(words)
     # Chinese characters are set apart by BERT's normaliser, before its words are cut.
     spaced = "".join(f" {c} " if "\u4e00" <= c <= "\u9fff" else c for c in text)
@@ -26,7 +26,7 @@ def test_words_are_those_of_berts_own_cut(text: str) -> None:
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_words_of_a_text_know_their_text(text: str) -> None:
-    words, characters = split_words(text)
+    words, characters = split_like_bert(text)
     whole = TextWords.of(text)
     assert tuple(whole) == words and len(whole) == len(words)
     for first in range(len(words)):

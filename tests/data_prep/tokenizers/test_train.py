@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_prep.config import TokenizerConfig
-from data_prep.corpus.shard_format import metadata_tail, write_shard
+from data_prep.corpus.shard_format import Origin, StoredSection, write_shard
 from data_prep.errors import SesameError, UsageError
 from data_prep.tokenizers import Tokenizer
 from data_prep.tokenizers.build import build_tokenizer
@@ -191,7 +191,7 @@ def train_words(folder: Path, documents: list[list[str]], **values: Any) -> Word
     """Count documents, one section a sentence, in pieces of a few sections."""
     folder.mkdir()
     sections = [
-        (number, place, sentence.encode(), metadata_tail(str(number), "a"), 1, 0)
+        StoredSection(number, place, sentence.encode(), Origin(str(number), "a").encode(), 1, 0)
         for number, sentences in enumerate(documents)
         for place, sentence in enumerate(sentences)
     ]
@@ -246,7 +246,7 @@ def test_no_piece_is_in_fewer_documents(tmp_path: Path) -> None:
 
 def test_a_source_counts_as_its_weight_says(tmp_path: Path) -> None:
     sections = [
-        (number, 0, text.encode(), metadata_tail(str(number), "a"), 1, 0, weight)
+        StoredSection(number, 0, text.encode(), Origin(str(number), "a").encode(), 1, 0, weight)
         for number, (text, weight) in enumerate([("a b", 2.5), ("b c", 1.0), ("d", 0.1)])
     ]
     write_shard(tmp_path / "train-00000.tar", sections)

@@ -11,7 +11,7 @@ from data_prep.tokenizers import Tokenizer
 from data_prep.tokenizers.build import build_tokenizer
 from data_prep.tokenizers.counting import WordCounts, word_normaliser
 from data_prep.tokenizers.vocabulary import read_counts, read_vocabulary, write_words
-from data_prep.tokenizers.words import split_words
+from data_prep.tokenizers.words import split_like_elmo
 
 COUNTS = WordCounts(["the", "of", "<S>", "sea", "ship", "Ærø"], [50, 20, 9, 4, 4, 1], 88, 6)
 
@@ -35,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_words_are_cut_with_punctuation_apart(text: str, words: list[str]) -> None:
-    assert split_words(text) == words
+    assert split_like_elmo(text) == words
 
 
 @pytest.mark.parametrize("kind", ["words", "spaced_words"])

@@ -10,7 +10,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from data_prep.corpus.shard_format import write_shard
+from data_prep.corpus.shard_format import Origin, StoredSection, write_shard
 from data_prep.errors import SesameError
 from data_prep.vectors.config import VectorsConfig
 from data_prep.vectors.files import read_vectors
@@ -194,9 +194,8 @@ def test_numbers_that_are_no_vectors_are_refused(
 
 def test_vectors_are_trained_on_shards_and_repeat_themselves(tmp_path: Path) -> None:
     text = b"Dogs chase the cat. Cats fear the dog.\n" * 40
-    write_shard(
-        tmp_path / "train-00000.tar", iter([(0, 0, text, b'"id": "", "source": ""}', 40, 320)])
-    )
+    section = StoredSection(0, 0, text, Origin("", "").encode(), 40, 320)
+    write_shard(tmp_path / "train-00000.tar", [section])
     config = VectorsConfig(width=8, min_count=2, epochs=1)
     table = train_vectors(tmp_path, config)
     assert {"dogs", "cat", "."} <= set(table.words)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from data_prep.config import TokenizerConfig
-from data_prep.text.words import TextWords, split_words
+from data_prep.text.words import TextWords, split_like_bert
 from data_prep.tokenizers import Tokenizer
 from data_prep.tokenizers.build import build_tokenizer
 from data_prep.tokenizers.huggingface import Specials, write_folder
@@ -171,7 +171,7 @@ def test_strings_words_and_concatenations_are_read_as_wholes(
     for text in PASSAGES:
         read.clear()
         [vectors] = embed(encoder, [text], "top")
-        assert len(vectors) == len(split_words(text)[0])
+        assert len(vectors) == len(split_like_bert(text)[0])
         assert read == [[own.cls, *whole(own, text), own.sep]]
         read.clear()
         both = Concatenation([encoder, encoder])
@@ -199,7 +199,7 @@ def test_occurrences_of_a_word_are_read_in_their_sentence(
     inputs = encoder.encode_words([(TextWords.of(sentence),)], 512)
     assert rows_of(inputs)[0][1:-1] == whole(encoder.tokenizer, sentence)
     [every] = embed(encoder, [sentence])
-    at = [n for n, word in enumerate(split_words(sentence)[0]) if word == "fox"]
+    at = [n for n, word in enumerate(split_like_bert(sentence)[0]) if word == "fox"]
     np.testing.assert_allclose(vectors[:3], every[at], atol=1e-5)
 
 
@@ -208,7 +208,7 @@ def test_long_inputs_are_cut_between_words(
     encoders: Callable[[str], BertEncoder], name: str
 ) -> None:
     encoder = encoders(name)
-    for text in [*PASSAGES, *(text for text in NASTY if split_words(text)[0])]:
+    for text in [*PASSAGES, *(text for text in NASTY if split_like_bert(text)[0])]:
         words = TextWords.of(text)
         for length in (8, 11, 20):
             inputs = encoder.encode_words([(words,), (words[1:] or words,)], length)

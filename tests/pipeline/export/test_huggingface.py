@@ -33,6 +33,7 @@ from pipeline.stages.export import Export
 from pipeline.store.checkpoints import CHECKPOINTS
 from pipeline.store.outputs import MANIFEST
 from pipeline.training.checkpoint import TrainingState
+from pipeline.workflow.graph import Graph
 from pipeline.workflow.stage import Work
 
 LETTERS = [chr(code) for code in range(ord("a"), ord("z") + 1)]
@@ -361,9 +362,13 @@ def test_it_is_refused_before_training_where_it_is_to_be_exported(tmp_path: Path
         "experiment=bert_mini", f"paths.store={tmp_path / 'store'}", "model.positions=rotary",
         f"corpus.paths={tmp_path / 'corpus.txt'}",
     ]  # fmt: skip
+
+    def graph(*overrides: str) -> Graph:
+        return experiment(compose_config(list(overrides)), list(overrides))
+
     with pytest.raises(UsageError, match=r"or examples\.pairs=none \(RoFormer\), or leave export"):
-        experiment(rotary)
-    without = experiment([*rotary, "stages=[shard,tokenizer,examples,pretrain]"])
+        graph(*rotary)
+    without = graph(*rotary, "stages=[shard,tokenizer,examples,pretrain]")
     assert "pretrain" in {node.stage for node in without.nodes.values()}
-    fits = experiment([*rotary, "examples.pairs=none"])
+    fits = graph(*rotary, "examples.pairs=none")
     assert "export" in {node.stage for node in fits.nodes.values()}

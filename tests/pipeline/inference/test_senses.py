@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from torch import Tensor
 
-from data_prep.corpus.shard_format import metadata_tail, write_shard
+from data_prep.corpus.shard_format import Origin, StoredSection, write_shard
 from data_prep.errors import SesameError, UsageError
 from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
 from data_prep.vectors.table import VectorTable
@@ -118,8 +118,8 @@ def test_a_file_is_labelled_throughout_or_not_at_all(tmp_path: Path) -> None:
 def test_corpora_give_the_same_sample_again_the_held_out_text_first(tmp_path: Path) -> None:
     for split, count in (("heldout", 3), ("train", 60)):
         texts = [f"{split} {n}: a bank.\nNothing here.\n".encode() for n in range(count)]
-        tail = metadata_tail("id", "file")
-        rows = [(n, 0, text, tail, 2, 5) for n, text in enumerate(texts)]
+        origin = Origin("id", "file").encode()
+        rows = [StoredSection(n, 0, text, origin, 2, 5) for n, text in enumerate(texts)]
         write_shard(tmp_path / f"{split}-00000.tar", rows)
     found = corpus_occurrences(tmp_path, "bank", 10)
     assert [each.words[0] for each in found] == ["heldout"] * 3 + ["train"] * 7

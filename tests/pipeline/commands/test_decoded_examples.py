@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from data_prep.config import ExamplesConfig
-from data_prep.corpus.shard_format import metadata_tail, write_shard
+from data_prep.corpus.shard_format import Origin, StoredSection, write_shard
 from data_prep.errors import SesameError, UsageError
 from data_prep.examples.build import build
 from data_prep.examples.chunks import Chunk, ChunkStore, ChunkWriter
 from data_prep.examples.masking import MaskRule
-from pipeline.commands.inspect import inspect
+from pipeline.commands.decoded_examples import inspect
 from tests.data_prep.small_examples import make_tokenizer
 
 WORDS = ["sail", "##ing", "ships", "harbour", "wind", "."]
@@ -31,11 +31,11 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     plain = ["sailing", "ships", "harbour", "wind"]
     for split, documents in (("train", range(8)), ("heldout", range(8, 10))):
         sections = [
-            (
+            StoredSection(
                 document,
                 0,
                 "\n".join(" ".join(rng.choice(plain, 6)) + " ." for _ in range(20)).encode(),
-                metadata_tail("", "test"),
+                Origin("", "test").encode(),
                 20,
                 120,
             )

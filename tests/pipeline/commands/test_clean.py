@@ -10,7 +10,8 @@ import pytest
 from data_prep.errors import SesameError
 from pipeline.commands import stages
 from pipeline.commands.arguments import Arguments
-from pipeline.commands.keeping import clean, list_runs
+from pipeline.commands.clean import clean
+from pipeline.commands.list import list_runs
 from pipeline.store.lease import lease
 from pipeline.store.outputs import LEASE, Output, Store, run_facts_path
 from pipeline.store.runs import Entry, Runs

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.cluster import slurm
-from pipeline.cluster.continuing import WARNINGS, continue_job
 from pipeline.cluster.frozen import Submission
+from pipeline.cluster.requeue import WARNINGS, continue_job
 from pipeline.commands import stages
 from pipeline.commands.arguments import Arguments
 from pipeline.commands.main import run

@@ -2,7 +2,7 @@
 
 A work unit of the `clean` pass writes one or more clean files of about 16 MB each. The later
 passes read them. Clean file <number> consists of
-    <number>.text        per section, its text followed by its metadata tail
+    <number>.text        per section, its text followed by its document's origin (JSON)
     <number>.table       one SECTION row per section
     <number>.paragraphs  one PARAGRAPH row per paragraph of a section
     <number>.minhash     one MinHash signature per document, if corpus.near_duplicates is set
@@ -13,6 +13,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import IO
 
@@ -20,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data_prep.corpus.minhash import SIGNATURE_VALUES
+from data_prep.corpus.shard_format import Origin
 
 SECTION_SENTENCES = 2000
 SEGMENT_BYTES = 16 << 20
@@ -31,7 +33,7 @@ SECTION = np.dtype(
         ("high", "<u8"),
         ("section", "<u4"),
         ("text_bytes", "<u4"),
-        ("tail_bytes", "<u4"),
+        ("origin_bytes", "<u4"),
         ("sentences", "<u4"),
         ("words", "<u4"),
         ("paragraphs", "<u4"),
@@ -59,6 +61,7 @@ UNCOMPARED = bytes(16)
 BREAK = b"\n\n"  # between paragraphs; a section ends with a single "\n"
 
 Table = NDArray[np.void]
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ class CleanFile:
         return np.memmap(path, np.uint32, "r").reshape(-1, SIGNATURE_VALUES)
 
 
-def clean_files(pieces: Sequence[Path]) -> list[CleanFile]:
+def list_clean_files(pieces: Sequence[Path]) -> list[CleanFile]:
     """List the clean files in these work units' folders, in corpus order."""
     return [CleanFile(path) for piece in pieces for path in sorted(piece.glob("*.text"))]
 
@@ -152,7 +155,69 @@ def cut_sections(paragraphs: list[list[str]], most: int) -> Iterator[list[list[s
         yield section
 
 
-class SegmentWriter:
+@dataclass(frozen=True)
+class KeptParagraphs:
+    """The S sections and P paragraphs of a clean file without its dropped paragraphs.
+
+    Sizes and texts agree: `read` returns a text of exactly the bytes that `sections` states.
+    """
+
+    table: Table  # [S] SECTION rows, as they were cleaned
+    paragraphs: Table  # [P] PARAGRAPH rows
+    dropped: Flags  # [P]
+
+    def sections(self) -> Table:
+        """Return the section table [S] with the sizes recomputed without the dropped paragraphs."""
+        left = self.table.copy()
+        owner = np.repeat(np.arange(len(left)), self.table["paragraphs"])[~self.dropped]
+        for size in ("text_bytes", "sentences", "words"):
+            left[size] = np.bincount(owner, self.paragraphs[size][~self.dropped], len(left))
+        left["paragraphs"] = np.bincount(owner, minlength=len(left))
+        # Paragraph sizes include "\n\n"; a section ends with a single "\n".
+        left["text_bytes"] -= left["paragraphs"] > 0
+        return left
+
+    def read(self, stream: IO[bytes], section: int) -> tuple[bytes, bytes]:
+        """Read a section's text, without the dropped paragraphs, and its origin.
+
+        `stream` is the clean file's open .text file.
+        """
+        stream.seek(self._starts[section])
+        text = stream.read(int(self.table["text_bytes"][section]))
+        origin = stream.read(int(self.table["origin_bytes"][section]))
+        own = slice(*self._paragraph_bounds[section : section + 2])
+        if self.dropped[own].any():
+            ends = np.cumsum(self.paragraphs["text_bytes"][own], dtype=np.int64)
+            starts = np.concatenate(([0], ends[:-1]))
+            kept = np.stack((starts, ends - len(BREAK)), 1)[~self.dropped[own]].tolist()
+            text = BREAK.join([text[start:end] for start, end in kept]) + b"\n"
+        return text, origin
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        sizes = self.table["text_bytes"].astype(np.int64) + self.table["origin_bytes"]
+        starts: list[int] = (np.cumsum(sizes) - sizes).tolist()
+        return starts
+
+    @cached_property
+    def _paragraph_bounds(self) -> list[int]:
+        bounds: list[int] = np.cumsum([0, *self.table["paragraphs"]]).tolist()
+        return bounds
+
+
+@dataclass(frozen=True)
+class CleanDocument:
+    """One cleaned document, as `CleanFileWriter` takes it."""
+
+    paragraphs: list[list[str]]  # sentences by paragraph
+    origin: Origin
+    digest: bytes  # `text_digest` of the clean text
+    signature: NDArray[np.uint32] | None = None  # [1, SIGNATURE_VALUES], for near-duplicates
+    group: int = 0  # `group_hash` of its group
+    source: int = 0  # number of its source
+
+
+class CleanFileWriter:
     """Writes documents to clean files below `folder`; starts a new file after every 16 MB.
 
     Paragraphs shorter than `compared_from` characters get no hash.
@@ -166,33 +231,19 @@ class SegmentWriter:
         self._files: dict[str, IO[bytes]] = {}  # open files of the current clean file, by suffix
         self._open = ExitStack()
 
-    def __enter__(self) -> "SegmentWriter":
+    def __enter__(self) -> "CleanFileWriter":
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._open.close()
 
-    def add(
-        self,
-        paragraphs: list[list[str]],
-        tail: bytes,
-        digest: bytes,
-        signature: NDArray[np.uint32] | None = None,
-        group: int = 0,
-        source: int = 0,
-    ) -> None:
-        """Append one document.
-
-        paragraphs: its sentences, by paragraph.
-        tail: end of the JSON metadata (`shard_format.metadata_tail`), the same for all sections.
-        digest: `text_digest` of the clean text.
-        signature: MinHash signature [1, SIGNATURE_VALUES], if near-duplicates are looked for.
-        group, source: `group_hash` of its group, number of its source.
-        """
-        whole = iter(paragraphs)
+    def add(self, document: CleanDocument) -> None:
+        """Append one document."""
+        whole = iter(document.paragraphs)
+        origin = document.origin.encode()
         # Sentences of the current paragraph that later sections will hold, and its hash.
         left, hashed = 0, UNCOMPARED
-        for number, section in enumerate(cut_sections(paragraphs, SECTION_SENTENCES)):
+        for number, section in enumerate(cut_sections(document.paragraphs, SECTION_SENTENCES)):
             texts, rows = [], []
             sentences = words = 0
             for part in section:
@@ -210,13 +261,14 @@ class SegmentWriter:
                 size = len(data) + len(BREAK)
                 rows.append(PARAGRAPH_ROW.pack(hashed, size, len(part), own_words, begins))
             data = BREAK.join(texts) + b"\n"
-            self._write("text", data + tail)
-            sizes = len(data), len(tail), sentences, words, len(rows)
-            self._write("table", SECTION_ROW.pack(digest, number, *sizes, group, source))
+            sizes = len(data), len(origin), sentences, words, len(rows)
+            row = document.digest, number, *sizes, document.group, document.source
+            self._write("text", data + origin)
+            self._write("table", SECTION_ROW.pack(*row))
             self._write("paragraphs", b"".join(rows))
-            self._bytes += len(data) + len(tail)
-        if signature is not None:
-            self._write("minhash", signature.tobytes())
+            self._bytes += len(data) + len(origin)
+        if document.signature is not None:
+            self._write("minhash", document.signature.tobytes())
         if self._bytes >= SEGMENT_BYTES:
             self._roll()
 

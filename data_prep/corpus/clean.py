@@ -1,0 +1,131 @@
+"""The clean pass of the `shard` stage: one work unit per part of the corpus.
+
+A unit reads its documents, cleans and filters them, splits them into sentences and sections, and
+computes their hashes. It writes clean files (data_prep.corpus.clean_files) and `tally.json`. A unit
+that the cache holds is linked from there instead.
+"""
+
+import functools
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from data_prep.config import CorpusConfig
+from data_prep.corpus.cache import CLEAN_VERSION, PieceCache
+from data_prep.corpus.clean_files import CleanDocument, CleanFileWriter, group_hash, text_digest
+from data_prep.corpus.minhash import signature
+from data_prep.corpus.shard_format import Origin
+from data_prep.progress import console
+from data_prep.reading.documents import RawDocument, cut_whole, read_documents
+from data_prep.reading.sources import Part, SourceFile, plan_pieces
+from data_prep.reading.tally import Tally
+from data_prep.text.abbreviations import load_abbreviations
+from data_prep.text.cleaning import clean_document
+from data_prep.text.filters import reason_to_drop
+from data_prep.text.sentences import Splitter
+from data_prep.work_units import ArraySlice, WorkUnit, run_units, worker_count
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class CleanTask:
+    """Clean these parts of the corpus; `key` is the unit's key in the cache, if there is one."""
+
+    parts: list[Part]
+    key: str | None
+
+
+def plan_cleaning(
+    files: Sequence[SourceFile], config: CorpusConfig, piece_bytes: int, cache: PieceCache | None
+) -> list[CleanTask]:
+    """Divide the files into units of about `piece_bytes`; warn of large files that stay whole."""
+    whole = cut_whole(config)
+    for file in files:
+        if file.path.stat().st_size > 4 * piece_bytes and whole(file):
+            log.warning("%s cannot be split, so one worker reads all of it", file.name)
+    return [
+        CleanTask(parts, cache.key(parts, config) if cache else None)
+        for parts in plan_pieces(files, whole, piece_bytes)
+    ]
+
+
+def clean_corpus(
+    tasks: Sequence[CleanTask],
+    config: CorpusConfig,
+    root: Path,
+    cache: PieceCache | None,
+    share: ArraySlice | None,
+) -> list[Path]:
+    """Make the units below `root` and return their folders, in corpus order.
+
+    With a `share`, only its units are made and returned.
+    """
+    known = sum(
+        task.key is not None and cache is not None and cache.has(task.key) for task in tasks
+    )
+    if known:
+        console.print(f"shard: {known} of {len(tasks)} work units were cleaned before")
+    units = [
+        WorkUnit(f"clean-{CLEAN_VERSION}-{number:05d}", task) for number, task in enumerate(tasks)
+    ]
+    clean = functools.partial(take_or_clean, config=config, cache=cache)
+    chosen = units if share is None else share.of(units)
+    return run_units(chosen, clean, root, worker_count(config.workers), "clean")
+
+
+def take_or_clean(
+    task: CleanTask, folder: Path, config: CorpusConfig, cache: PieceCache | None
+) -> None:
+    """Fill `folder` with one unit: taken from the cache if it is there, else made."""
+    if cache is None or task.key is None or not cache.take(task.key, folder):
+        clean_unit(task.parts, folder, config)
+
+
+def clean_unit(parts: Sequence[Part], folder: Path, config: CorpusConfig) -> None:
+    """Clean these parts of the corpus into `folder`."""
+    tally = Tally(strict=config.strict)
+    known = load_abbreviations(config.abbreviations, config.abbreviations_file)
+    splitter = Splitter(config.sentences, known)
+    with CleanFileWriter(folder, config.duplicate_characters) as writer:
+        for part in parts:
+            for document in read_documents(part, config, tally):
+                text = clean_document(document.text, config, tally.repaired)
+                digest = text_digest(text.encode())
+                reason = reason_to_drop(text, config) or outside_fraction(digest, config.fraction)
+                if reason is not None:
+                    tally.dropped[reason] += 1
+                else:
+                    writer.add(describe(document, part.file, text, digest, splitter, config))
+            part.file.refuse_change()
+    (folder / "tally.json").write_text(json.dumps(tally.as_json()))
+
+
+def describe(
+    document: RawDocument,
+    file: SourceFile,
+    text: str,
+    digest: bytes,
+    splitter: Splitter,
+    config: CorpusConfig,
+) -> CleanDocument:
+    """Split a document's clean text into sentences and add what the later passes need of it."""
+    return CleanDocument(
+        paragraphs=splitter.paragraphs(text),
+        origin=Origin(document.id, file.name, document.group),
+        digest=digest,
+        signature=None if config.near_duplicates is None else signature(text),
+        group=group_hash(document.group),
+        source=file.source,
+    )
+
+
+def outside_fraction(digest: bytes, fraction: float) -> str | None:
+    """Return the reason to drop a document that is not in this fraction of the corpus, or None.
+
+    The choice is by hash, so a smaller fraction is a subset of every larger one.
+    """
+    is_kept = int.from_bytes(digest[:8], "little") < fraction * 2**64
+    return None if is_kept else "fraction"
