@@ -149,7 +149,7 @@ def _from_model_file(file: Path, settings: dict[str, Any]) -> Source:
         processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         pieces = [processor.id_to_piece(number) for number in range(len(processor))]
         scores = [processor.get_score(number) for number in range(len(processor))]
-    except RuntimeError as error:
+    except (RuntimeError, UnicodeDecodeError) as error:
         raise SesameError(f"{file}: not a SentencePiece model") from error
     if not all(map(math.isfinite, scores)):
         raise SesameError(f"{file}: a token has a score that is not finite")
