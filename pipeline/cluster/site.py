@@ -24,6 +24,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from data_prep.errors import UsageError
 from data_prep.fields import check, execution
+from data_prep.reading.untrusted import SETTINGS_BYTES, read_text
 from pipeline.config.compose import literal
 from pipeline.workflow.stage import STAGE_ORDER
 
@@ -120,8 +121,8 @@ def read_site() -> Site:
         return Site()
     try:
         # BaseLoader keeps plain strings: YAML would read the time 24:00:00 as the number 86400.
-        content = yaml.load(path.read_text(), yaml.BaseLoader) or {}
-    except yaml.YAMLError as error:
+        content = yaml.load(read_text(path, SETTINGS_BYTES), yaml.BaseLoader) or {}
+    except (yaml.YAMLError, RecursionError, TypeError) as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
         raise UsageError(f"{path}{line}: not valid YAML") from error

@@ -7,6 +7,7 @@ seconds, a gigabyte. Input number n of a reader is always the same file, so a fa
 """
 
 import argparse
+import faulthandler
 import os
 import random
 import resource
@@ -127,6 +128,7 @@ class _Worker:
 def _work(reader: Reader, folder: Path, numbers: range, writing: int, trace: bool) -> None:
     used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     resource.setrlimit(resource.RLIMIT_AS, (used + (MEGABYTES << 20),) * 2)
+    faulthandler.disable()  # pytest's would print the stack of a crash
     if not trace:  # libraries write their own messages
         silent = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silent, 1)
