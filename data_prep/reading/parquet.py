@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from data_prep.errors import SesameError, UsageError
 from data_prep.reading.lines import LONGEST_BYTES
 from data_prep.reading.named_fields import list_names
+from data_prep.reading.parquet_footer import RowGroup, read_row_groups
 from data_prep.reading.sources import Part
 from data_prep.reading.tally import Tally
 
@@ -52,14 +53,13 @@ def read_rows(
             if not set(others) <= set(names):
                 tally.fields.remember(names)
             columns = [text_field, *(name for name in dict.fromkeys(others) if name in names)]
-            for number in range(file.num_row_groups):
-                group = file.metadata.row_group(number)
-                if not part.start <= _first_byte(group) < part.end:
-                    row += group.num_rows
+            for number, group in enumerate(read_row_groups(part.file.path)):
+                if not part.start <= group.columns[0].first_byte < part.end:
+                    row += group.rows
                     continue
                 if _is_bomb(group, columns):
                     tally.break_off(BOMB, part.file.name, row, "row")
-                    row += group.num_rows
+                    row += group.rows
                     continue
                 for batch in file.iter_batches(
                     BATCH_ROWS, row_groups=[number], columns=columns, use_threads=False
@@ -77,11 +77,6 @@ def read_rows(
             raise
 
 
-def _first_byte(group: Any) -> int:
-    column = group.column(0)
-    return int(column.dictionary_page_offset or column.data_page_offset)
-
-
 def read_first_column(path: Path, count: int) -> list[Any]:
     """Return the `count` words in the first column of a file.
 
@@ -92,10 +87,9 @@ def read_first_column(path: Path, count: int) -> list[Any]:
     try:
         with pq.ParquetFile(path, buffer_size=BUFFER_BYTES) as file:
             column = file.schema_arrow.names[0]
-            rows, groups = file.metadata.num_rows, range(file.num_row_groups)
-            if rows == count and any(
-                _is_bomb(file.metadata.row_group(n), [column]) for n in groups
-            ):
+            groups = read_row_groups(path)
+            rows = sum(group.rows for group in groups)
+            if rows == count and any(_is_bomb(group, [column]) for group in groups):
                 raise SesameError(f"{path}: {BOMB}; write it again")
             if rows == count:
                 for batch in file.iter_batches(BATCH_ROWS, columns=[column], use_threads=False):
@@ -112,14 +106,13 @@ def read_first_column(path: Path, count: int) -> list[Any]:
     return words
 
 
-def _is_bomb(group: Any, columns: Sequence[str]) -> bool:
+def _is_bomb(group: RowGroup, columns: Sequence[str]) -> bool:
     """Return True if one of the columns expands too far, by what the file states about itself."""
-    chunks = [group.column(number) for number in range(group.num_columns)]
     return any(
-        chunk.total_uncompressed_size > EXPANDED_BYTES
-        and chunk.total_uncompressed_size > MOST_EXPANSION * chunk.total_compressed_size
-        for chunk in chunks
-        if chunk.path_in_schema.split(".")[0] in columns
+        column.uncompressed > EXPANDED_BYTES
+        and column.uncompressed > MOST_EXPANSION * column.compressed
+        for column in group.columns
+        if column.name in columns
     )
 
 

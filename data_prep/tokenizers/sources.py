@@ -32,6 +32,7 @@ SETTINGS = ("special_tokens_map.json", "tokenizer_config.json")  # the later one
 # Ids may have gaps, but a table of all ids must fit in memory.
 MOST_IDS_PER_TOKEN, MOST_GAP = 2, 10_000
 LONGEST_TOKEN = 4096  # characters
+RARE_CHARACTER = "\U00013000"  # an Egyptian hieroglyph
 ALIASES = {
     "pad": ("[PAD]", "<pad>"),
     "unk": ("[UNK]", "<unk>"),
@@ -108,11 +109,13 @@ def _from_tokenizer_json(file: Path, settings: dict[str, Any], model: bytes | No
         tokenizer.no_truncation()
         tokenizer.no_padding()
         specials = _specials(file, settings, tokenizer.get_vocab(True))
-        return Source(finished(tokenizer, specials), specials, model)
+        finished(tokenizer, specials)
+        tokenizer.encode(RARE_CHARACTER)  # fails if there is no token for unknown text
     except SesameError:
         raise
     except Exception as error:  # the library has no narrower class
         raise SesameError(f"{file}: not a tokenizer of the tokenizers library") from error
+    return Source(tokenizer, specials, model)
 
 
 def _from_vocabulary_file(file: Path, settings: dict[str, Any]) -> Source:

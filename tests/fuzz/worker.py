@@ -25,6 +25,7 @@ from data_prep.errors import SesameError
 from tests.fuzz.readers import READERS, Reader
 
 SECONDS, MEGABYTES = 5, 1024
+Files = dict[Path, bytes]
 
 
 @dataclass
@@ -56,9 +57,12 @@ def fuzz(reader: Reader, first: int, count: int, trace: bool = False) -> Result:
     with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
         folder = Path(name)
         reader.make(folder)
+        valid = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
         number, end = first, first + count
         while number < end:
-            number = _follow(_Worker(reader, folder, number, end, trace), number, result)
+            number = _follow(
+                _Worker(reader, folder, valid, range(number, end), trace), number, result
+            )
     return result
 
 
@@ -87,12 +91,14 @@ def _follow(worker: "_Worker", number: int, result: Result) -> int:
 class _Worker:
     """A forked process, which has all imports of its parent; reports one line per input."""
 
-    def __init__(self, reader: Reader, folder: Path, first: int, end: int, trace: bool):
+    def __init__(
+        self, reader: Reader, folder: Path, valid: Files, numbers: range, trace: bool
+    ) -> None:
         reading, writing = os.pipe()
         self._process = os.fork()
         if self._process == 0:
             os.close(reading)
-            _work(reader, folder, range(first, end), writing, trace)
+            _work(reader, folder, valid, numbers, writing, trace)
             os._exit(0)
         os.close(writing)
         self._reports = os.fdopen(reading, "rb", buffering=0)
@@ -125,7 +131,11 @@ class _Worker:
         return None if os.WEXITSTATUS(status) == 0 else f"exit code {os.WEXITSTATUS(status)}"
 
 
-def _work(reader: Reader, folder: Path, numbers: range, writing: int, trace: bool) -> None:
+def _work(
+    reader: Reader, folder: Path, valid: Files, numbers: range, writing: int, trace: bool
+) -> None:
+    for path, content in valid.items():  # the worker before may have died
+        path.write_bytes(content)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     resource.setrlimit(resource.RLIMIT_AS, (used + (MEGABYTES << 20),) * 2)
     faulthandler.disable()  # pytest's would print the stack of a crash
@@ -133,7 +143,6 @@ def _work(reader: Reader, folder: Path, numbers: range, writing: int, trace: boo
         silent = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silent, 1)
         os.dup2(silent, 2)
-    valid = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for number in numbers:
         draw = random.Random(f"{reader.name} {number}")

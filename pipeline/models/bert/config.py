@@ -44,7 +44,7 @@ class BertConfig(ModelConfig):
         1e-12, "epsilon added to the variance in layer norm", at_least=0.0, at_most=1.0
     )
     init_std: float = result(
-        0.02, "standard deviation of the initial weights", at_least=0.0, at_most=10.0
+        0.02, "standard deviation of the initial weights", at_least=1e-6, at_most=10.0
     )
 
     def check(self) -> None:

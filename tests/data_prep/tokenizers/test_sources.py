@@ -138,6 +138,8 @@ def stated_tokenizer(vocabulary: dict[str, int]) -> str:
         ({"tokenizer.json": stated_tokenizer({"[UNK]": 0, "a": 2**32 - 1})}, "an id 4,294,967,295"),
         ({"tokenizer.json": stated_tokenizer({"[UNK]": 0})}, "has special tokens only"),
         ({"tokenizer.json": "[" * 100_000}, "not a tokenizer"),
+        ({"tokenizer.json": stated_tokenizer({"a": 0, "b": 1}), "tokenizer_config.json":
+          '{"unk_token": "a"}'}, "not a tokenizer"),
         ({"own.model": ""}, "not a SentencePiece model"),
         ({"vocab.txt": "[UNK]\na\n", "tokenizer_config.json": '{"pad_token": 7}'},
          "pad_token is not a string"),
