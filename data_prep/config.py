@@ -29,11 +29,13 @@ class CorpusConfig:
         [],
         "files, folders or globs to read; file contents and names below these paths shape the "
         "result, the paths themselves do not",
+        holds_environment=True,
     )
     sources: dict[str, Any] = execution(
         {},
         "instead of corpus.paths: named sources, each with its paths, so that they can have "
         "weights",
+        holds_environment=True,
     )
     weights: dict[str, float] = result(
         {}, "expected number of copies of a document in training, per source; 1 for all others"
@@ -60,7 +62,9 @@ class CorpusConfig:
         {}, "keep only records (.jsonl, .csv, .tsv, .parquet) whose fields have these values"
     )
     exclude: list[str] = result([], "ids of documents to leave out")
-    exclude_file: str | None = execution(None, "file with more ids to leave out, one per line")
+    exclude_file: str | None = execution(
+        None, "file with more ids to leave out, one per line", holds_environment=True
+    )
     fraction: float = result(
         1.0, "share of documents to keep, chosen by hash; a smaller share is a subset of a larger",
         at_least=0.0, at_most=1.0,
@@ -75,7 +79,9 @@ class CorpusConfig:
         "for corpus.sentences=rules",
         choices=("de", "en", "ru", "sv"),
     )  # fmt: skip
-    abbreviations_file: str | None = execution(None, "file with more abbreviations, one per line")
+    abbreviations_file: str | None = execution(
+        None, "file with more abbreviations, one per line", holds_environment=True
+    )
     join_hyphens: bool = result(
         False, "join words that are hyphenated at line ends, as on scanned pages"
     )
@@ -174,7 +180,9 @@ class TokenizerConfig:
         16_000, "tokens in the vocabulary, including special tokens", at_least=10
     )
     source: str | None = execution(
-        None, "use this tokenizer instead of training one: a run, a folder or a file"
+        None,
+        "use this tokenizer instead of training one: a run, a folder or a file",
+        holds_environment=True,
     )
     lowercase: bool = result(False, "convert text to lower case")
     strip_accents: bool = result(False, "remove combining marks: å becomes a")

@@ -24,6 +24,8 @@ class Rule:
     at_most: float | None = None
     # True for a field added after outputs existed: its default does not enter fingerprints.
     is_later: bool = False
+    # True for paths and names that may come from an environment variable; others are masked.
+    holds_environment: bool = False
 
     def check(self, key: str, value: Any) -> None:
         """Raise UsageError, naming `key`, if `value` is not allowed; None always is."""

@@ -1,12 +1,13 @@
 """Atomic file writes, durable renames, and checksums."""
 
 import hashlib
+import json
 import os
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 BLOCK = 1 << 20
 
@@ -68,3 +69,12 @@ def sha256(path: Path) -> str:
     """Return the SHA-256 of a file in hex, as `sha256sum` prints it."""
     with open(path, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def read_json_object(path: Path) -> dict[str, Any] | None:
+    """Read a JSON object; None if the file is not one. Raises OSError if it cannot be read."""
+    try:
+        content = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return None
+    return content if isinstance(content, dict) else None

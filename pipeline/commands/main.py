@@ -4,7 +4,6 @@ No import here imports torch, so that help and usage errors appear at once.
 """
 
 import errno
-import importlib
 import os
 import select
 import sys
@@ -12,8 +11,7 @@ from importlib.metadata import version
 
 from data_prep.errors import SesameError
 from data_prep.progress import console
-from pipeline.commands.arguments import parse, show_error
-from pipeline.commands.catalogue import COMMANDS
+from pipeline.commands.arguments import call, parse, show_error
 from pipeline.commands.help import show_command_help, show_help
 from pipeline.training.exits import Interrupted
 
@@ -91,8 +89,7 @@ def _run(argv: list[str]) -> int:
 
             print_config(arguments)
         else:
-            module, _, function = COMMANDS[arguments.command].function.partition(":")
-            getattr(importlib.import_module(module), function)(arguments)
+            call(arguments)
     except SesameError as error:
         if os.environ.get("HYDRA_FULL_ERROR") == "1":
             raise

@@ -37,7 +37,9 @@ FLOORS = {TFIDF: ("classify", "regress"), MAJORITY: ("classify", "regress", "tag
 class PathsConfig:
     """Folders on disk."""
 
-    store: str = execution("${oc.env:SESAME_STORE,store}", "folder of all outputs")
+    store: str = execution(
+        "${oc.env:SESAME_STORE,store}", "folder of all outputs", holds_environment=True
+    )
 
 
 @dataclass
@@ -114,6 +116,13 @@ class Config:
         "vectors (./name if a run has that name), `random`, `vectors` (trained on the corpus), "
         "`tfidf`, `majority`, or a list of several (fine-tuning concatenates their vectors); this "
         "experiment's own pretraining if not set",
+        holds_environment=True,
+    )
+    verify: str = execution(
+        "sampled",
+        "compare files of the store above 64 MB with their manifest by sampled blocks, or in full; "
+        "smaller files are always compared in full, each version of a file once",
+        choices=("sampled", "full"),
     )
     runs: Any = execution([], "runs that a report compares; this experiment if empty")
     paths: PathsConfig = execution(PathsConfig(), "")
@@ -133,6 +142,11 @@ class Config:
     report: ReportConfig = execution(ReportConfig(), "")
     tracking: TrackingConfig = execution(TrackingConfig(), "")
     share: ShareConfig = execution(ShareConfig(), "")
+
+    @property
+    def verifies_all(self) -> bool:
+        """True if large files are compared in full."""
+        return self.verify == "full"
 
     @property
     def encoders(self) -> list[str | None]:

@@ -46,6 +46,7 @@ class Pretrain(Stage):
     format = 1
     sections = ("model", "optim", "trainer", "pretrain")
     obeyed = ("init", "tracking")
+    resumes = True
 
     def inputs(self, config: Config) -> dict[str, Request]:
         """Return tokenizer, examples of every phase, and the model or vectors to start from.

@@ -37,6 +37,7 @@ class Entry:
     fingerprint: str
     label: str
     is_current: bool = True  # False if a later plan of the run replaced it
+    command: str = ""  # the command that makes it, for `sesame repair`; as typed in a shell
 
 
 class Runs:

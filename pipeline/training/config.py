@@ -21,6 +21,7 @@ class InitConfig:
         None,
         "model to start from: a run, name@step, fingerprint, Hugging Face BERT folder or AllenNLP "
         "pair; random weights if not set",
+        holds_environment=True,
     )
     vectors: bool = execution(
         False,
