@@ -76,7 +76,7 @@ class StageSite:
                     f"{len(value)} characters that are not"
                 )
         for number, option in enumerate(self.extra, 1):
-            if not OPTION.fullmatch(option):
+            if not isinstance(option, str) or not OPTION.fullmatch(option):
                 raise UsageError(
                     f"{prefix}extra: item {number} must be one option of sbatch, --name or "
                     "--name=value, in one line"

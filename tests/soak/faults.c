@@ -77,11 +77,14 @@ static int strike_path(const char *call, const char *path) {
 #define REAL(name) \
     static __typeof__(name) *real; \
     if (!real) real = dlsym(RTLD_NEXT, #name)
-#define FAIL_WITH(failure) \
-    if (failure) { \
-        errno = (failure) == SHORT_WRITE ? ENOSPC : (failure); \
-        return -1; \
-    }
+#define FAIL_WITH(call) \
+    do { \
+        int failed = (call); \
+        if (failed) { \
+            errno = failed == SHORT_WRITE ? ENOSPC : failed; \
+            return -1; \
+        } \
+    } while (0)
 
 ssize_t write(int fd, const void *data, size_t size) {
     REAL(write);

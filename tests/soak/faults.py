@@ -57,9 +57,13 @@ def read_sites(journal: Path, folder: Path) -> dict[Site, int]:
     for line in journal.read_text().splitlines():
         number, call, path = line.split("\t")
         inside = path.removeprefix(f"{folder}/")
-        plain = re.sub(r"\d+", "0", re.sub(r"[0-9a-f]{8,}", "#", inside))
-        found.setdefault(Site(call, plain), int(number))
+        found.setdefault(Site(call, plain_name(inside)), int(number))
     return found
+
+
+def plain_name(path: str) -> str:
+    """Return a path without numbers and hashes: files of one kind have the same."""
+    return re.sub(r"\d+", "0", re.sub(r"[0-9a-f]{8,}", "#", path))
 
 
 def _library() -> ctypes.CDLL:

@@ -7,6 +7,7 @@ an undisturbed run. docs/reliability.md has the table.
 """
 
 import argparse
+import json
 import random
 import shutil
 import sys
@@ -23,8 +24,9 @@ from tests.soak import faults, user, warm
 from tests.soak.warm import TRACEBACK, Process
 
 KILLS, TRAINING_KILLS = 50, 34  # per stage, and per kind of training
-# What differs from run to run: times, hosts, and the journal of launches.
-DIFFERING = ("run.json", "timing.jsonl", "launches.jsonl")
+# Files that hold times and hosts. A checkpoint's state.json has the seconds of training, so that
+# the checksums of state.json differ too; state.json itself is compared without them.
+DIFFERING = ("run.json", "timing.jsonl", "launches.jsonl", "checksums.json")
 
 
 @dataclass
@@ -52,12 +54,13 @@ class Soak:
         for words in user.STAGES.values():
             self.finish(self.whole, words)
 
-    def copy(self, stage: str) -> Path:
-        """Copy the undisturbed user without the outputs of a stage."""
+    def copy(self, stage: str = "") -> Path:
+        """Copy the undisturbed user, without the outputs of a stage if one is given."""
         self._trials += 1
         folder = self._root / f"trial-{self._trials}"
         shutil.copytree(self.whole, folder)
-        shutil.rmtree(folder / "store" / stage, ignore_errors=True)
+        if stage:
+            shutil.rmtree(folder / "store" / stage)
         return folder
 
     def start(
@@ -70,30 +73,42 @@ class Soak:
         code = self.start(folder, words).wait()
         assert code == 0, (folder / "log.txt").read_text()[-2000:]
 
-    def fault_after(self, folder: Path, words: list[str], expected: dict[str, bytes]) -> str:
-        """Run the command again; return how its output differs, or an empty string."""
+    def fault_after(
+        self, folder: Path, words: list[str], expected: dict[str, bytes], stage: str = ""
+    ) -> str:
+        """Run a command; return how the outputs of its stage differ, or an empty string."""
         process = self.start(folder, words)
         if process.wait() is None:
             process.kill()
             return "the command hangs"
         if process.returncode != 0:
             return f"exit code {process.returncode}: {_last_line(folder / 'log.txt')}"
-        found = contents(folder / "store" / words[0])
+        found = contents(folder / "store" / (stage or words[0]))
         return ", ".join(
             name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name)
         )
 
 
 def contents(outputs: Path) -> dict[str, bytes]:
-    """Return all files of a stage's outputs, except hidden ones and what differs by nature."""
+    """Return what an undisturbed run of a stage would give again: its files, except hidden ones."""
     found = {path.relative_to(outputs): path for path in sorted(outputs.rglob("*"))}
     return {
-        str(name): path.read_bytes()
+        str(name): _without_times(path)
         for name, path in found.items()
         if path.is_file()
         and name.name not in DIFFERING
         and not any(part.startswith(".") for part in name.parts)
     }
+
+
+def _without_times(path: Path) -> bytes:
+    content = path.read_bytes()
+    if path.name == "state.json":
+        return json.dumps(json.loads(content) | {"seconds": 0}).encode()
+    if path.name == "manifest.json" and path.parents[1].name == "pretrain":
+        stated = json.loads(content)
+        return json.dumps({key: stated[key] for key in stated if key != "files"}).encode()
+    return content
 
 
 def kill(soak: Soak, words: list[str], times: int, prior: list[list[str]]) -> Row:
@@ -126,8 +141,6 @@ def kill(soak: Soak, words: list[str], times: int, prior: list[list[str]]) -> Ro
         row.tried += killed
         if fault and killed:
             row.lost += [fault] * killed
-        if "Traceback" in (folder / "log.txt").read_text():
-            row.untold.append(_last_line(folder / "log.txt"))
         shutil.rmtree(folder)
     return row
 
@@ -168,6 +181,33 @@ def fail(soak: Soak, words: list[str]) -> Row:
     return row
 
 
+def flip(soak: Soak, stage: str) -> Row:
+    """Flip a byte in every kind of file of a stage's output, one at a time.
+
+    `sesame verify` must name the file, and after `sesame repair` the outputs must be the same.
+    """
+    row, draw = Row(), random.Random(stage)
+    expected = contents(soak.whole / "store" / stage)
+    kinds: dict[str, Path] = {}
+    for path in sorted((soak.whole / "store" / stage).rglob("*")):
+        if path.is_file() and path.stat().st_size:
+            kinds.setdefault(faults.plain_name(path.name), path.relative_to(soak.whole))
+    for inside in kinds.values():
+        folder = soak.copy()
+        damaged = bytearray((folder / inside).read_bytes())
+        damaged[draw.randrange(len(damaged))] ^= 1 << draw.randrange(8)
+        (folder / inside).write_bytes(damaged)
+        row.tried += 1
+        if soak.start(folder, ["verify"]).wait() != 1:
+            row.lost.append(f"{inside}: not found by sesame verify")
+        elif fault := soak.fault_after(folder, ["repair"], expected, stage):
+            row.lost.append(f"{inside}: {fault}")
+        if "Traceback" in (folder / "log.txt").read_text():
+            row.untold.append(f"{inside}: {_last_line(folder / 'log.txt')}")
+        shutil.rmtree(folder)
+    return row
+
+
 def _sites(soak: Soak, words: list[str]) -> dict[faults.Site, int]:
     folder = soak.copy(words[0])
     with (folder / "calls.txt").open("w") as journal:
@@ -192,6 +232,8 @@ def rows(times: int | None) -> Iterator[tuple[str, Callable[[Soak], Row]]]:
         yield f"kill training, {name}", row
     for stage, words in user.STAGES.items():
         yield f"fail {stage}", partial(fail, words=words)
+    for stage in user.STAGES:
+        yield f"flip {stage}", partial(flip, stage=stage)
 
 
 def main() -> None:
