@@ -125,6 +125,13 @@ class CorpusConfig:
 
     def check(self) -> None:
         """Raise UsageError for keys that contradict each other or name missing files."""
+        for key, paths in {"paths": self.paths, **_prefixed("sources", self.sources)}.items():
+            given = paths if isinstance(paths, list) else [paths]
+            if not all(isinstance(path, str) for path in given):
+                raise UsageError(
+                    f"corpus.{key}={paths}: must be a path or a list of paths; write a number as "
+                    "a path by ./ before it"
+                )
         if self.deduplicate == "none" and self.near_duplicates is not None:
             raise UsageError(
                 f"corpus.near_duplicates={self.near_duplicates}: corpus.deduplicate=none keeps "
@@ -335,3 +342,7 @@ MASK_DEFAULTS: dict[str, Any] = {
     for item in fields(ExamplesConfig)
     if item.name in ("mask_unit", "mask_rate", "max_masks", "span_length")
 }
+
+
+def _prefixed(prefix: str, values: dict[str, Any]) -> dict[str, Any]:
+    return {f"{prefix}.{key}": value for key, value in values.items()}

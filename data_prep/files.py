@@ -13,6 +13,17 @@ BLOCK = 1 << 20
 
 
 @contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Add `path` to an OSError of the block that names no file, such as a write to a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+@contextmanager
 def atomic_write(
     path: Path, before_rename: Callable[[], None] = lambda: None
 ) -> Iterator[BinaryIO]:
@@ -23,7 +34,7 @@ def atomic_write(
     # Not the process id: two nodes that share a disk may have processes with the same id.
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
     try:
-        with open(partial, "wb") as stream:
+        with naming(path), open(partial, "wb") as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
@@ -40,6 +51,11 @@ def write_atomically(
     """Write a small file atomically; the arguments are those of `atomic_write`."""
     with atomic_write(path, before_rename) as stream:
         stream.write(content.encode() if isinstance(content, str) else content)
+
+
+def is_text(name: str) -> bool:
+    """Return True if a name is valid UTF-8. Python keeps other bytes of a name as surrogates."""
+    return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def reserve(path: Path) -> None:

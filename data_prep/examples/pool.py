@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from data_prep.arrays import save_array
 from data_prep.examples.pairs import Pool, Text
 from data_prep.examples.text import read_text
 from data_prep.random import key, keys
@@ -32,7 +33,7 @@ def write_pool(texts: Sequence[Path], seed: int, folder: Path, size: int = POOL_
     ]
     pool = _by_group(_join(parts))
     for item in fields(Pool):
-        np.save(folder / f"{item.name}.npy", getattr(pool, item.name))
+        save_array(folder / f"{item.name}.npy", getattr(pool, item.name))
 
 
 def read_pool(folder: Path) -> Pool:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from data_prep.arrays import save_array
 from data_prep.tokenizers.wordtable import WordTable, as_buffer
 
 
@@ -62,10 +63,10 @@ class Counted:
     def save(self, folder: Path) -> None:
         """Write the counts to `folder`."""
         (folder / "words").write_bytes(as_buffer(self.words).tobytes())
-        np.save(folder / "counts.npy", self.counts)
-        np.save(folder / "documents.npy", self.documents)
-        np.save(folder / "edges.npy", self.edges)
-        np.save(folder / "span.npy", np.array([self.first_document, self.last_document]))
+        save_array(folder / "counts.npy", self.counts)
+        save_array(folder / "documents.npy", self.documents)
+        save_array(folder / "edges.npy", self.edges)
+        save_array(folder / "span.npy", np.array([self.first_document, self.last_document]))
 
 
 @dataclass

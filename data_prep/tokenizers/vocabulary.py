@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
+from data_prep.arrays import write_array
 from data_prep.config import TokenizerConfig
 from data_prep.errors import SesameError
 from data_prep.files import atomic_write, write_atomically
@@ -59,7 +60,7 @@ def write_words(counts: WordCounts, out: Path, config: TokenizerConfig) -> None:
 def write_counts(out: Path, counts: list[int]) -> None:
     """Write the occurrences of each word of the vocabulary, in its order."""
     with atomic_write(out / COUNTS) as stream:
-        np.save(stream, np.array(counts, np.int64))
+        write_array(stream, np.array(counts, np.int64))
 
 
 def read_vocabulary(file: Path) -> list[str]:

@@ -128,8 +128,8 @@ def typed(raw: DictConfig) -> Config:
     assert isinstance(config, Config)
     for section, key in ((config.corpus, "paths"), (config, "runs")):
         value = getattr(section, key)
-        if isinstance(value, str):
-            setattr(section, key, [value])
+        if not isinstance(value, list):
+            setattr(section, key, [] if value is None else [value])
     check(config)
     for item in fields(config):
         section = getattr(config, item.name)

@@ -161,8 +161,11 @@ class Config:
 
     def check(self) -> None:
         """Raise `UsageError` for contradictions between sections."""
-        if not self.encoders or any(isinstance(name, list | dict) for name in self.encoders):
-            raise UsageError(f"encoder={self.encoder}: must be one encoder or a list of them")
+        if not self.encoders or not all(isinstance(name, str | None) for name in self.encoders):
+            raise UsageError(
+                f"encoder={self.encoder}: must be one encoder or a list of them, each a text; "
+                "write a fingerprint of digits in quotes: encoder='\"1234\"'"
+            )
         for floor in FLOORS.keys() & {name for name in self.encoders if name}:
             if len(self.encoders) > 1 or self.task.kind not in FLOORS[floor]:
                 raise UsageError(

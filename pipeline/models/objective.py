@@ -47,7 +47,10 @@ class Objective(ABC):
 
     @abstractmethod
     def loss(self, sums: Sums) -> float:
-        """Return the training loss of rows with these sums; `mean` without gradients."""
+        """Return the training loss of rows with these sums; `mean` without gradients.
+
+        Uses arithmetic only, so that summed losses may also be tensors on a device.
+        """
 
     @abstractmethod
     def metrics(self, sums: Sums) -> dict[str, float | None]:

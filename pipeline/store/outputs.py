@@ -20,8 +20,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from data_prep.errors import SesameError
-from data_prep.files import read_json_object, sync_directory, write_atomically
+from data_prep.errors import SesameError, UsageError
+from data_prep.files import is_text, read_json_object, sync_directory, write_atomically
 from pipeline.store.content import Checksums
 
 MANIFEST, RUN, REQUEST, LEASE = "manifest.json", "run.json", ".request.json", ".lease.json"
@@ -155,6 +155,11 @@ class Store:
     """All outputs below one folder."""
 
     def __init__(self, root: Path):
+        """Raises `UsageError` if `root` cannot be a folder; it need not exist."""
+        if not is_text(str(root)):
+            raise UsageError("paths.store: the path is not valid UTF-8; use another folder")
+        if root.exists() and not root.is_dir():
+            raise UsageError(f"paths.store={root}: is a file; name a folder, or move the file away")
         self.root = root
 
     def output(self, stage: str, fingerprint: str) -> Output:

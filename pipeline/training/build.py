@@ -14,10 +14,10 @@ from typing import Any
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from data_prep.examples.chunks import ChunkStore
-from pipeline.data.cursor import BatchSchedule, Cursor, Identity, check
+from pipeline.data.cursor import BatchSchedule, Cursor, Identity, Place, check
 from pipeline.data.loader import Step
 from pipeline.models.cost import RowCost
-from pipeline.models.family import Feed, Place
+from pipeline.models.family import Feed
 from pipeline.models.registry import family_of
 from pipeline.store.checkpoints import CHECKPOINTS
 from pipeline.store.journal import Journal
@@ -184,8 +184,17 @@ def assemble(
         start_from(network, job, say)
     if trainer.compile:
         network.compile(dynamic=True)
+    steps = Timed(data.steps(state))
     module = Pretraining(
-        network, objective, job.optim, trainer, state, data.phases, data.identities, stop_requested
+        network,
+        objective,
+        job.optim,
+        trainer,
+        state,
+        data.phases,
+        data.identities,
+        stop_requested,
+        steps.next_step,
     )
     engine = make_engine(
         trainer.strategy,
@@ -204,7 +213,6 @@ def assemble(
         training = Training.in_folder(job.name, run_dir)
         tracker = Tracker(job.tracking, training, state.step, say)
     track: Callable[[dict[str, Any]], None] = tracker.log if tracker else _nowhere
-    steps = Timed(data.steps(state))
     inner, outer = family_of(job.model).cost(job.model, job.vocab_size).largest_product()
     meter = Meter(
         steps,

@@ -15,7 +15,13 @@ import psutil
 from data_prep.errors import SesameError, UsageError
 from data_prep.files import write_atomically
 from data_prep.progress import console, progress
-from data_prep.work_units import ArraySlice, end_with_parent, usable_cores
+from data_prep.work_units import (
+    ArraySlice,
+    end_with_parent,
+    kill_workers,
+    stop_signals_blocked,
+    usable_cores,
+)
 from pipeline.store.content import Checksums
 from pipeline.store.lease import lease
 from pipeline.store.outputs import LEASE, Output, run_facts
@@ -178,15 +184,16 @@ def _execute_beside(nodes: list[Node], at_once: int) -> None:
 
     Raises `SesameError` at once if a process was killed.
     """
-    pool = ProcessPoolExecutor(
-        at_once,
-        multiprocessing.get_context("spawn"),
-        initializer=_begin_process,
-        initargs=(max(1, usable_cores() // at_once),),
-    )
+    with stop_signals_blocked():
+        pool = ProcessPoolExecutor(
+            at_once,
+            multiprocessing.get_context("spawn"),
+            initializer=_begin_process,
+            initargs=(max(1, usable_cores() // at_once),),
+        )
+        futures = {pool.submit(_timed, node): node for node in nodes}
     failures: dict[str, SesameError] = {}
     with pool, progress(nodes[0].stage, len(nodes)) as bar:
-        futures = {pool.submit(_timed, node): node for node in nodes}
         try:
             for future in as_completed(futures):
                 try:
@@ -198,8 +205,7 @@ def _execute_beside(nodes: list[Node], at_once: int) -> None:
                 bar.advance()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            for process in multiprocessing.active_children():  # waiting could take hours
-                process.terminate()
+            kill_workers()
             raise
     if failures:
         raise SomeFailed(failures)

@@ -30,7 +30,7 @@ class MaskedTokens(Objective):
 
     def loss(self, sums: Sums) -> float:
         masked, pair = sums.mean("mlm_sum", "predictions"), sums.mean("pair_sum", "pairs")
-        return (masked or 0.0) + (pair or 0.0)
+        return (0.0 if masked is None else masked) + (0.0 if pair is None else pair)
 
     def metrics(self, sums: Sums) -> dict[str, float | None]:
         masked = sums.mean("mlm_sum", "predictions")
