@@ -120,7 +120,7 @@ class Site(StageSite):
         """Raise `UsageError` for a value that is more than one word, option or line of a script."""
         super().check_text(prefix)
         for number, module in enumerate(self.modules, 1):
-            if not WORD.fullmatch(module):
+            if not isinstance(module, str) or not WORD.fullmatch(module):
                 raise UsageError(
                     f"modules: item {number} must be one module; write each as an item of its own"
                 )

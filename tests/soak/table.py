@@ -24,6 +24,7 @@ from tests.soak import faults, user, warm
 from tests.soak.warm import TRACEBACK, Process
 
 KILLS, TRAINING_KILLS = 50, 34  # per stage, and per kind of training
+FLIPS = 3  # per kind of file
 # Files that hold times and hosts. A checkpoint's state.json has the seconds of training, so that
 # the checksums of state.json differ too; state.json itself is compared without them.
 DIFFERING = ("run.json", "timing.jsonl", "launches.jsonl", "checksums.json")
@@ -182,24 +183,27 @@ def fail(soak: Soak, words: list[str]) -> Row:
 
 
 def flip(soak: Soak, stage: str) -> Row:
-    """Flip a byte in every kind of file of a stage's output, one at a time.
+    """Flip a byte in every kind of file that an output's manifest lists, and in the manifest.
 
-    `sesame verify` must name the file, and after `sesame repair` the outputs must be the same.
+    `sesame verify` must fail, and after `sesame repair` the outputs must be the same as before.
     """
     row, draw = Row(), random.Random(stage)
-    expected = contents(soak.whole / "store" / stage)
+    outputs = soak.whole / "store" / stage
+    expected = contents(outputs)
     kinds: dict[str, Path] = {}
-    for path in sorted((soak.whole / "store" / stage).rglob("*")):
-        if path.is_file() and path.stat().st_size:
-            kinds.setdefault(faults.plain_name(path.name), path.relative_to(soak.whole))
-    for inside in kinds.values():
+    for manifest in sorted(outputs.glob("*/manifest.json")):
+        for name in ("manifest.json", *json.loads(manifest.read_text())["files"]):
+            inside = (manifest.parent / name).relative_to(soak.whole)
+            kinds.setdefault(faults.plain_name(name), inside)
+    for inside in [path for path in kinds.values() for _ in range(FLIPS)]:
         folder = soak.copy()
         damaged = bytearray((folder / inside).read_bytes())
-        damaged[draw.randrange(len(damaged))] ^= 1 << draw.randrange(8)
+        place, bit = draw.randrange(len(damaged)), draw.randrange(8)
+        damaged[place] ^= 1 << bit
         (folder / inside).write_bytes(damaged)
         row.tried += 1
         if soak.start(folder, ["verify"]).wait() != 1:
-            row.lost.append(f"{inside}: not found by sesame verify")
+            row.lost.append(f"{inside}: bit {bit} of byte {place} not found by sesame verify")
         elif fault := soak.fault_after(folder, ["repair"], expected, stage):
             row.lost.append(f"{inside}: {fault}")
         if "Traceback" in (folder / "log.txt").read_text():

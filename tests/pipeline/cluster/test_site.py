@@ -110,6 +110,7 @@ def test_a_filled_template_has_each_option_once(template: str) -> None:
         ("extra: [--exclusive --mem=8G]", "extra: item 1 must be one option"),
         ('stages: {pretrain: {extra: ["--x=\\ry"]}}', "stages.pretrain.extra: item 1"),
         ('modules: [cuda, "gcc; touch ran"]', "modules: item 2 must be one module"),
+        ("modules: [{touch: ran}]", "modules: item 1 must be one module"),
         ("modules: [cuda gcc]", "modules: item 1 must be one module"),
         ('activate: "source a\\ntouch ran"', "activate: must be one line"),
     ],
