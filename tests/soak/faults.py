@@ -15,9 +15,7 @@ from pathlib import Path
 
 LIBRARY = Path(tempfile.gettempdir()) / f"sesame-soak-faults-{os.getuid()}.so"
 SHORT_WRITE = -1
-FAILURES = {
-    "EIO": errno.EIO, "ENOSPC": errno.ENOSPC, "ESTALE": errno.ESTALE, "short write": SHORT_WRITE,
-}  # fmt: skip
+ERRORS = {"EIO": errno.EIO, "ENOSPC": errno.ENOSPC, "ESTALE": errno.ESTALE}
 WRITES = ("write", "pwrite", "writev", "fwrite")  # calls that can be short
 NOTHING = -1  # no call has this number
 
@@ -49,6 +47,14 @@ def arm(folder: Path, number: int = NOTHING, failure: int = 0, journal: int = -1
 def disarm() -> int:
     """Let all calls succeed; return how many there were."""
     return int(_library().faults_disarm())
+
+
+def failures_of(site: Site, turn: int) -> dict[str, int]:
+    """Return the ways in which a site is to fail: all for a write, one by turns for other calls."""
+    if site.call in WRITES:
+        return ERRORS | {"short write": SHORT_WRITE}
+    name = list(ERRORS)[turn % len(ERRORS)]
+    return {name: ERRORS[name]}
 
 
 def read_sites(journal: Path, folder: Path) -> dict[Site, int]:

@@ -157,14 +157,15 @@ def _strike(process: Process, draw: random.Random) -> None:
 
 
 def fail(soak: Soak, words: list[str]) -> Row:
-    """Let the first write of every site of a stage fail, in every way, one at a time."""
+    """Let the first call of every site of a stage fail, one at a time.
+
+    Writes fail in every way, other calls (fsync, rename, open, …) in one of the ways by turns.
+    """
     row = Row()
     stage = words[0]
     expected = contents(soak.whole / "store" / stage)
-    for site, number in _sites(soak, words).items():
-        for name, failure in faults.FAILURES.items():
-            if failure == faults.SHORT_WRITE and site.call not in faults.WRITES:
-                continue
+    for turn, (site, number) in enumerate(_sites(soak, words).items()):
+        for name, failure in faults.failures_of(site, turn).items():
             folder = soak.copy(stage)
             prepare = partial(faults.arm, folder / "store", number, failure)
             process = soak.start(folder, words, prepare)
