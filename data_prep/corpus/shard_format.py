@@ -209,6 +209,13 @@ def parts(folder: Path, split: str) -> list[ShardPart]:
     return pieces
 
 
+def named_sources(folder: Path) -> tuple[str, ...]:
+    """Return the names of the corpus's sources (corpus.sources), if they have names."""
+    path = folder / "statistics.json"
+    counts = json.loads(path.read_text()) if path.exists() else {}
+    return tuple(sorted(counts.get("sources", ())))
+
+
 def read_sections(tar: Path, start: int = 0, end: int | None = None) -> Iterator[Section]:
     """Yield the sections in bytes [start, end) of a tar; to its end by default.
 

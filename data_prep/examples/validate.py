@@ -20,6 +20,7 @@ from data_prep.config import ExamplesConfig
 from data_prep.errors import SesameError
 from data_prep.examples.chunks import Chunk, ChunkStore
 from data_prep.examples.masking import MASKED, RANDOM, MaskRule, Vocabulary
+from data_prep.examples.reuse import Reuse
 from data_prep.tokenizers import Tokenizer
 
 Array = NDArray[Any]
@@ -61,8 +62,14 @@ class Draws:
     kept: int = 0
 
 
-def validate(folder: Path, split: str, rules: Rules) -> Draws:
-    """Check the rows of a split: all, or an evenly spaced sample of about `MOST_ROWS`."""
+def validate(folder: Path, split: str, rules: Rules, reuse: Reuse | None = None) -> Draws:
+    """Check the rows of a split: all, or an evenly spaced sample of about `MOST_ROWS`.
+
+    `reuse` has counted all rows of next-sentence pairs.
+    """
+    problem = None if reuse is None else reuse.problem()
+    if problem is not None:
+        raise SesameError(f"{folder / split}-*.tar: {problem}")
     store = ChunkStore(folder, split)
     share = min(1.0, MOST_ROWS / max(store.rows, 1))
     count = min(store.chunks, 1 + int(store.chunks * share))
