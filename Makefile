@@ -9,8 +9,12 @@ export HF_HUB_OFFLINE ?= 1
 
 .PHONY: demo test lint docs install wheelhouse test-browser test-cluster soak clean
 
+# DeepSpeed exists for Linux only: without it the demo trains in one process, and gets the same model.
+WITHOUT_DEEPSPEED = $$($(BIN)/python -c 'import importlib.util as util; \
+	print("" if util.find_spec("deepspeed") else "trainer.strategy=single trainer.devices=1")')
+
 demo: install
-	$(BIN)/sesame run experiment=demo
+	$(BIN)/sesame run experiment=demo $(WITHOUT_DEEPSPEED)
 
 test: install lint
 	WANDB_MODE=offline $(BIN)/python -m pytest -n 2 -m "not browser and not cluster and not soak"

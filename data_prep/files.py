@@ -48,7 +48,11 @@ def reserve(path: Path) -> None:
     """
     with open(path, "r+b") as stream:
         size = os.fstat(stream.fileno()).st_size
-        os.posix_fallocate(stream.fileno(), 0, size)
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(stream.fileno(), 0, size)
+            return
+        for start in range(0, size, BLOCK):  # macOS: writing allocates
+            os.pwrite(stream.fileno(), os.pread(stream.fileno(), BLOCK, start), start)
 
 
 def sync_directory(path: Path) -> None:

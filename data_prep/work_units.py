@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,8 +59,12 @@ class ArraySlice:
 
 
 def end_with_parent() -> None:
-    """Ask Linux to kill this process when its parent ends, so that no orphan keeps writing."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    """Ask Linux to kill this process when its parent ends, so that no orphan keeps writing.
+
+    Does nothing on other systems.
+    """
+    with suppress(AttributeError):  # the C library has no prctl
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def run_unit(piece: WorkUnit, make: Callable[[Any, Path], None], root: Path) -> None:

@@ -12,12 +12,12 @@ from safetensors.torch import load_file
 
 from data_prep.examples.chunks import ChunkStore
 from pipeline.data.loader import HeldOut
-from pipeline.models.allennlp import write_allennlp
-from pipeline.models.config import ElmoConfig
-from pipeline.models.elmo import Elmo
-from pipeline.models.huggingface import load_for_pretraining
-from pipeline.training.objective import MaskedPieces
-from pipeline.training.sums import Sums
+from pipeline.models.bert.huggingface import load_for_pretraining
+from pipeline.models.bert.objective import MaskedTokens
+from pipeline.models.elmo.allennlp import write_allennlp
+from pipeline.models.elmo.config import ElmoConfig
+from pipeline.models.elmo.network import Elmo
+from pipeline.models.sums import Sums
 from tests.conftest import Sesame
 from tests.test_data_stages import SMALL_WORDS, write_texts
 
@@ -73,8 +73,10 @@ def test_the_first_held_out_loss_is_the_source_models_own(smoke: Sesame, grown: 
         rows = ChunkStore(output(grown, "examples"), "heldout")
         for batch in HeldOut(rows, rows=1000, micro_batch_size=64):
             losses = model.eval()(batch)
-            sums += MaskedPieces().count(batch) + Sums(*(part.item() for part in losses))
-    assert held_out_loss(grown, 0) == pytest.approx(sums.means()["mlm_loss"], rel=1e-5)
+            sums += MaskedTokens().count(batch) + Sums(
+                {name: part.item() for name, part in losses._asdict().items()}
+            )
+    assert held_out_loss(grown, 0) == pytest.approx(sums.mean("mlm_sum", "predictions"), rel=1e-5)
 
 
 def test_learning_is_real(grown: Sesame) -> None:

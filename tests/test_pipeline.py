@@ -10,8 +10,8 @@ from safetensors.torch import load_file
 
 from data_prep.tokenizers import Tokenizer
 from pipeline.inference.fill import Filler
-from pipeline.models.bert import BertForPretraining
-from pipeline.models.config import BertConfig
+from pipeline.models.bert.config import BertConfig
+from pipeline.models.bert.network import BertForPretraining
 from tests.conftest import Sesame
 
 ROOT = Path(__file__).parent.parent

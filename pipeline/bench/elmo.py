@@ -21,8 +21,8 @@ from pipeline.bench.turns import alternate, spent
 from pipeline.bench.usage import measure_usage
 from pipeline.config.schema import Config
 from pipeline.data.streams import WordBatch
-from pipeline.models.config import ElmoConfig
-from pipeline.models.elmo import ElmoForPretraining, draw_negatives
+from pipeline.models.elmo.config import ElmoConfig
+from pipeline.models.elmo.network import ElmoForPretraining, draw_negatives
 from pipeline.training.optimizer import Adagrad
 
 VOCAB, STREAMS, ROUNDS = 100_000, 16, 5

@@ -31,9 +31,9 @@ from pipeline.bench.figures import Figure, compared
 from pipeline.bench.turns import Side, Spent, race
 from pipeline.config.schema import Config
 from pipeline.encoders import BertEncoder, Encoder, random_encoder
-from pipeline.models.architectures import BERT
-from pipeline.models.config import BertConfig
-from pipeline.models.huggingface import to_huggingface
+from pipeline.models.bert.architectures import BERT
+from pipeline.models.bert.config import BertConfig
+from pipeline.models.bert.huggingface import to_huggingface
 from pipeline.stages.encoder_inputs import open_encoder
 from pipeline.stages.prepare_encoder import prepare_encoder
 from pipeline.tasks.answers import ClassAnswers

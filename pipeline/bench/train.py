@@ -26,10 +26,10 @@ from pipeline.bench.turns import alternate
 from pipeline.bench.usage import peak_bytes
 from pipeline.config.schema import Config
 from pipeline.data.batch import Batch, collate
-from pipeline.models.architectures import BERT
-from pipeline.models.bert import BertForPretraining
-from pipeline.models.config import BertConfig
-from pipeline.models.flops import flops_per_token, model_flops_per_token
+from pipeline.models.bert.architectures import BERT
+from pipeline.models.bert.config import BertConfig
+from pipeline.models.bert.cost import BertCost
+from pipeline.models.bert.network import BertForPretraining
 from pipeline.stages import STAGES
 from pipeline.tracking.config import TrackingConfig
 
@@ -62,8 +62,8 @@ def measure(config: Config) -> list[Figure]:
     figures += [
         _against_product(size, name, count)
         for name, count in (
-            ("model FLOPs", model_flops_per_token),
-            ("computed FLOPs", flops_per_token),
+            ("model FLOPs", BertCost.model_flops_per_token),
+            ("computed FLOPs", BertCost.flops_per_token),
         )
         for size in SIZES[1:]
     ]
@@ -87,7 +87,7 @@ def _against_product(size: Size, what: str, per_token: Callable[..., float]) -> 
     """Return FLOPs per second, against plain products of the feed-forward layer's size."""
     batch = _rows(size)
     tokens, length = len(batch.tokens_N), float((batch.lengths**2).sum() / batch.lengths.sum())
-    flops = tokens * per_token(size.config, VOCAB, length, MASKED)
+    flops = tokens * per_token(BertCost(size.config, VOCAB), length, MASKED)
     left = torch.randn(tokens, size.config.hidden)
     right = torch.randn(size.config.hidden, size.config.intermediate)
     out = left @ right

@@ -34,7 +34,7 @@ SUCCESSORS = "successors"
 
 
 @dataclass(frozen=True)
-class Job:
+class SubmittedJob:
     """A submitted job: an array over work units, or the job that makes an output."""
 
     name: str  # file name of its script, node and log
@@ -91,16 +91,16 @@ class Submission:
             if not (self.code / "pipeline" / name).is_dir():
                 shutil.copytree(folder, self.code / name)
 
-    def write_jobs(self, jobs: list[Job]) -> None:
+    def write_jobs(self, jobs: list[SubmittedJob]) -> None:
         content = {"jobs": [asdict(job) for job in jobs]}
         write_atomically(self.path / "submission.json", json.dumps(content, indent=1) + "\n")
 
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[SubmittedJob]:
         """Return the jobs with their current ids: a successor's id replaces the original's."""
         content = json.loads((self.path / "submission.json").read_text())
-        jobs = [Job(**job) for job in content["jobs"]]
+        jobs = [SubmittedJob(**job) for job in content["jobs"]]
         successors = self.successors()
-        return [Job(**asdict(job) | {"id": _latest(job.id, successors)}) for job in jobs]
+        return [SubmittedJob(**asdict(job) | {"id": _latest(job.id, successors)}) for job in jobs]
 
     def successors(self) -> dict[str, str]:
         """Return the successor's id by the id of the job it took over from."""
@@ -187,12 +187,14 @@ def thaw_node(path: Path, stages: Stages) -> Node:
     inputs = {role: Input(name, Path(place)) for role, (name, place) in content["inputs"].items()}
     output = Store(Path(content["store"])).output(content["stage"], content["fingerprint"])
     maker = stages[content["stage"]]
-    return Node(maker, content["label"], typed(raw), inputs, content["request"], output)
+    config = typed(raw)
+    files = maker.files(config)
+    return Node(maker, content["label"], config, inputs, content["request"], output, files)
 
 
 def refuse_changed_files(node: Node) -> None:
     """Raise a SesameError if the user's files have changed since the submission."""
-    now = Checksums(node.output.path.parents[1]).describe(node.maker.files(node.config))
+    now = Checksums(node.output.path.parents[1]).describe(node.files.named)
     before = node.request["files_read"]
     if now != before:
         names = sorted(n for n in now.keys() | before.keys() if now.get(n) != before.get(n))

@@ -12,7 +12,7 @@ TEMPLATES = _INSIDE if _INSIDE.is_dir() else Path(__file__).parents[2] / "slurm"
 SBATCH = "#SBATCH "
 
 
-def fill(template: str, options: list[str], setup: list[str], arguments: list[str]) -> str:
+def fill_template(template: str, options: list[str], setup: list[str], arguments: list[str]) -> str:
     """Return a template as a job script.
 
     `options` replace the template's options of the same name. `setup` lines replace its `source`

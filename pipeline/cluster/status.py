@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from pipeline.cluster import slurm
-from pipeline.cluster.frozen import Job, Submission
+from pipeline.cluster.frozen import Submission, SubmittedJob
 from pipeline.store.outputs import Output, Store
 from pipeline.workflow.execute import shares_made
 from pipeline.workflow.graph import Stages
@@ -23,10 +23,10 @@ CANNOT_OPEN_LOG = "the node cannot see the log's folder; put the store on a shar
 
 
 @dataclass(frozen=True)
-class Line:
+class JobRow:
     """The status of one job."""
 
-    job: Job
+    job: SubmittedJob
     state: str  # done, running, waiting, failed, cancelled, ended
     reason: str
     nodes: str
@@ -39,7 +39,7 @@ class Line:
         return self.state not in ("running", "waiting")
 
 
-def look(submission: Submission, store: Store, stages: Stages) -> list[Line]:
+def look(submission: Submission, store: Store, stages: Stages) -> list[JobRow]:
     """Return the status of every job of a submission."""
     queue = slurm.queue()
     return [
@@ -48,8 +48,8 @@ def look(submission: Submission, store: Store, stages: Stages) -> list[Line]:
 
 
 def _line(
-    job: Job, tasks: list[slurm.Task], submission: Submission, store: Store, stages: Stages
-) -> Line:
+    job: SubmittedJob, tasks: list[slurm.Task], submission: Submission, store: Store, stages: Stages
+) -> JobRow:
     output = store.from_reference(job.reference)
     state = "done" if output.is_done or _has_made_all(job, output) else _state(tasks)
     logs = sorted(submission.logs.glob(job.log_pattern), key=lambda path: path.stat().st_mtime)
@@ -60,7 +60,7 @@ def _line(
         reason = _last_words(log) or CANNOT_OPEN_LOG
     running = [task for task in tasks if task.state == "RUNNING"]
     seen = running or tasks
-    return Line(
+    return JobRow(
         job,
         state,
         reason,
@@ -71,7 +71,7 @@ def _line(
     )
 
 
-def _has_made_all(job: Job, output: Output) -> bool:
+def _has_made_all(job: SubmittedJob, output: Output) -> bool:
     """Return True if an array's shares are all made; SLURM may have forgotten the array by now."""
     return job.shares > 0 and len(shares_made(output, job.shares)) == job.shares
 
@@ -90,7 +90,7 @@ def _state(tasks: list[slurm.Task]) -> str:
     return "waiting" if any(task.is_live for task in tasks) else "failed"
 
 
-def _progress(job: Job, tasks: list[slurm.Task], output: Output, stages: Stages) -> str:
+def _progress(job: SubmittedJob, tasks: list[slurm.Task], output: Output, stages: Stages) -> str:
     if job.shares:
         counted = Counter(task.state.lower() for task in tasks)
         return ", ".join(f"{count} {state}" for state, count in sorted(counted.items()))
@@ -119,7 +119,7 @@ def _last_words(log: Path | None) -> str:
     return words[-1] if words else "its log is empty"
 
 
-def as_table(submission: Submission, lines: list[Line]) -> Table:
+def as_table(submission: Submission, lines: list[JobRow]) -> Table:
     """Return the jobs as a table; the title names the folder of the logs."""
     table = Table(box=None, pad_edge=False, header_style="dim", title_justify="left")
     table.title = escape(f"{submission.id}, logs in {submission.logs}")

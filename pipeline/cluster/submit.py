@@ -14,8 +14,8 @@ import psutil
 from data_prep.errors import UsageError
 from data_prep.work_units import ArraySlice
 from pipeline.cluster import slurm
-from pipeline.cluster.frozen import Job, Submission, freeze_node, submissions
-from pipeline.cluster.scripts import environment, fill
+from pipeline.cluster.frozen import Submission, SubmittedJob, freeze_node, submissions
+from pipeline.cluster.scripts import environment, fill_template
 from pipeline.cluster.site import Site, site_path
 from pipeline.store.outputs import Store
 from pipeline.workflow.execute import shares_made
@@ -152,22 +152,24 @@ def script_of(job: Planned, submission: Submission, site: Site) -> str:
         *job.options,
     ]
     arguments = [*([str(job.shares)] if job.shares else []), "job", str(node)]
-    return fill(job.template, options, environment(site, submission.code, script), arguments)
+    return fill_template(
+        job.template, options, environment(site, submission.code, script), arguments
+    )
 
 
-def submit_all(planned: list[Planned], submission: Submission) -> list[Job]:
+def submit_all(planned: list[Planned], submission: Submission) -> list[SubmittedJob]:
     """Queue all jobs, or none; raise Refused if SLURM refuses one."""
     for job in planned:
         slurm.check_script(submission.script(job.name))
     ids: dict[str, str] = {}
-    jobs: list[Job] = []
+    jobs: list[SubmittedJob] = []
     try:
         for job in planned:
             after = [*job.after_jobs, *(ids[name] for name in job.after)]
             ids[job.name] = slurm.submit_script(submission.script(job.name), after)
             node = job.node
             made = (job.name, ids[job.name], node.stage, node.label, node.output.reference)
-            jobs.append(Job(*made, after, job.shares))
+            jobs.append(SubmittedJob(*made, after, job.shares))
             submission.write_jobs(jobs)
     except BaseException as error:
         slurm.cancel_jobs(list(ids.values()))

@@ -18,6 +18,11 @@ class Arguments:
     overrides: list[str]
     options: dict[str, str]
 
+    def refuse_words(self) -> None:
+        """Raise `UsageError` if there is a word that is neither an option nor an override."""
+        if self.words:
+            raise UsageError(f"{self.words[0]}: not an override; overrides look like key=value")
+
 
 def parse(argv: list[str]) -> Arguments:
     """Split a command line; raise a UsageError for unknown commands and options."""

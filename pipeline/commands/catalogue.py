@@ -91,10 +91,10 @@ COMMANDS = {
         CONFIG_OPTIONS,
         takes="<stage> [overrides]",
     ),
-    "list": Command("pipeline.commands.keeping:list_runs", "list runs with state and results"),
-    "du": Command("pipeline.commands.keeping:disk_usage", "show bytes and files by stage and run"),
+    "list": Command("pipeline.commands.list:list_runs", "list runs with state and results"),
+    "du": Command("pipeline.commands.du:disk_usage", "show bytes and files by stage and run"),
     "clean": Command(
-        "pipeline.commands.keeping:clean",
+        "pipeline.commands.clean:clean",
         "remove outputs no run needs",
         {
             "--yes": "really remove",
@@ -108,7 +108,7 @@ COMMANDS = {
         takes="<run or fingerprint> [paths.store=…]",
     ),
     "inspect": Command(
-        "pipeline.commands.looking:inspect_examples",
+        "pipeline.commands.inspect:inspect_examples",
         "show decoded examples with masks, segments and labels",
         takes="[count=5] [shard=<file to check>] [overrides]",
     ),

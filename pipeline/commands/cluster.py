@@ -31,7 +31,8 @@ from pipeline.cluster.submit import (
     write_scripts,
 )
 from pipeline.commands.arguments import Arguments
-from pipeline.commands.stages import between, experiment
+from pipeline.commands.stages import experiment, select_stages
+from pipeline.commands.store import open_store
 from pipeline.config.compose import compose_config, sweep_points
 from pipeline.stages import STAGES
 from pipeline.store.outputs import Store
@@ -46,19 +47,19 @@ LOOK_SECONDS = 2.0
 
 def submit(arguments: Arguments) -> None:
     """Submit everything the experiment names to SLURM; with -m, of all points of a sweep."""
-    if arguments.words:
-        raise UsageError(f"{arguments.words[0]}: not an override; overrides look like key=value")
+    arguments.refuse_words()
     dry = "--dry-run" in arguments.options
     if not dry:
         slurm.require()
     site = read_site()
     swept = "-m" in arguments.options
     points = sweep_points(arguments.overrides) if swept else [arguments.overrides]
-    config = compose_config(points[0])
+    configs = [compose_config(point) for point in points]
+    config = configs[0]
     store = Store(Path(config.paths.store).resolve())
-    graphs = [experiment(point) for point in points]
+    graphs = [experiment(*each) for each in zip(configs, points, strict=True)]
     nodes = list({name: node for graph in graphs for name, node in graph.nodes.items()}.values())
-    chosen = between(nodes, arguments.options.get("--from"), arguments.options.get("--until"))
+    chosen = select_stages(nodes, arguments.options.get("--from"), arguments.options.get("--until"))
     console.print(as_table(plan(nodes, store)))
     check_site(chosen, site)
     known = not dry or slurm.answers()
@@ -130,7 +131,7 @@ def job(arguments: Arguments) -> None:
 def status(arguments: Arguments) -> None:
     """Print a table of a submission's jobs; on a terminal, update it until all have ended."""
     slurm.require()
-    store = _store(arguments)
+    store = open_store(arguments)
     submission = find_submission(store, _one_word(arguments))
     lines = look(submission, store, STAGES)
     if "--once" in arguments.options or not console.is_terminal:
@@ -148,7 +149,7 @@ def status(arguments: Arguments) -> None:
 def cancel(arguments: Arguments) -> None:
     """Cancel a submission's waiting and running jobs."""
     slurm.require()
-    submission = find_submission(_store(arguments), _one_word(arguments))
+    submission = find_submission(open_store(arguments), _one_word(arguments))
     queue = slurm.queue()
     live = [
         job.id for job in submission.jobs() if any(task.is_live for task in queue.get(job.id, []))
@@ -156,10 +157,6 @@ def cancel(arguments: Arguments) -> None:
     slurm.cancel_jobs(live)
     said = f"cancelled {', '.join(live)}" if live else "nothing is waiting or running"
     print(f"submission {submission.id}: {said}")
-
-
-def _store(arguments: Arguments) -> Store:
-    return Store(Path(compose_config(arguments.overrides).paths.store))
 
 
 def _one_word(arguments: Arguments) -> str | None:

@@ -1,6 +1,7 @@
 """`sesame doctor`: check this machine, with a remedy for everything that does not work."""
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -44,7 +45,8 @@ def doctor(arguments: Arguments) -> None:
 def examine(store: Path) -> Iterator[Finding]:
     """Yield one finding per check; probes that may crash run in their own process."""
     looks: tuple[Callable[[], Finding], ...] = (
-        _torch, _accelerator, _bf16, _deepspeed, _gloo, _compiler, lambda: _disk(store), _slurm,
+        _system, _torch, _accelerator, _bf16, _deepspeed, _gloo, _compiler,
+        lambda: _disk(store), _slurm,
     )  # fmt: skip
     for look in looks:
         yield look()
@@ -57,6 +59,18 @@ def _probe(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=PROBE_SECONDS,
         env=os.environ | environment,
+    )
+
+
+def _system() -> Finding:
+    found = f"{platform.system()} on {platform.machine()}, Python {platform.python_version()}"
+    if platform.system() == "Linux":
+        return Finding("system", found)
+    return Finding(
+        "system",
+        found,
+        "Sesame is tested on Linux only: with Linux's own calls and DeepSpeed taken away, the data "
+        "stages and trainer.strategy=single work; after a kill, look for orphan processes",
     )
 
 
@@ -97,7 +111,11 @@ def _bf16() -> Finding:
 def _deepspeed() -> Finding:
     probe = _probe("import deepspeed", DS_ACCELERATOR="cpu")
     if probe.returncode:
-        return Finding("deepspeed", "does not import", "use trainer.strategy=ddp, or make install")
+        return Finding(
+            "deepspeed",
+            "does not import; it exists for Linux only",
+            "use trainer.strategy=single or ddp; on Linux: make install",
+        )
     return Finding("deepspeed", version("deepspeed"))
 
 

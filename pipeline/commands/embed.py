@@ -18,8 +18,7 @@ LAYERS = ("all", "top", "mix")
 
 def embed(arguments: Arguments) -> None:
     """Write the vectors; print how many and where."""
-    if arguments.words:
-        raise UsageError(f"{arguments.words[0]}: not an override; overrides look like key=value")
+    arguments.refuse_words()
     own, overrides = take_own(arguments.overrides, OWN)
     source, out = Path(own["input"]), Path(own["output"])
     if not own["input"] or not source.is_file():

@@ -16,8 +16,7 @@ UTILISATION = 0.4  # share of the GPU's peak that well-tuned BERT trainings reac
 
 def estimate_pretraining(arguments: Arguments) -> None:
     """Print parameters, memory, tokens, operations, disk, hours and cost."""
-    if arguments.words:
-        raise UsageError(f"{arguments.words[0]}: not an override; overrides look like key=value")
+    arguments.refuse_words()
     utilisation = _number(arguments, "--utilisation", UTILISATION, at_most=1.0)
     price = _number(arguments, "--price", None)
     gpus = _gpus(arguments.options.get("--gpu"))

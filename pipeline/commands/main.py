@@ -80,7 +80,7 @@ def _run(argv: list[str]) -> int:
         return 0
     try:
         if _is_job_script():
-            from pipeline.cluster.continuing import listen
+            from pipeline.cluster.requeue import listen
 
             listen()
         arguments = parse(argv)
@@ -114,7 +114,7 @@ def _run(argv: list[str]) -> int:
 
 def _continue_job(command: str, interrupted: Interrupted) -> int:
     """Requeue or chain an interrupted job; return the exit code. SLURM's errors are printed."""
-    from pipeline.cluster.continuing import continue_job
+    from pipeline.cluster.requeue import continue_job
 
     try:
         return continue_job(str(interrupted))

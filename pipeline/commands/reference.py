@@ -21,7 +21,7 @@ from pipeline.commands.catalogue import COMMANDS
 from pipeline.commands.store_files import BESIDE_OUTPUTS, EVERY_OUTPUT, STORE_FILES, StoreFile
 from pipeline.config.compose import CONF, GROUPS
 from pipeline.config.schema import Config, InstanceConfig
-from pipeline.models.config import KINDS
+from pipeline.models.registry import FAMILIES
 from pipeline.stages import STAGES
 from pipeline.training.config import PhaseConfig
 
@@ -70,7 +70,7 @@ def keys_page() -> str:
     parts.append(_table("Top level", "", Config, plain))
     for name in (item.name for item in fields(Config) if item not in plain):
         if name == "model":
-            schemas = {f"model (kind: {kind})": schema for kind, schema in KINDS.items()}
+            schemas = {f"model (kind: {name})": each.config for name, each in FAMILIES.items()}
         else:
             schemas = {name: hints[name]}
         for title, schema in schemas.items():

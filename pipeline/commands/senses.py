@@ -9,7 +9,7 @@ from rich.table import Table
 from data_prep.errors import SesameError, UsageError
 from data_prep.progress import console
 from pipeline.commands.arguments import Arguments, take_own
-from pipeline.config.compose import compose_config, compose_raw
+from pipeline.config.compose import compose_raw, typed
 from pipeline.config.schema import Config
 from pipeline.inference.senses.occurrences import Occurrence, corpus_occurrences, read_occurrences
 from pipeline.stages.encoder_inputs import encoder_label, open_encoder
@@ -21,11 +21,11 @@ OWN = {"word": "", "sentences": "", "count": "200", "output": "senses"}
 
 def senses(arguments: Arguments) -> None:
     """Write the page; print each encoder's result."""
-    if arguments.words:
-        raise UsageError(f"{arguments.words[0]}: not an override; overrides look like key=value")
+    arguments.refuse_words()
     own, overrides = take_own(arguments.overrides, OWN)
     _check(own)
-    config = compose_config(overrides)
+    raw = compose_raw(overrides)
+    config = typed(raw)
     each = each_encoder(config)
     inputs = [prepare_encoder(arguments.command, one, overrides) for one in each]
     found, source = _find(own, inputs, Store(Path(config.paths.store)))
@@ -42,7 +42,7 @@ def senses(arguments: Arguments) -> None:
     }
     seen = compare(own["word"], found, encoders)
     out = Path(own["output"])
-    write_senses(seen, source, _may_show(config, own["sentences"], overrides), out)
+    write_senses(seen, source, _may_show(config, own["sentences"], raw.share.text), out)
     table = Table(title=escape(f"Senses of {seen.word}"), title_justify="left", show_header=False)
     for view in seen.views:
         table.add_row(escape(view.encoder), f"layer {view.best}", verdict(seen, view))
@@ -104,9 +104,9 @@ def _corpus(inputs: list[dict[str, Path]], store: Store) -> Path:
     )
 
 
-def _may_show(config: Config, sentences: str, overrides: list[str]) -> bool:
+def _may_show(config: Config, sentences: str, set_by_user: bool | None) -> bool:
     """Return True if the page may show text.
 
     For a file of sentences only the user's own share.text counts, not the default of the corpus.
     """
-    return bool(compose_raw(overrides).share.text if sentences else config.share.text)
+    return bool(set_by_user if sentences else config.share.text)

@@ -56,7 +56,7 @@ def run(arguments: Arguments) -> None:
 
 def show_plan(arguments: Arguments) -> None:
     """Print what `run` would do; make nothing."""
-    graph = experiment(arguments.overrides)
+    graph = experiment(compose_config(arguments.overrides), arguments.overrides)
     console.print(as_table(plan(list(graph.nodes.values()), graph.store)))
 
 
@@ -71,8 +71,7 @@ def path(arguments: Arguments) -> None:
 
 def _dispatch(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]]) -> None:
     """Compose the configuration and call `do`; with -m, once per point of a sweep."""
-    if arguments.words:
-        raise UsageError(f"{arguments.words[0]}: not an override; overrides look like key=value")
+    arguments.refuse_words()
     if "-m" in arguments.options:
         _sweep(arguments, do)
     else:
@@ -218,10 +217,10 @@ def _stage(arguments: Arguments, config: Config) -> list[Node]:
 
 
 def _run(arguments: Arguments, config: Config) -> list[Node]:
-    graph = experiment(arguments.overrides)
+    graph = experiment(config, arguments.overrides)
     nodes = list(graph.nodes.values())
     console.print(as_table(plan(nodes, graph.store)))
-    chosen = between(nodes, arguments.options.get("--from"), arguments.options.get("--until"))
+    chosen = select_stages(nodes, arguments.options.get("--from"), arguments.options.get("--until"))
     is_sweep = "-m" in arguments.options
     _record(graph, nodes, [config.name], replace=not is_sweep)
     execute_all(chosen, _at_once(arguments))
@@ -243,9 +242,8 @@ def _record(graph: Graph, nodes: list[Node], names: list[str], replace: bool) ->
         Runs(graph.store).record(name, entries, replace)
 
 
-def experiment(overrides: list[str]) -> Graph:
-    """Return the graph of everything the experiment names."""
-    config = compose_config(overrides)
+def experiment(config: Config, overrides: list[str]) -> Graph:
+    """Return the graph of everything the experiment names; `config` is composed of `overrides`."""
     if not config.stages:
         raise UsageError("stages: this experiment names none; choose another experiment=")
     store = Store(Path(config.paths.store))
@@ -254,7 +252,7 @@ def experiment(overrides: list[str]) -> Graph:
     )
 
 
-def between(nodes: list[Node], first: str | None, last: str | None) -> list[Node]:
+def select_stages(nodes: list[Node], first: str | None, last: str | None) -> list[Node]:
     """Return the nodes of the stages from `first` to `last`, both included.
 
     Raises a UsageError if an earlier output is missing.
@@ -285,7 +283,7 @@ def _target(name: str, config: Config, overrides: list[str]) -> tuple[Graph, Nod
 def _report(config: Config, overrides: list[str]) -> tuple[Graph, Node]:
     """Return graph and node of the page about named runs, or about this experiment."""
     if not config.runs:
-        graph = experiment(overrides)
+        graph = experiment(config, overrides)
         return graph, add_report(graph, config, reported(graph))
     store = Store(Path(config.paths.store))
     graph, runs = Graph(store, STAGES), Runs(store)

@@ -25,7 +25,7 @@ from data_prep.errors import UsageError
 from data_prep.fields import Rule, check, walk
 from pipeline.config.schema import Config
 from pipeline.config.sharing import reads_only
-from pipeline.models.config import KINDS
+from pipeline.models.registry import FAMILIES
 
 # In the repository conf/ is beside the packages; in a wheel it is inside `pipeline`.
 _INSIDE = Path(__file__).parents[1] / "conf"
@@ -63,8 +63,8 @@ def register() -> None:
     """Register schema, resolvers and search path with Hydra; may be called repeatedly."""
     store = ConfigStore.instance()
     store.store(name="schema", node=Config)
-    for kind, schema in KINDS.items():
-        store.store(group="model", name=kind, node=schema)
+    for name, family in FAMILIES.items():
+        store.store(group="model", name=name, node=family.config)
     OmegaConf.register_new_resolver("package", package_path, replace=True)
     Plugins.instance().register(UserConf)
 
@@ -236,8 +236,8 @@ def describe_keys(sections: tuple[str, ...]) -> list[tuple[str, Any, str]]:
 def _leaves() -> Iterator[tuple[str, Rule, Any]]:
     """Yield (key, rule, default) of every key of every model kind, each key once."""
     seen = set()
-    for schema in KINDS.values():
-        for key, rule, value in walk(Config(model=schema())):
+    for family in FAMILIES.values():
+        for key, rule, value in walk(Config(model=family.config())):
             if key not in seen:
                 yield key, rule, value
             seen.add(key)

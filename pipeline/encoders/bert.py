@@ -28,7 +28,7 @@ from pipeline.encoders.inputs import (
     starts_of,
 )
 from pipeline.encoders.interface import Encoder
-from pipeline.models.bert import Bert
+from pipeline.models.bert.network import Bert
 
 
 class BertEncoder(Encoder):

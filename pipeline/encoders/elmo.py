@@ -29,9 +29,9 @@ from pipeline.encoders.inputs import (
     runs,
 )
 from pipeline.encoders.interface import Encoder
-from pipeline.models.allennlp import load_allennlp
-from pipeline.models.config import ElmoConfig
-from pipeline.models.elmo import Elmo
+from pipeline.models.elmo.allennlp import load_allennlp
+from pipeline.models.elmo.config import ElmoConfig
+from pipeline.models.elmo.network import Elmo
 
 BEGIN, END = 0, 1  # token ids of <S> and </S>
 

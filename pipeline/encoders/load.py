@@ -1,6 +1,8 @@
 """Load encoders from folders; the files in a folder decide the kind of encoder."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 
@@ -10,27 +12,42 @@ from pipeline.encoders.bert import BertEncoder
 from pipeline.encoders.elmo import load_elmo_encoder, random_elmo_encoder
 from pipeline.encoders.interface import Encoder
 from pipeline.encoders.static import StaticEncoder
-from pipeline.models.allennlp_options import find_pair
-from pipeline.models.bert import Bert
-from pipeline.models.config import BertConfig, ElmoConfig, ModelConfig
-from pipeline.models.huggingface import load_folder
+from pipeline.models.bert.config import BertConfig
+from pipeline.models.bert.huggingface import load_folder
+from pipeline.models.bert.network import Bert
+from pipeline.models.config import ModelConfig
+from pipeline.models.registry import family_of, family_of_folder
+
+
+def _load_bert_encoder(folder: Path) -> BertEncoder:
+    return BertEncoder(load_folder(folder), Tokenizer.load(folder))
+
+
+def _random_bert_encoder(model: BertConfig, tokenizer: Path) -> BertEncoder:
+    vocabulary = Tokenizer.load(tokenizer)
+    return BertEncoder(Bert(model, vocabulary.size), vocabulary)
+
+
+class _Makers(NamedTuple):
+    load: Callable[[Path], Encoder]  # from a folder
+    random: Callable[[Any, Path], Encoder]  # from a model config and a tokenizer
+
+
+MAKERS = {  # by `Family.folder_format`
+    "huggingface": _Makers(_load_bert_encoder, _random_bert_encoder),
+    "allennlp": _Makers(load_elmo_encoder, random_elmo_encoder),
+}
 
 
 def load_encoder(folder: Path) -> Encoder:
     """Load word vectors, an ELMo (AllenNLP's two files) or a Hugging Face BERT from a folder."""
     if (folder / VECTORS).exists():
         return StaticEncoder(read_table(folder))
-    if find_pair(folder) is not None:
-        return load_elmo_encoder(folder)
-    return BertEncoder(load_folder(folder), Tokenizer.load(folder))
+    return MAKERS[family_of_folder(folder).folder_format].load(folder)
 
 
 def random_encoder(model: ModelConfig, tokenizer: Path, seed: int) -> Encoder:
     """Return an untrained encoder of the given shape: the baseline for pretrained encoders."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        if isinstance(model, ElmoConfig):
-            return random_elmo_encoder(model, tokenizer)
-        assert isinstance(model, BertConfig)
-        vocabulary = Tokenizer.load(tokenizer)
-        return BertEncoder(Bert(model, vocabulary.size), vocabulary)
+        return MAKERS[family_of(model).folder_format].random(model, tokenizer)

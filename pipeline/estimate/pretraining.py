@@ -11,14 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
-from data_prep.errors import UsageError
 from data_prep.examples.columns import token_dtype
 from data_prep.reading.sources import discover
 from pipeline.config.schema import Config
 from pipeline.data.cursor import BatchSchedule
-from pipeline.estimate.memory import Memory, Pass, activations, of_the_model
-from pipeline.models.config import BertConfig
-from pipeline.models.flops import flops_per_token, parameters
+from pipeline.estimate.memory import Memory, model_memory
+from pipeline.models.cost import Cost, Pass
+from pipeline.models.registry import family_of
 from pipeline.store.outputs import Store
 from pipeline.store.references import Folder, resolve
 from pipeline.training.gpus import Gpu
@@ -98,12 +97,12 @@ class Offer:
 def estimate(config: Config, stages: Stages) -> Estimate:
     """Return the estimate of one configuration; raise a UsageError for models other than BERT."""
     model, trainer = config.model, config.trainer
-    if not isinstance(model, BertConfig):
-        raise UsageError(f"model.kind={model.kind}: only BERT's arithmetic is known here")
     phases = config.phases
+    vocab_size = _vocab_size(config)
+    cost = family_of(model).cost(model, vocab_size)
+    weights = cost.parameters()
     made = _made_examples(config, stages)
     text = _text_bytes(config)
-    vocab_size = _vocab_size(config)
     rows = [
         _rows_made(path) if path else _rows_guessed(config, phase.max_seq_length, text)
         for path, phase in zip(made, phases, strict=True)
@@ -111,7 +110,6 @@ def estimate(config: Config, stages: Stages) -> Estimate:
     plans = plan_phases(
         trainer, [phase.share for phase in phases], [r.tokens_per_row for r in rows]
     )
-    weights = parameters(model, vocab_size)
     estimates = []
     for plan in plans:
         phase, known = phases[plan.number], rows[plan.number]
@@ -127,11 +125,9 @@ def estimate(config: Config, stages: Stages) -> Estimate:
                 steps=steps,
                 rows=known,
                 tokens_per_step=trainer.global_batch_size * known.tokens_per_row,
-                flops_per_token=flops_per_token(
-                    model, vocab_size, known.mean_length, config.examples.mask_rate
-                ),
+                flops_per_token=cost.flops_per_token(known.mean_length, config.examples.mask_rate),
                 micro_batch=min(micro, trainer.global_batch_size // trainer.world_size),
-                memory=_memory(config, model, known, vocab_size, micro),
+                memory=_memory(config, cost, known, micro),
                 epochs=_epochs(config, plan.first, plan.end, known),
             )
         )
@@ -171,12 +167,10 @@ def _offer(
 
 def _remedy(found: Estimate, config: Config, gpu: Gpu, phase: PhaseEstimate) -> str:
     """Return the smallest change with which a phase fits into a GPU."""
-    model = config.model
-    assert isinstance(model, BertConfig)
+    cost = family_of(config.model).cost(config.model, found.vocab_size)
 
     def fits(own: Config, micro: int) -> bool:
-        needs = _memory(own, model, phase.rows, found.vocab_size, micro).total
-        return needs <= USABLE * gpu.memory
+        return _memory(own, cost, phase.rows, micro).total <= USABLE * gpu.memory
 
     rows = phase.micro_batch
     smaller = [size for size in range(rows - 1, 0, -1) if rows % size == 0]
@@ -190,7 +184,7 @@ def _remedy(found: Estimate, config: Config, gpu: Gpu, phase: PhaseEstimate) -> 
     return "more ranks with trainer.strategy=zero2 or zero3, or a larger GPU"
 
 
-def _memory(config: Config, model: BertConfig, rows: Rows, vocab_size: int, micro: int) -> Memory:
+def _memory(config: Config, cost: Cost, rows: Rows, micro: int) -> Memory:
     """Return the memory of one device in the phase's largest forward pass, with full rows."""
     trainer, examples = config.trainer, config.examples
     share = trainer.global_batch_size // trainer.world_size
@@ -203,10 +197,10 @@ def _memory(config: Config, model: BertConfig, rows: Rows, vocab_size: int, micr
         on_host=trainer.accelerator == "cpu",
         checkpointing=trainer.activation_checkpointing,
     )
-    states = of_the_model(
-        parameters(model, vocab_size), trainer.strategy, trainer.world_size, trainer.precision
+    states = model_memory(
+        cost.parameters(), trainer.strategy, trainer.world_size, trainer.precision
     )
-    return replace(states, activations=activations(model, vocab_size, one))
+    return replace(states, activations=cost.activation_bytes(one))
 
 
 def _vocab_size(config: Config) -> int:

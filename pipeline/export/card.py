@@ -13,8 +13,8 @@ from typing import Any
 from data_prep.config import ExamplesConfig
 from data_prep.reading.sources import FORMAT, SourceFile
 from pipeline.config.schema import ExportConfig
-from pipeline.models.architectures import Architecture
-from pipeline.models.config import BertConfig
+from pipeline.models.bert.architectures import Architecture
+from pipeline.models.bert.config import BertConfig
 from pipeline.store.outputs import Store
 from pipeline.training.checkpoint import read_state
 from pipeline.workflow.stage import STAGE_ORDER

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from data_prep.errors import UsageError
 from data_prep.tokenizers import Tokenizer
 from data_prep.vectors.table import VECTORS
-from pipeline.models.allennlp_options import find_pair
-from pipeline.models.bert import BertForPretraining
-from pipeline.models.huggingface import HEADS, load_for_pretraining
+from pipeline.models.bert.huggingface import HEADS, load_for_pretraining
+from pipeline.models.bert.network import BertForPretraining
+from pipeline.models.registry import family_of_folder
 
 MASK = "[MASK]"  # marks a blank in the text, also if the vocabulary's mask token differs
 
@@ -78,7 +78,7 @@ def read_filler(folder: Path) -> Filler:
     """Load the model of a folder; raise a UsageError if it has no masked-LM head."""
     if (folder / VECTORS).exists():
         raise UsageError(f"encoder={folder}: word vectors fill no blanks; name a BERT")
-    if find_pair(folder) is not None:
+    if not family_of_folder(folder).masks_tokens:
         raise UsageError(f"encoder={folder}: an ELMo guesses next words, not blanks; name a BERT")
     model, fresh = load_for_pretraining(folder)
     if HEADS["masked"] in fresh:

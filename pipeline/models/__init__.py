@@ -1,4 +1,4 @@
-"""Networks as plain torch modules, their configs, and conversion to Hugging Face and AllenNLP.
+"""Model families (one folder each, listed in `registry`) and the layers that they share.
 
 May use `data`, `store` and `data_prep`.
 """

@@ -44,7 +44,7 @@ class Block:
     length: int  # L
     padding: Padding | None  # None: all examples have length L
 
-    def lay(self, x: Tensor) -> Tensor:
+    def to_padded(self, x: Tensor) -> Tensor:
         """Return the block's part of a batch [N, ...] as [B, L, ...], with zeros at padding."""
         part = x[self.start : self.end]
         if self.padding is not None:
@@ -52,12 +52,12 @@ class Block:
             part = padded.index_copy_(0, self.padding.slots, part)
         return part.view(self.examples, self.length, *x.shape[1:])
 
-    def pick(self, x: Tensor) -> Tensor:
+    def from_padded(self, x: Tensor) -> Tensor:
         """Return the rows of [B, L, ...] that are not padding, [rows of the block, ...]."""
         x = x.flatten(0, 1)
         return x if self.padding is None else x.index_select(0, self.padding.slots)
 
-    def put(self, x: Tensor, batch: Tensor) -> None:
+    def write_padded(self, x: Tensor, batch: Tensor) -> None:
         """Copy the rows of `x` [B, L, ...] that are not padding into `batch` [N, ...], in place."""
         part = batch[self.start : self.end]
         if self.padding is None:
@@ -76,10 +76,16 @@ class AttentionPlan:
     starts_E: Tensor  # sorted row of each example's first token, examples in the given order
     offsets: Tensor  # [E + 1] int32, first row of each sorted example, and N
     longest: int  # tokens of the longest example
+    is_causal: bool = False  # a token attends to itself and earlier tokens only
 
     @classmethod
     @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def of(cls, lengths: NDArray[np.int64], device: torch.device | str = "cpu") -> "AttentionPlan":
+    def of(
+        cls,
+        lengths: NDArray[np.int64],
+        device: torch.device | str = "cpu",
+        is_causal: bool = False,
+    ) -> "AttentionPlan":
         """Return the plan for examples of these lengths, with its tensors on `device`."""
 
         def tensor(array: NDArray[Any]) -> Tensor:
@@ -104,6 +110,7 @@ class AttentionPlan:
             tensor(starts_E),
             tensor(offsets.astype(np.int32)),
             int(lengths.max(initial=0)),
+            is_causal,
         )
 
     def sort(self, x: Tensor) -> Tensor:
@@ -152,7 +159,8 @@ def _block(lengths: NDArray[np.int64], start: int, device: torch.device | str) -
 def attend(qkv_N3HD: Tensor, plan: AttentionPlan, dropout: float) -> Tensor:
     """Return softmax attention of every token to its own example, [N, H, D].
 
-    Rows are in the plan's order. `dropout` is the share of attention probabilities set to zero.
+    In a causal plan a token attends only to itself and to earlier tokens. Rows are in the plan's
+    order. `dropout` is the share of attention probabilities set to zero.
     """
     if qkv_N3HD.is_cuda and qkv_N3HD.dtype in (torch.float16, torch.bfloat16) and not dropout:
         # Not tested by us, for lack of a CUDA device. The kernel supports neither dropout nor fp32.
@@ -160,7 +168,10 @@ def attend(qkv_N3HD: Tensor, plan: AttentionPlan, dropout: float) -> Tensor:
 
         q, k, v = qkv_N3HD.unbind(1)
         offsets, longest = plan.offsets, plan.longest
-        return cast(Tensor, varlen_attn(q, k, v, offsets, offsets, longest, longest))
+        window = (-1, 0 if plan.is_causal else -1)  # tokens before and after; -1: all
+        return cast(
+            Tensor, varlen_attn(q, k, v, offsets, offsets, longest, longest, window_size=window)
+        )
     return cast(Tensor, _attend_uncompiled(qkv_N3HD, plan, dropout))
 
 
@@ -177,10 +188,14 @@ def attend_blocks(qkv_N3HD: Tensor, plan: AttentionPlan, dropout: float) -> Tens
     """Compute `attend` block by block with torch's kernels, on any device and in any precision."""
     outputs = []
     for block in plan.blocks:
-        q, k, v = block.lay(qkv_N3HD).permute(2, 0, 3, 1, 4).unbind()
-        mask = None if block.padding is None else block.padding.mask_B1L[:, None].to(q.dtype)
-        x_BHLD = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)
-        outputs.append(block.pick(x_BHLD.transpose(1, 2)))
+        q, k, v = block.to_padded(qkv_N3HD).permute(2, 0, 3, 1, 4).unbind()
+        mask = None
+        if block.padding is not None and not plan.is_causal:  # padding follows all real tokens
+            mask = block.padding.mask_B1L[:, None].to(q.dtype)
+        x_BHLD = F.scaled_dot_product_attention(
+            q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=plan.is_causal
+        )
+        outputs.append(block.from_padded(x_BHLD.transpose(1, 2)))
     return torch.cat(outputs)
 
 
@@ -194,12 +209,12 @@ class _HostAttention(torch.autograd.Function):
         kept = []
         for block in plan.blocks:
             # One copy makes q, k and v contiguous, each [B·H, L, D].
-            q, k, v = block.lay(qkv_N3HD).permute(2, 0, 3, 1, 4).flatten(1, 2).unbind()
-            weights = torch.softmax(_scores(q, k, block, heads), -1)
+            q, k, v = block.to_padded(qkv_N3HD).permute(2, 0, 3, 1, 4).flatten(1, 2).unbind()
+            weights = torch.softmax(_scores(q, k, block, plan.is_causal), -1)
             bits = random_bits(weights.shape) if dropout else None
             mixed = torch.bmm(dropped(weights, bits, dropout), v)
             x_BHLD = mixed.view(block.examples, heads, block.length, width)
-            block.put(x_BHLD.transpose(1, 2), output_NHD)
+            block.write_padded(x_BHLD.transpose(1, 2), output_NHD)
             kept += [q, k, v, weights, bits]
         ctx.plan, ctx.dropout = plan, dropout
         ctx.save_for_backward(output_NHD, *kept)
@@ -216,8 +231,8 @@ class _HostAttention(torch.autograd.Function):
         inner_NH1 = (d_output_NHD * output_NHD).sum(-1, keepdim=True)
         for number, block in enumerate(ctx.plan.blocks):
             q, k, v, weights, bits = kept[5 * number : 5 * number + 5]
-            d_output = block.lay(d_output_NHD).transpose(1, 2).flatten(0, 1)
-            inner = block.lay(inner_NH1).transpose(1, 2).flatten(0, 1)
+            d_output = block.to_padded(d_output_NHD).transpose(1, 2).flatten(0, 1)
+            inner = block.to_padded(inner_NH1).transpose(1, 2).flatten(0, 1)
             d_weights = dropped(torch.bmm(d_output, v.transpose(1, 2)), bits, ctx.dropout)
             d_scores = d_weights.sub_(inner).mul_(weights).mul_(width**-0.5)
             d_qkv = q.new_empty(3, *q.shape)
@@ -226,14 +241,19 @@ class _HostAttention(torch.autograd.Function):
             used = dropped(weights, bits, ctx.dropout)
             torch.bmm(used.transpose(1, 2), d_output, out=d_qkv[2])
             d_qkv_3BHLD = d_qkv.view(3, block.examples, heads, block.length, width)
-            block.put(d_qkv_3BHLD.permute(1, 3, 0, 2, 4), d_qkv_N3HD)
+            block.write_padded(d_qkv_3BHLD.permute(1, 3, 0, 2, 4), d_qkv_N3HD)
         return d_qkv_N3HD, None, None
 
 
-def _scores(q: Tensor, k: Tensor, block: Block, heads: int) -> Tensor:
-    """Return scaled products of queries and keys [B·H, L, L], with -inf at padded keys."""
+def _scores(q: Tensor, k: Tensor, block: Block, is_causal: bool) -> Tensor:
+    """Return scaled products of queries and keys [B·H, L, L], with -inf at keys that a query must
+    not see: padding, or (causal) later tokens. Padding is later than every real token."""
     scale = q.shape[-1] ** -0.5
-    if block.padding is None:
+    if is_causal:
+        mask = q.new_full((block.length, block.length), -torch.inf).triu_(1)
+    elif block.padding is not None:
+        heads = len(q) // block.examples
+        mask = block.padding.mask_B1L.to(q.dtype).repeat_interleave(heads, 0)
+    else:
         return torch.baddbmm(q.new_empty(1, 1, 1), q, k.transpose(1, 2), beta=0, alpha=scale)
-    mask = block.padding.mask_B1L.to(q.dtype).repeat_interleave(heads, 0)
     return torch.baddbmm(mask, q, k.transpose(1, 2), alpha=scale)

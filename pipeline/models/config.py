@@ -1,12 +1,10 @@
-"""Config sections of the models; the YAML files of the group `model` set their values."""
+"""The config section `model`: the part that every family shares."""
 
 from dataclasses import dataclass
 
-from data_prep.errors import UsageError
 from data_prep.fields import result
 
-SEGMENTS = 2  # number of segment embeddings
-WAVES = 10_000.0  # theta: wavelengths of sinusoidal and rotary positions are 2π to theta · 2π
+THETA = 10_000.0  # wavelengths of sinusoidal and rotary positions are 2π to theta · 2π
 
 
 @dataclass
@@ -17,115 +15,6 @@ class ModelConfig:
 
     def check(self) -> None:
         """Raise `UsageError` for contradicting options."""
-
-
-@dataclass
-class BertConfig(ModelConfig):
-    """BERT as published; modern variants are options."""
-
-    layers: int = result(12, "encoder layers", at_least=1)
-    hidden: int = result(768, "width of the hidden states", at_least=1)
-    heads: int = result(12, "attention heads", at_least=1)
-    intermediate: int = result(3072, "width inside the feed-forward block", at_least=1)
-    max_positions: int = result(512, "largest length of an example in tokens", at_least=8)
-    dropout: float = result(
-        0.1, "dropout of embeddings and block outputs", at_least=0.0, at_most=0.9
-    )
-    attention_dropout: float = result(
-        0.1, "dropout of attention probabilities", at_least=0.0, at_most=0.9
-    )
-    norm: str = result("post", "layer norm after (BERT) or before blocks", choices=("post", "pre"))
-    positions: str = result(
-        "learned", "position encoding", choices=("learned", "sinusoidal", "rotary")
-    )
-    activation: str = result(
-        "gelu", "feed-forward activation; geglu is the gated form", choices=("gelu", "geglu")
-    )
-    biases: bool = result(True, "use biases in linear layers and norms")
-    segments: bool = result(
-        True, "use segment embeddings, which distinguish first and second segment", is_later=True
-    )
-    tied: bool = result(True, "use the token embeddings as the matrix of the masked-LM head")
-    norm_eps: float = result(1e-12, "epsilon added to the variance in layer norm")
-    init_std: float = result(0.02, "standard deviation of the initial weights", at_least=0.0)
-
-    def check(self) -> None:
-        """Raise `UsageError` if heads do not divide the width, or a rotary head's width is odd."""
-        if self.hidden % self.heads:
-            fits = [heads for heads in range(1, self.hidden + 1) if self.hidden % heads == 0]
-            raise UsageError(
-                f"model.heads={self.heads}: must divide model.hidden={self.hidden}; "
-                f"fits: {', '.join(map(str, fits[:12]))}"
-            )
-        if self.positions == "rotary" and self.hidden // self.heads % 2:
-            raise UsageError(
-                f"model.heads={self.heads}: rotary positions need an even width of each head, "
-                f"not model.hidden={self.hidden} / {self.heads} = {self.hidden // self.heads}"
-            )
-
-
-FILTERS = [[1, 32], [2, 32], [3, 64], [4, 128], [5, 256], [6, 512], [7, 1024]]
-
-
-@dataclass
-class ElmoConfig(ModelConfig):
-    """ELMo as published (Peters et al. 2018, section 4; bilm-tf's options)."""
-
-    kind: str = result("elmo", "architecture", choices=("bert", "elmo"))
-    layers: int = result(2, "LSTM layers per direction", at_least=1)
-    cell: int = result(4096, "width of an LSTM's memory cell", at_least=2)
-    projection: int = result(
-        512, "width of word vectors and LSTM outputs after projection; hidden states have twice "
-        "that",
-        at_least=1,
-    )  # fmt: skip
-    cell_clip: float = result(
-        3.0, "memory values are clipped to this magnitude; 0 does not clip", at_least=0.0
-    )
-    projection_clip: float = result(
-        3.0, "LSTM outputs are clipped to this magnitude; 0 does not clip", at_least=0.0
-    )
-    dropout: float = result(
-        0.1, "dropout of layer inputs and of the output", at_least=0.0, at_most=0.9
-    )
-    character_dim: int = result(16, "width of a character embedding", at_least=1)
-    max_characters: int = result(
-        50, "most bytes per word, its begin and end marks included", at_least=3
-    )
-    filters: list[list[int]] = result(
-        FILTERS, "character convolutions as pairs [width, number of filters]"
-    )
-    highways: int = result(2, "highway layers over the convolutions", at_least=0)
-    activation: str = result("relu", "activation of the convolutions", choices=("relu", "tanh"))
-    window: int = result(
-        20, "words per stream and step; gradients flow back through these only", at_least=1
-    )
-    forget_every: int = result(
-        0, "reset the LSTM state of all streams every so many steps, because at inference every "
-        "text starts from a zero state; 0: never, as published",
-        at_least=0, is_later=True,
-    )  # fmt: skip
-    samples: int = result(
-        8192, "negative samples of the training softmax; 0: the whole vocabulary", at_least=0
-    )
-
-    def check(self) -> None:
-        """Raise `UsageError` for contradicting widths."""
-        if self.projection >= self.cell:
-            raise UsageError(
-                f"model.projection={self.projection}: must be less than model.cell={self.cell}"
-            )
-        for each in self.filters:
-            if len(each) != 2 or min(each) < 1 or each[0] > self.max_characters:
-                raise UsageError(
-                    f"model.filters: {each} is no pair [width, number] with a width up to "
-                    f"model.max_characters={self.max_characters}"
-                )
-        if not self.filters:
-            raise UsageError("model.filters=[]: words need at least one pair [width, number]")
-
-
-KINDS: dict[str, type[ModelConfig]] = {"bert": BertConfig, "elmo": ElmoConfig}
 
 
 def setting(name: str, value: object) -> str:

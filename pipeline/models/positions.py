@@ -6,14 +6,14 @@ P positions, N tokens, G groups of heads, H heads, D width, I = D / 2 frequencie
 import torch
 from torch import Tensor
 
-from pipeline.models.config import WAVES
+from pipeline.models.config import THETA
 
-Rotation = tuple[Tensor, Tensor]  # cosines and sines, [N, 1, 1, D] each
+CosSin = tuple[Tensor, Tensor]  # cosines and sines, [N, 1, 1, D] each
 
 
 def _angles(positions: int, width: int) -> Tensor:
     """Return angles [P, I]; wavelengths grow geometrically from 2π to 10,000 · 2π."""
-    frequencies_I = WAVES ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    frequencies_I = THETA ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
     return torch.arange(positions, dtype=torch.float64)[:, None] * frequencies_I
 
 
@@ -23,18 +23,18 @@ def sinusoids(positions: int, width: int) -> Tensor:
     return torch.stack([angles_PI.sin(), angles_PI.cos()], -1).flatten(1)[:, :width].float()
 
 
-def rotation(positions: int, width: int) -> Tensor:
-    """Return cosines and sines for `rotate`, [P, 2, 1, 1, D] (Su et al.; halves as in
+def rotary_table(positions: int, width: int) -> Tensor:
+    """Return cosines and sines for `apply_rotary`, [P, 2, 1, 1, D] (Su et al.; halves as in
     ModernBERT)."""
     angles_PD = torch.cat([_angles(positions, width)] * 2, -1)
     return torch.stack([angles_PD.cos(), angles_PD.sin()], 1)[:, :, None, None].float()
 
 
-def rotate(x_NGHD: Tensor, turn: Rotation) -> Tensor:
-    """Apply rotary positions: rotate each pair (i, i + D/2) by the angle of its position.
+def apply_rotary(x_NGHD: Tensor, cos_sin: CosSin) -> Tensor:
+    """Rotate each pair (i, i + D/2) by the angle of its position.
 
     G is 2 for queries and keys together.
     """
-    cosines, sines = (part.to(x_NGHD.dtype) for part in turn)
+    cosines, sines = (part.to(x_NGHD.dtype) for part in cos_sin)
     first, second = x_NGHD.chunk(2, dim=-1)
     return x_NGHD * cosines + torch.cat([-second, first], -1) * sines

@@ -4,8 +4,9 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from pipeline.models.registry import FAMILIES
+
 PART = " · "  # between the parts of a name, and between values that differ
-MODELS = {"bert": "BERT", "elmo": "ELMo"}
 UNITS = ("", "k", "M", "G", "T")
 THIN = "\u202f"  # a narrow space that does not break
 
@@ -80,4 +81,4 @@ def enumerated(names: Sequence[str]) -> str:
 def model_name(model: dict[str, Any]) -> str:
     """Return a model's name by its kind and size."""
     width = model.get("hidden", model.get("projection"))
-    return f"{MODELS[model['kind']]} of {model['layers']} layers, {width} wide"
+    return f"{FAMILIES[model['kind']].title} of {model['layers']} layers, {width} wide"

@@ -6,14 +6,14 @@ tokenizer's files and README.md. Try it: sesame export encoder=demo@best
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from data_prep.errors import SesameError, UsageError
 from pipeline.config.schema import Config
-from pipeline.models.architectures import fitting
-from pipeline.models.config import BertConfig, ElmoConfig
+from pipeline.models.registry import family_of
 from pipeline.stages.tokenizer import upstream
 from pipeline.store.outputs import fingerprint
 from pipeline.store.references import Folder, resolve
@@ -31,15 +31,14 @@ class Export(Stage):
     def inputs(self, config: Config) -> dict[str, Request]:
         """Return the pretraining and its tokenizer. Raises `UsageError` if the model fits no
         architecture of transformers."""
-        if isinstance(config.model, BertConfig):
-            fitting(config.model, config.examples.pairs)
+        family_of(config.model).check_export(config.model, config.examples.pairs)
         return {"pretrain": Request("pretrain", config), "tokenizer": Request("tokenizer", config)}
 
     def run(self, work: Work) -> dict[str, Any]:
         """Write the folder, load it again, and check that it computes the same as our model."""
-        from pipeline.export.bert import export_checkpoint
+        from pipeline.export.allennlp import export_allennlp
         from pipeline.export.card import gather_facts
-        from pipeline.export.elmo import export_elmo
+        from pipeline.export.huggingface import export_huggingface
         from pipeline.training.checkpoint import damage
 
         pretrain = work.inputs["pretrain"]
@@ -51,11 +50,13 @@ class Export(Stage):
         model = read_model(pretrain / "config.json")
         vocab_size = json.loads((pretrain / "config.json").read_text())["vocab_size"]
         facts = gather_facts(pretrain, checkpoint, work.config.export)
-        others = (vocab_size, work.inputs["tokenizer"], work.out, facts)
-        if isinstance(model, ElmoConfig):
-            return export_elmo(checkpoint, model, *others)
-        assert isinstance(model, BertConfig)
-        return export_checkpoint(checkpoint, model, *others)
+        write: dict[str, Callable[..., dict[str, Any]]] = {
+            "huggingface": export_huggingface,
+            "allennlp": export_allennlp,
+        }
+        return write[family_of(model).folder_format](
+            checkpoint, model, vocab_size, work.inputs["tokenizer"], work.out, facts
+        )
 
     def resolve(self, graph: Planner, request: Request) -> Node | Input:
         """Return the export, word vectors or user's folder that `encoder` refers to."""
@@ -143,8 +144,7 @@ def check_finished(pretrain: Path, checkpoint: str) -> None:
 
     choose_checkpoint(pretrain, checkpoint)
     model = read_model(pretrain / "config.json")
-    if isinstance(model, BertConfig):
-        fitting(model, pairs_of(read_recipe(pretrain)))
+    family_of(model).check_export(model, pairs_of(read_recipe(pretrain)))
 
 
 def choose_checkpoint(pretrain: Path, which: str) -> Path:

@@ -36,7 +36,7 @@ from pipeline.tasks.config import FinetuneConfig
 from pipeline.tasks.metrics import confusion, scores_by_type
 from pipeline.tasks.splits import missing_files, read_splits, task_files
 from pipeline.tasks.suite import ANSWERS, members_with_data, score_suite
-from pipeline.workflow.stage import Request, Stage, Work
+from pipeline.workflow.stage import Request, Stage, UserFiles, Work
 
 if TYPE_CHECKING:
     from pipeline.encoders import Encoder
@@ -63,9 +63,9 @@ class Finetune(Stage):
         """Return the settings of task and fine-tuning, and `encoder_keys`."""
         return super().keys(config) | encoder_keys(config)
 
-    def files(self, config: Config) -> list[tuple[str, Path]]:
+    def files(self, config: Config) -> UserFiles:
         """Return the task's data files; nothing for a suite, whose members read them."""
-        return [] if config.task.members else task_files(config.task)
+        return UserFiles([] if config.task.members else task_files(config.task))
 
     def run(self, work: Work) -> dict[str, Any]:
         """Fine-tune once, score the test split and write the files above; return the scores."""

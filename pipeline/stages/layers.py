@@ -26,7 +26,7 @@ from pipeline.stages.encoder_inputs import (
 )
 from pipeline.tasks.config import FinetuneConfig
 from pipeline.tasks.splits import read_splits, task_files
-from pipeline.workflow.stage import Request, Stage, Work
+from pipeline.workflow.stage import Request, Stage, UserFiles, Work
 
 # Dev F1 on CoNLL-2003 with BERT base (Devlin et al. 2019, table 7). The paper has no value for the
 # learned mix of layers.
@@ -64,9 +64,9 @@ class Layers(Stage):
             "layers": result_keys(config.layers),
         } | encoder_keys(config)
 
-    def files(self, config: Config) -> list[tuple[str, Path]]:
+    def files(self, config: Config) -> UserFiles:
         """Return the task's data files."""
-        return task_files(config.task)
+        return UserFiles(task_files(config.task))
 
     def run(self, work: Work) -> dict[str, Any]:
         """Train one head per choice and seed; a rerun continues after the last finished head."""

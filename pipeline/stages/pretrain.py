@@ -11,6 +11,7 @@ Reads the tokenizer and the examples of every phase. Writes
 Try it: sesame pretrain experiment=demo
 """
 
+import importlib.util
 import json
 import shutil
 from collections.abc import Callable
@@ -24,7 +25,8 @@ from data_prep.files import write_atomically
 from pipeline.cluster.slurm import first_node_address
 from pipeline.config.schema import Config
 from pipeline.data.cursor import BatchSchedule
-from pipeline.models.config import BertConfig
+from pipeline.models.config import ModelConfig
+from pipeline.models.registry import family_of
 from pipeline.stages.examples import example_sets
 from pipeline.store.outputs import REQUEST, Store
 from pipeline.training.config import InitConfig
@@ -51,7 +53,7 @@ class Pretrain(Stage):
         Raises `UsageError` for settings that do not fit the model, the budget or the ranks.
         """
         trainer = config.trainer
-        check_kind(config)
+        check_family(config)
         check_budget(trainer, len(config.phases))
         BatchSchedule(trainer.global_batch_size, trainer.ramp_steps).check(trainer.world_size)
         examples = {f"examples.{number}": each for number, each in enumerate(example_sets(config))}
@@ -61,16 +63,26 @@ class Pretrain(Stage):
             own = replace(config, encoder=config.init.source, init=InitConfig())
             requests["init"] = Request("export", own)
         if config.init.vectors:
-            assert isinstance(config.model, BertConfig), "see check_kind"
+            width = family_of(config.model).vector_width(config.model)
+            assert width is not None, "see check_family"
             lowercase = config.tokenizer.lowercase
-            fitting = replace(config.vectors, width=config.model.hidden, lowercase=lowercase)
+            fitting = replace(config.vectors, width=width, lowercase=lowercase)
             requests["vectors"] = Request("vectors", replace(config, vectors=fitting))
         return requests
+
+    def check_machine(self, config: Config) -> None:
+        """Raise `UsageError` for a ZeRO strategy without DeepSpeed, which exists for Linux only."""
+        strategy = config.trainer.strategy
+        if strategy.startswith("zero") and importlib.util.find_spec("deepspeed") is None:
+            raise UsageError(
+                f"trainer.strategy={strategy}: DeepSpeed is not installed, and it exists for Linux "
+                "only; use trainer.strategy=single trainer.devices=1, which gives the same model"
+            )
 
     def keys(self, config: Config) -> dict[str, Any]:
         """Return the settings of model and training, and of masks if the loader draws them."""
         own = super().keys(config)
-        masks = config.examples.training_masks() if config.model.kind == "bert" else {}
+        masks = config.examples.training_masks() if family_of(config.model).masks_tokens else {}
         return own | ({"examples": masks} if masks else {})
 
     def add_instance(self, graph: Planner, instance: Instance) -> None:
@@ -131,55 +143,23 @@ class Pretrain(Stage):
         return f"step {int(saved[-1].name):,}{total}"
 
 
-def check_kind(config: Config) -> None:
-    """Raise `UsageError` for settings that the model's kind does not support."""
+def check_family(config: Config) -> None:
+    """Raise `UsageError` for settings that the model's family does not support."""
+    family, kind = family_of(config.model), config.tokenizer.kind
     given = config.tokenizer.source or config.init.source  # checked later by its files: `make_job`
-    kind, words = config.tokenizer.kind, config.tokenizer.kind in WORD_KINDS
-    if config.model.kind == "elmo":
-        refused = {
-            "tokenizer.kind": (kind, words or given, "reads whole words; use tokenizer=words"),
-            "pretrain.phases": (
-                "[...]",
-                not config.pretrain.phases,
-                "has no lengths; set it to []",
-            ),
-            "init.vectors": (
-                True,
-                not config.init.vectors,
-                "embeds characters, not tokens; set it to false",
-            ),
-            "trainer.ramp_steps": (
-                config.trainer.ramp_steps,
-                not config.trainer.ramp_steps,
-                "has the same number of streams in every step; set it to 0",
-            ),
-            "trainer.loader_workers": (
-                config.trainer.loader_workers,
-                not config.trainer.loader_workers,
-                "reads its streams in the training process; set it to 0",
-            ),
-            "trainer.activation_checkpointing": (
-                True,
-                not config.trainer.activation_checkpointing,
-                "keeps its activations; set it to false",
-            ),
-            "trainer.compile": (
-                True,
-                not config.trainer.compile,
-                "has its own LSTM, which is not compiled; set it to false",
-            ),
-        }
-    else:
-        refused = {
-            "tokenizer.kind": (
-                kind,
-                not words or given,
-                "has no [MASK] to predict behind; use tokenizer=wordpiece, unigram or bpe",
-            )
-        }
-    for key, (value, fits, why) in refused.items():
-        if not fits:
-            raise UsageError(f"{key}={value}: model.kind={config.model.kind} {why}")
+    if (kind in WORD_KINDS) != family.reads_words and not given:
+        needs = (
+            "reads whole words; use tokenizer=words"
+            if family.reads_words
+            else "has no [MASK] to predict behind; use tokenizer=wordpiece, unigram or bpe"
+        )
+        raise UsageError(f"tokenizer.kind={kind}: model.kind={family.name} {needs}")
+    for key, setting in family.unsupported.items():
+        section, name = key.split(".")
+        value = getattr(getattr(config, section), name)
+        if value != setting.neutral:
+            shown = "[...]" if isinstance(value, list) else value
+            raise UsageError(f"{key}={shown}: model.kind={family.name} {setting.why}")
 
 
 def _train_without(error: "Diverged", work: Work, say: Callable[[str], None]) -> None:
@@ -227,7 +207,7 @@ def make_job(work: Work, checkpoint: Path | None, skip: "Dropped | None" = None)
         phases=stages,
         examples=[str(work.inputs[f"examples.{n}"].resolve()) for n in range(len(stages))],
         tokenizer=str(work.inputs["tokenizer"].resolve()),
-        vocab_size=_predicted(work.inputs["tokenizer"], config.model.kind),
+        vocab_size=_predicted(work.inputs["tokenizer"], config.model),
         source=str(work.inputs["init"].resolve()) if "init" in work.inputs else None,
         vectors=str(work.inputs["vectors"].resolve()) if "vectors" in work.inputs else None,
         checkpoint=checkpoint.name if checkpoint else None,
@@ -235,20 +215,17 @@ def make_job(work: Work, checkpoint: Path | None, skip: "Dropped | None" = None)
     )
 
 
-def _predicted(tokenizer: Path, model_kind: str) -> int:
+def _predicted(tokenizer: Path, model: ModelConfig) -> int:
     """Return the number of tokens (BERT) or words (ELMo) that the model can predict.
 
     Raises `UsageError` if the tokenizer does not fit the model.
     """
     from data_prep.tokenizers import Tokenizer
-    from data_prep.tokenizers.vocabulary import VOCABULARY, read_vocabulary
 
-    vocabulary = Tokenizer.load(tokenizer)
-    if (vocabulary.kind == "words") != (model_kind == "elmo"):
+    family, kind = family_of(model), Tokenizer.load(tokenizer).kind
+    if (kind == "words") != family.reads_words:
         raise UsageError(
-            f"model.kind={model_kind}: cannot use this vocabulary of {vocabulary.kind}; ELMo needs "
-            "one of words, BERT one of subwords"
+            f"model.kind={family.name}: cannot use this vocabulary of {kind}; {family.title} needs "
+            f"one of {'words' if family.reads_words else 'subwords'}"
         )
-    if vocabulary.kind == "words":
-        return len(read_vocabulary(tokenizer / VOCABULARY))
-    return vocabulary.size
+    return family.predicted_size(tokenizer)

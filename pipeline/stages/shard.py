@@ -12,8 +12,8 @@ from data_prep.config import CorpusConfig
 from data_prep.reading.sources import Survey, survey
 from pipeline.config.schema import Config
 from pipeline.store.content import Checksums
-from pipeline.store.outputs import CLEAN_CACHE
-from pipeline.workflow.stage import Request, Stage, Work
+from pipeline.store.outputs import CLEANED_TEXT
+from pipeline.workflow.stage import Request, Stage, UserFiles, Work
 
 
 class Shard(Stage):
@@ -28,23 +28,25 @@ class Shard(Stage):
         """Return nothing: it is the first stage."""
         return {}
 
-    def files(self, config: Config) -> list[tuple[str, Path]]:
+    def files(self, config: Config) -> UserFiles:
         """Return the corpus files, named relative to the user's path, and cleaning's lists."""
-        return _named_files(config.corpus, survey(config.corpus.paths, config.corpus.sources))
+        found = survey(config.corpus.paths, config.corpus.sources)
+        return UserFiles(_named_files(config.corpus, found), found)
 
     def run(self, work: Work) -> dict[str, Any]:
         """Make the shards. Cleaned text is cached in the store, for a corpus that grows.
 
-        Files are surveyed before their checksums are read. A file that changes in between is
-        noticed when its state is checked again, so no work unit is cached under a wrong checksum.
+        The survey is older than the checksums. A file that changes in between is noticed when its
+        state is checked again, so no work unit is cached under a wrong checksum.
         """
         from data_prep.corpus.build import make_shards
         from data_prep.corpus.cache import PieceCache
 
         config = work.config
         store = Path(config.paths.store)
-        found = survey(config.corpus.paths, config.corpus.sources)
-        named, known = _named_files(config.corpus, found), Checksums(store)
+        named, found = work.files.named, work.files.survey
+        assert found is not None, "see `files`"
+        known = Checksums(store)
         if work.files_read:
             known.refuse_changes(named, work.files_read)
             kept = [file for file in found.files if file.name in work.files_read]
@@ -54,7 +56,7 @@ class Shard(Stage):
             described = known.describe(named)
             checksums = {name: str(values["checksum"]) for name, values in described.items()}
             cache = PieceCache(
-                store / CLEAN_CACHE,
+                store / CLEANED_TEXT,
                 checksums,
                 version=self.format,
                 most_bytes=config.corpus.cache_size,

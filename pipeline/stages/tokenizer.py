@@ -12,7 +12,7 @@ from typing import Any
 from pipeline.config.schema import Config
 from pipeline.store.outputs import Store
 from pipeline.store.references import Folder, Stored, resolve
-from pipeline.workflow.stage import Input, Instance, Node, Planner, Request, Stage, Work
+from pipeline.workflow.stage import Input, Instance, Node, Planner, Request, Stage, UserFiles, Work
 
 
 class Tokenizer(Stage):
@@ -26,13 +26,14 @@ class Tokenizer(Stage):
         """Return the shards to train on; nothing if the tokenizer is given."""
         return {} if config.tokenizer.source else {"shard": Request("shard", config)}
 
-    def files(self, config: Config) -> list[tuple[str, Path]]:
+    def files(self, config: Config) -> UserFiles:
         """Return the files of a given tokenizer, by their names in its folder."""
         if not config.tokenizer.source:
-            return []
+            return UserFiles()
         from data_prep.tokenizers.sources import source_files
 
-        return [(file.name, file) for file in source_files(Path(config.tokenizer.source))]
+        files = source_files(Path(config.tokenizer.source))
+        return UserFiles([(file.name, file) for file in files])
 
     def run(self, work: Work) -> dict[str, Any]:
         """Train or convert the tokenizer."""

@@ -10,7 +10,7 @@ from typing import Any
 from data_prep.errors import UsageError
 from data_prep.fields import result_keys
 from pipeline.config.schema import Config
-from pipeline.workflow.stage import Request, Stage, Work
+from pipeline.workflow.stage import Request, Stage, UserFiles, Work
 
 
 class Vectors(Stage):
@@ -28,16 +28,16 @@ class Vectors(Stage):
         """Return the training settings; nothing for given vectors, whose files are hashed."""
         return {} if config.vectors.source else {"vectors": result_keys(config.vectors)}
 
-    def files(self, config: Config) -> list[tuple[str, Path]]:
+    def files(self, config: Config) -> UserFiles:
         """Return the files of given vectors."""
         if not config.vectors.source:
-            return []
+            return UserFiles()
         from data_prep.vectors.files import source_files
 
         source = Path(config.vectors.source)
         if not source.exists():
             raise UsageError(f"vectors.source={source}: there is no such file or folder")
-        return [(file.name, file) for file in source_files(source)]
+        return UserFiles([(file.name, file) for file in source_files(source)])
 
     def run(self, work: Work) -> dict[str, Any]:
         """Read or train the vectors and write words.txt and vectors.npy."""

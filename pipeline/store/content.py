@@ -6,6 +6,7 @@ Files up to 64 MB are hashed completely, larger ones by sampled blocks. Checksum
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,9 @@ class Checksums:
         self, files: Iterable[tuple[str, Path]], fingerprinted: Mapping[str, Any]
     ) -> None:
         """Raise `SesameError` if a fingerprinted file changed or is gone. New files are ignored."""
-        now = self.describe(file for file in files if file[0] in fingerprinted)
+        now = self.describe(
+            (name, path) for name, path in files if name in fingerprinted and os.path.exists(path)
+        )
         for name, known in fingerprinted.items():
             if now.get(name) != known:
                 what = "changed" if name in now else "is gone"

@@ -28,7 +28,7 @@ FINGERPRINT_LENGTH = 16
 PUBLISHED = ("export",)  # stages whose folders users upload unchanged
 RUN_FACTS = "run_facts"  # folder of the store with the run facts of these stages
 REMOVED = ".removed"  # suffix of a folder while it is being deleted
-CLEAN_CACHE = Path(".cache") / "clean"  # below the store; see data_prep.corpus.cache
+CLEANED_TEXT = Path(".cache") / "clean"  # below the store; see data_prep.corpus.cache
 
 
 def canonical(value: Any) -> str:
@@ -154,10 +154,10 @@ class Store:
         found: dict[str, Output] = {}
         waiting = [output]
         while waiting:
-            near = waiting.pop(0)
-            if not (near.is_done or near.is_begun):
+            descendant = waiting.pop(0)
+            if not (descendant.is_done or descendant.is_begun):
                 continue
-            for reference in near.request()["upstream"].values():
+            for reference in descendant.request()["upstream"].values():
                 if reference not in found and not reference.startswith("folder/"):
                     found[reference] = self.from_reference(reference)
                     waiting.append(found[reference])
@@ -181,6 +181,12 @@ def run_facts_path(path: Path) -> Path:
     """Return the path of the run facts of the finished output at `path`."""
     outside = _facts_outside(path)
     return outside if outside.exists() else path / RUN
+
+
+def bytes_and_files(folder: Path) -> tuple[int, int]:
+    """Return the size of all files below a folder, and their number."""
+    sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
+    return sum(sizes), len(sizes)
 
 
 def remove_folder(path: Path) -> None:

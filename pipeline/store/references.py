@@ -5,7 +5,7 @@ from pathlib import Path
 
 from data_prep.errors import UsageError
 from pipeline.store.outputs import Output, Store
-from pipeline.store.runs import FINGERPRINT, Runs, near
+from pipeline.store.runs import FINGERPRINT, Runs, similar_names
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def resolve(key: str, text: str, stage: str, store: Store) -> Folder | Stored:
         raise UsageError(
             f"{key}={text}: no run with a {stage}, fingerprint or folder of this name"
             f"{f'; the folder is ./{name}' if is_run and Path(name).exists() else ''}"
-            f"{'' if is_run else near(name, runs.names())}"
+            f"{'' if is_run else similar_names(name, runs.names())}"
         )
     found = _with_content(found) or found
     if len(found) > 1:

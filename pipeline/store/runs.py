@@ -23,7 +23,7 @@ NAME = re.compile(r"[\w.-]+")
 FINGERPRINT = re.compile(r"[0-9a-f]{4,16}")  # a fingerprint or its beginning
 
 
-def near(name: str, names: list[str]) -> str:
+def similar_names(name: str, names: list[str]) -> str:
     """Return the end of an error message: a similar name, or all names."""
     close = get_close_matches(name, names, n=1)
     return f"; did you mean {close[0]}?" if close else f"; runs here: {', '.join(names) or 'none'}"
@@ -54,7 +54,7 @@ class Runs:
         """Raise `UsageError` if no run has this name; `asked` is the user's input."""
         names = self.names()
         if name not in names:
-            raise UsageError(f"{asked}: no such run{near(name, names)}")
+            raise UsageError(f"{asked}: no such run{similar_names(name, names)}")
 
     def named(self, text: str, asked: str) -> str:
         """Return the name of the run that `text` refers to: its name, or the beginning of the

@@ -100,17 +100,17 @@ class _Tuning:
 
 
 def summarise(
-    score_files: Sequence[Path], runs: Sequence[str] = (), untold: Sequence[str] = ()
+    score_files: Sequence[Path], runs: Sequence[str] = (), unnamed: Sequence[str] = ()
 ) -> list[Score]:
     """Group fine-tunings by task, encoder, settings and number of labels, in the given order.
 
     `runs`: the run of each file, if runs are compared; equal encoders of two runs stay separate.
-    `untold`: settings that variant names leave out.
+    `unnamed`: settings that variant names leave out.
     """
     tunings = _read(score_files, runs)
     # One score per seed: two label samples of the same size under one seed are not two seeds.
     groups: dict[tuple[Any, ...], dict[int, dict[str, Any]]] = defaultdict(dict)
-    for one, variant in zip(tunings, _variants(tunings, untold), strict=True):
+    for one, variant in zip(tunings, _variants(tunings, unnamed), strict=True):
         task, metric, labels = (one.scores[key] for key in ("task", "metric", "train_examples"))
         key = (task, metric, one.encoder, variant, one.run, labels, one.split)
         groups[key].setdefault(one.scores["seed"], one.scores)
@@ -162,7 +162,7 @@ def _others(group: Sequence[dict[str, Any]], metric: str) -> tuple[tuple[str, fl
     )
 
 
-def _variants(tunings: Sequence[_Tuning], untold: Sequence[str]) -> list[str]:
+def _variants(tunings: Sequence[_Tuning], unnamed: Sequence[str]) -> list[str]:
     """Return, per fine-tuning, the settings in which those of its task and run differ.
 
     The form is "key=value, key=value". Seeds are not settings.
@@ -175,7 +175,7 @@ def _variants(tunings: Sequence[_Tuning], untold: Sequence[str]) -> list[str]:
         own, others = one.settings, alike[one.scores["task"], one.run]
         keys = [
             key
-            for key in sorted(own.keys() - {*untold})
+            for key in sorted(own.keys() - {*unnamed})
             if any(each.get(key) != own[key] for each in others)
         ]
         told.append(", ".join(f"{key}={_short(own[key])}" for key in keys))

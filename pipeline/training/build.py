@@ -5,23 +5,20 @@ Reads the tokenizer and the examples that the `Job` names, and the checkpoint to
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from data_prep.examples.chunks import ChunkStore
-from data_prep.examples.masking import Vocabulary
-from data_prep.tokenizers import Tokenizer
 from pipeline.data.cursor import BatchSchedule, Cursor, Identity, check
-from pipeline.data.loader import HeldOut, Loader, Step
-from pipeline.data.order import Order
-from pipeline.data.streams import HeldOutStreams, StreamLoader, StreamSlice, Words
-from pipeline.models.config import BertConfig, ElmoConfig, ModelConfig
-from pipeline.models.flops import elmo_flops_per_word, flops_per_token
+from pipeline.data.loader import Step
+from pipeline.models.cost import RowCost
+from pipeline.models.family import Feed, Place
+from pipeline.models.registry import family_of
 from pipeline.store.checkpoints import CHECKPOINTS
 from pipeline.store.journal import Journal
 from pipeline.tracking.tracker import Tracker
@@ -36,12 +33,10 @@ from pipeline.training.callbacks import (
 from pipeline.training.checkpoint import TrainingState, read_state
 from pipeline.training.job import Job
 from pipeline.training.network import make_network, start_from
-from pipeline.training.objective import AnyBatch
 from pipeline.training.saving import Saver, read_carried, read_parameters
 from pipeline.training.schedule import Phase, phase_at, plan_phases
-from pipeline.training.speed import Cost, Meter, Reference, Timed, peak_flops
+from pipeline.training.speed import Meter, Reference, Timed, peak_flops
 from pipeline.training.strategy import Engine, make_engine
-from pipeline.training.sums import Sums
 from pipeline.training.train_step import Pretraining
 
 EVALUATION_ROWS = 64  # rows per forward pass if trainer.micro_batch_size is not set
@@ -74,60 +69,39 @@ class Data:
         first = phase_at(self.phases, start.step)
         for phase in self.phases[self.phases.index(first) :]:
             goes_on = phase == first
-            yield from self._loader(
-                phase,
+            place = Place(
                 step=start.step if goes_on else phase.first,
                 position=start.cursor.position if goes_on else 0,
                 skipped=start.skipped_in(phase.number),
-            )
-
-    def _loader(self, phase: Phase, **place: Any) -> Iterable[Step]:
-        trainer, store = self.job.trainer, self.stores[phase.number]
-        if isinstance(self.job.model, ElmoConfig):
-            return StreamLoader(
-                store,
-                self._words(self.job.model),
-                self._share(),
-                self.job.model.window,
-                micro_batch_size=self._micro_batch_size(phase.number),
                 stop=phase.end,
-                **place,
             )
-        return Loader(
-            store,
-            Order(store.rows_per_chunk, trainer.seed, trainer.shuffle_window),
-            Vocabulary.of(Tokenizer.load(Path(self.job.tokenizer))),
-            self.job.masks,
-            BatchSchedule(trainer.global_batch_size, trainer.ramp_steps),
+            feed = self._feed(self.stores[phase.number], phase.number)
+            yield from family_of(self.job.model).steps(self.job.model, feed, place)
+
+    def _feed(self, store: ChunkStore, phase: int) -> Feed:
+        trainer = self.job.trainer
+        micro_batch_size = self.job.phases[phase].micro_batch_size or trainer.micro_batch_size
+        return Feed(
+            store=store,
+            tokenizer=Path(self.job.tokenizer),
+            vocab_size=self.job.vocab_size,
+            masks=self.job.masks,
+            schedule=BatchSchedule(trainer.global_batch_size, trainer.ramp_steps),
+            seed=trainer.seed,
+            shuffle_window=trainer.shuffle_window,
             rank=self.rank,
             world=trainer.world_size,
-            micro_batch_size=self._micro_batch_size(phase.number),
-            stop=phase.end,
+            micro_batch_size=micro_batch_size,
             workers=trainer.loader_workers,
-            **place,
         )
 
-    def held_out(self, phase: int) -> Iterable[AnyBatch]:
+    def held_out(self, phase: int) -> Iterable[Any]:
         """Return this rank's held-out batches, in the sequence length of phase number `phase`."""
-        trainer, model = self.job.trainer, self.job.model
-        store = ChunkStore(Path(self.job.examples[phase]), "heldout")
-        sizes: dict[str, int] = {
-            "rows": trainer.eval_rows,
-            "micro_batch_size": self._micro_batch_size(phase) or EVALUATION_ROWS,
-        }
-        if isinstance(model, ElmoConfig):
-            return HeldOutStreams(store, self._words(model), self._share(), model.window, **sizes)
-        return HeldOut(store, rank=self.rank, world=trainer.world_size, **sizes)
-
-    def _share(self) -> StreamSlice:
-        trainer = self.job.trainer
-        return StreamSlice(trainer.global_batch_size, self.rank, trainer.world_size)
-
-    def _words(self, model: ElmoConfig) -> Words:
-        return _load_words(self.job.tokenizer, self.job.vocab_size, model.max_characters)
-
-    def _micro_batch_size(self, phase: int) -> int | None:
-        return self.job.phases[phase].micro_batch_size or self.job.trainer.micro_batch_size
+        feed = self._feed(ChunkStore(Path(self.job.examples[phase]), "heldout"), phase)
+        if feed.micro_batch_size is None:
+            feed = replace(feed, micro_batch_size=EVALUATION_ROWS)
+        family = family_of(self.job.model)
+        return family.held_out(self.job.model, feed, self.job.trainer.eval_rows)
 
 
 def open_data(job: Job, rank: int) -> Data:
@@ -139,7 +113,7 @@ def open_data(job: Job, rank: int) -> Data:
     phases = plan_phases(
         job.trainer,
         [phase.share for phase in job.phases],
-        [_tokens_per_row(job, store) for store in stores],
+        [family_of(job.model).tokens_per_row(job.model, store) for store in stores],
     )
     identities = [
         Identity(
@@ -153,18 +127,6 @@ def open_data(job: Job, rank: int) -> Data:
         for folder, store in zip(job.examples, stores, strict=True)
     ]
     return Data(job, stores, phases, identities, rank)
-
-
-@lru_cache(maxsize=1)  # shared by training and every evaluation
-def _load_words(tokenizer: str, predicted: int, max_characters: int) -> Words:
-    return Words.of(Tokenizer.load(Path(tokenizer)), predicted, max_characters)
-
-
-def _tokens_per_row(job: Job, store: ChunkStore) -> float:
-    """Return the mean tokens per row: a window of a stream (ELMo), or a stored row (BERT)."""
-    if isinstance(job.model, ElmoConfig):
-        return job.model.window
-    return store.tokens / max(store.rows, 1)
 
 
 class Start(Callback):
@@ -243,10 +205,10 @@ def assemble(
         tracker = Tracker(job.tracking, training, state.step, say)
     track: Callable[[dict[str, Any]], None] = tracker.log if tracker else _nowhere
     steps = Timed(data.steps(state))
-    inner, outer = _largest_product(job.model)
+    inner, outer = family_of(job.model).cost(job.model, job.vocab_size).largest_product()
     meter = Meter(
         steps,
-        costs(data),
+        row_costs(data),
         Reference(partial(peak_flops, precision=trainer.precision, inner=inner, outer=outer)),
     )
     saver = Saver(
@@ -276,31 +238,12 @@ def assemble(
     return Run(module, engine, steps, callbacks, watchdog, close)
 
 
-def _largest_product(model: ModelConfig) -> tuple[int, int]:
-    """Return (inner, outer) of the matrix product that dominates a training step."""
-    if isinstance(model, ElmoConfig):
-        return model.projection, 4 * model.cell
-    assert isinstance(model, BertConfig)
-    return model.hidden, model.intermediate
-
-
-def costs(data: Data) -> list[Cost]:
+def row_costs(data: Data) -> list[RowCost]:
     """Return the training cost of a row, per phase."""
-    model, vocab_size = data.job.model, data.job.vocab_size
-    if isinstance(model, ElmoConfig):
-        word = elmo_flops_per_word(model, vocab_size)
-        return [Cost(model.window, lambda sums: word * sums.tokens) for _ in data.stores]
-    assert isinstance(model, BertConfig)
-    bert = model
-
-    def flops(store: ChunkStore, sums: Sums) -> float:
-        mean_length = store.tokens / max(store.examples, 1)
-        predicted = sums.predictions / max(sums.tokens, 1)
-        return flops_per_token(bert, vocab_size, mean_length, predicted) * sums.tokens
-
+    job, family = data.job, family_of(data.job.model)
     return [
-        Cost(phase.max_seq_length, partial(flops, store))
-        for phase, store in zip(data.job.phases, data.stores, strict=True)
+        family.row_cost(job.model, job.vocab_size, store, phase.max_seq_length)
+        for phase, store in zip(job.phases, data.stores, strict=True)
     ]
 
 

@@ -6,6 +6,7 @@ They run in this order, so that a checkpoint is saved after all metrics lines of
 import faulthandler
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
@@ -16,16 +17,16 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 
 from data_prep.errors import SesameError
 from data_prep.progress import Bar, progress
+from pipeline.models.objective import Objective
+from pipeline.models.sums import Sums
 from pipeline.store.journal import Journal
 from pipeline.training.checkpoint import TrainingState
-from pipeline.training.objective import AnyBatch
 from pipeline.training.saving import Saver
 from pipeline.training.speed import Meter
-from pipeline.training.sums import Sums
 from pipeline.training.train_step import Outcome, Pretraining
 
 
-class EndOfStep(Callback):
+class EndOfStep(Callback, ABC):
     """A callback that acts only after an optimizer step, on every rank."""
 
     def on_train_batch_end(
@@ -34,9 +35,9 @@ class EndOfStep(Callback):
         assert isinstance(pl_module, Pretraining)
         self.after_step(pl_module)
 
+    @abstractmethod
     def after_step(self, module: Pretraining) -> None:
         """Called on every rank after each step, dropped steps included."""
-        raise AssertionError("subclasses say what to do")
 
 
 class Metrics(EndOfStep):
@@ -68,7 +69,7 @@ class Metrics(EndOfStep):
             state.window += outcome.sums
         if state.step % self._every == 0 or module.finished:
             if state.window.tokens:
-                self._write(self._metrics, module, metrics_line(state, outcome))
+                self._write(self._metrics, module, metrics_line(state, outcome, module.objective))
             self._write(self._timing, module, self._meter.line(module))
             state.window = Sums()
 
@@ -78,13 +79,13 @@ class Metrics(EndOfStep):
             self._track(line)
 
 
-def metrics_line(state: TrainingState, outcome: Outcome) -> dict[str, Any]:
+def metrics_line(state: TrainingState, outcome: Outcome, objective: Objective) -> dict[str, Any]:
     """Return a line of metrics.jsonl: means since the last line, and the last step's learning rate
     and gradient norm."""
     return {
         "step": state.step,
         "position": state.cursor.position,
-        **state.window.means(),
+        **objective.metrics(state.window),
         "lr": outcome.lr,
         "gradient_norm": outcome.gradient_norm if math.isfinite(outcome.gradient_norm) else None,
         "tokens": state.tokens,
@@ -105,7 +106,7 @@ class Evaluation(EndOfStep):
 
     def __init__(
         self,
-        held_out: Callable[[int], Iterable[AnyBatch]],
+        held_out: Callable[[int], Iterable[Any]],
         every: int,
         at_start: bool,
         metrics: Journal,
@@ -157,7 +158,7 @@ def held_out_line(step: int, means: dict[str, float | None], is_finite: bool) ->
 
 
 @torch.no_grad()
-def evaluate(module: Pretraining, batches: Iterable[AnyBatch]) -> dict[str, float | None]:
+def evaluate(module: Pretraining, batches: Iterable[Any]) -> dict[str, float | None]:
     """Return means over the batches of all ranks.
 
     Collective: every rank must call it, with an equal number of batches.
@@ -169,9 +170,10 @@ def evaluate(module: Pretraining, batches: Iterable[AnyBatch]) -> dict[str, floa
     for batch in batches:
         losses = objective.losses(partial(engine.forward, True), batch.to(module.device))
         found = {name: part.item() for name, part in losses._asdict().items()}
-        sums += objective.count(batch) + Sums(**found)
+        sums += objective.count(batch) + Sums(found)
     engine.model.train()
-    return Sums(*engine.all_reduce_sum(sums.values())).means()
+    totals = engine.all_reduce_sum(list(sums.by_name.values()))
+    return objective.metrics(Sums(dict(zip(sums.by_name, totals, strict=True))))
 
 
 class Checkpoints(EndOfStep):
@@ -221,7 +223,7 @@ class ProgressBar(EndOfStep):
     def after_step(self, module: Pretraining) -> None:
         if self._bar is None or module.outcome is None:
             return
-        state, loss = module.state, module.outcome.sums.loss
+        state, loss = module.state, module.outcome.loss
         smooth = loss if math.isnan(self._loss) else 0.98 * self._loss + 0.02 * loss
         self._loss = smooth if math.isfinite(loss) else self._loss
         speed = (state.tokens - self._tokens) / max(time.monotonic() - self._clock, 1e-9)

@@ -22,8 +22,8 @@ from pathlib import Path
 from data_prep.errors import SesameError
 from data_prep.files import sha256
 from pipeline.data.cursor import Cursor, Identity, Span, merge_spans
+from pipeline.models.sums import Sums
 from pipeline.store.checkpoints import CHECKSUMS, checkpoints
-from pipeline.training.sums import Sums
 
 FORMAT = 1
 WEIGHTS = "weights.safetensors"
@@ -42,7 +42,7 @@ class TrainingState:
     seconds: float = 0.0  # time spent training, over all launches
     recent_losses: list[float] = field(default_factory=list)  # of accepted steps, see `guard`
     dropped_since: int | None = None  # first row of the current series of dropped steps
-    window: Sums = Sums()  # sums since the last line of metrics.jsonl
+    window: Sums = field(default_factory=Sums)  # sums since the last line of metrics.jsonl
     dropped_steps: int = 0  # consecutive dropped steps up to now
     skip_later: tuple[tuple[int, int, int], ...] = ()  # (phase, start, stop) of later phases
 
@@ -70,7 +70,8 @@ class TrainingState:
         self.dropped_since = 0 if self.dropped_steps else None
 
     def as_json(self) -> str:
-        return json.dumps({"format": FORMAT} | asdict(self) | {"cursor": self.cursor.as_json()})
+        own = {"cursor": self.cursor.as_json(), "window": self.window.by_name}
+        return json.dumps({"format": FORMAT} | asdict(self) | own)
 
 
 def damaged_checkpoints(folder: Path) -> list[Path]:
@@ -158,6 +159,6 @@ def read_state(checkpoint: Path) -> TrainingState:
     content = json.loads((checkpoint / STATE).read_text())
     if content.pop("format") != FORMAT:
         raise SesameError(f"{checkpoint / STATE}: written by another version of Sesame")
-    cursor, window = Cursor.from_json(content.pop("cursor")), Sums(**content.pop("window"))
+    cursor, window = Cursor.from_json(content.pop("cursor")), Sums(content.pop("window"))
     later = tuple((n, start, stop) for n, start, stop in content.pop("skip_later", ()))
     return TrainingState(cursor=cursor, window=window, skip_later=later, **content)

@@ -13,7 +13,8 @@ from typing import Any
 from data_prep.errors import SesameError
 from data_prep.examples.masking import MaskRule
 from data_prep.files import write_atomically
-from pipeline.models.config import KINDS, ModelConfig
+from pipeline.models.config import ModelConfig
+from pipeline.models.registry import model_config
 from pipeline.tracking.config import TrackingConfig
 from pipeline.training.config import OptimConfig, PhaseConfig, TrainerConfig
 from pipeline.training.exits import Dropped
@@ -48,12 +49,12 @@ class Job:
     def read(cls, run_dir: Path) -> "Job":
         content: dict[str, Any] = json.loads((run_dir / FILE).read_text())
         sections = {
-            "model": KINDS[content["model"]["kind"]],
             "optim": OptimConfig,
             "trainer": TrainerConfig,
             "tracking": TrackingConfig,
             "masks": MaskRule,
         }
+        content["model"] = model_config(content["model"])
         for key, section in sections.items():
             content[key] = section(**content[key])
         if content["skip"] is not None:

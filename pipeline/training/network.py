@@ -3,38 +3,24 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import torch
-from safetensors.torch import load_file
 from torch import nn
 
 from data_prep.errors import UsageError
-from data_prep.tokenizers import Tokenizer
-from data_prep.vectors.table import read_table
-from pipeline.models.allennlp import load_allennlp
-from pipeline.models.bert import Bert, BertForPretraining
-from pipeline.models.config import BertConfig, ElmoConfig
-from pipeline.models.elmo import ElmoForPretraining
-from pipeline.models.huggingface import load_for_pretraining
+from pipeline.models.objective import Objective
+from pipeline.models.registry import check_architecture, family_of
 from pipeline.training.job import Job
-from pipeline.training.objective import MaskedPieces, NextWords, Objective
-from pipeline.training.piece_vectors import piece_vectors
-from pipeline.training.source import check_architecture
-
-SOFTMAX = "softmax.safetensors"  # beside an AllenNLP pair, whose format does not include it
 
 
 def make_network(job: Job) -> tuple[nn.Module, Objective]:
     """Return the job's network with random weights, and its objective."""
     trainer = job.trainer
-    if isinstance(job.model, ElmoConfig):
-        streams = trainer.global_batch_size // trainer.world_size
-        return (
-            ElmoForPretraining(job.model, job.vocab_size),
-            NextWords(job.model, job.vocab_size, streams, trainer.seed),
-        )
-    assert isinstance(job.model, BertConfig)
-    bert = BertForPretraining(job.model, job.vocab_size, trainer.activation_checkpointing)
-    return bert, MaskedPieces()
+    return family_of(job.model).build(
+        job.model,
+        job.vocab_size,
+        rows=trainer.global_batch_size // trainer.world_size,
+        seed=trainer.seed,
+        checkpoint_activations=trainer.activation_checkpointing,
+    )
 
 
 def start_from(network: nn.Module, job: Job, say: Callable[[str], None]) -> None:
@@ -42,56 +28,20 @@ def start_from(network: nn.Module, job: Job, say: Callable[[str], None]) -> None
 
     Raises `UsageError` if architecture or vocabulary differ.
     """
+    family = family_of(job.model)
     if job.vectors is not None:
-        assert isinstance(network, BertForPretraining)
-        say(_start_embeddings(network.bert, Path(job.vectors), job))
+        set_, total = family.start_embeddings(network, Path(job.vectors), Path(job.tokenizer))
+        say(f"{set_:,} of {total:,} embeddings start from vectors of words")
     if job.source is None:
         return
-    folder = Path(job.source)
-    if isinstance(network, ElmoForPretraining):
-        fresh = _start_elmo(network, folder, job)
-    else:
-        assert isinstance(network, BertForPretraining)
-        fresh = _start_bert(network, folder, job)
-    if fresh:
-        say(f"{', '.join(fresh)} not in init.source: starting fresh")
-
-
-def _start_embeddings(bert: Bert, folder: Path, job: Job) -> str:
-    """Set token embeddings from word vectors, in place; return a message with their number."""
-    tokenizer, weight_VD = Tokenizer.load(Path(job.tokenizer)), bert.embeddings.tokens.weight
-    table, std = read_table(folder), bert.config.init_std
-    pieces_P, vectors_PD = piece_vectors(table, tokenizer, bert.config.hidden, std)
-    with torch.no_grad():
-        weight_VD[torch.from_numpy(pieces_P)] = torch.from_numpy(vectors_PD)
-    return f"{len(pieces_P):,} of {len(weight_VD):,} embeddings start from vectors of words"
-
-
-def _start_bert(network: BertForPretraining, folder: Path, job: Job) -> list[str]:
-    """Copy the weights of a BERT folder; return the names of the parts that it lacks."""
-    source, fresh = load_for_pretraining(folder)
-    _check_vocabulary(source.bert.vocab_size, folder, job)
-    check_architecture(job.model, source.bert.config)
-    network.load_state_dict(source.state_dict())
-    return fresh
-
-
-def _start_elmo(network: ElmoForPretraining, folder: Path, job: Job) -> list[str]:
-    """Copy the weights of an ELMo folder; return the names of the parts that it lacks."""
-    source = load_allennlp(folder)
-    check_architecture(job.model, source.config)
-    network.elmo.load_state_dict(source.state_dict())
-    if not (folder / SOFTMAX).is_file():
-        return ["the softmax over words"]
-    softmax = load_file(folder / SOFTMAX)
-    _check_vocabulary(len(softmax["bias"]), folder, job)
-    network.softmax.load_state_dict(softmax)
-    return []
-
-
-def _check_vocabulary(theirs: int, folder: Path, job: Job) -> None:
-    if theirs != job.vocab_size:
+    source = family.load(Path(job.source))
+    if source.vocab_size not in (None, job.vocab_size):
         raise UsageError(
-            f"init.source: {folder} has a vocabulary of {theirs:,} tokens, but the tokenizer has "
-            f"{job.vocab_size:,}; leave tokenizer.source unset to use the model's tokenizer"
+            f"init.source: {job.source} has a vocabulary of {source.vocab_size:,} tokens, but the "
+            f"tokenizer has {job.vocab_size:,}; leave tokenizer.source unset to use the model's "
+            "tokenizer"
         )
+    check_architecture(job.model, source.config)
+    network.load_state_dict(network.state_dict() | source.state)
+    if source.missing:
+        say(f"{', '.join(source.missing)} not in init.source: starting fresh")

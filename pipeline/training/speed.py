@@ -9,16 +9,16 @@ none of these values is in metrics.jsonl.
 
 import math
 import resource
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from pipeline.data.loader import Step
+from pipeline.models.cost import RowCost
 from pipeline.training.gpus import recognise
-from pipeline.training.sums import Sums
 from pipeline.training.train_step import Pretraining
 
 PRODUCT_ROWS = 1024
@@ -42,14 +42,6 @@ class Timed:
             if step is None:
                 return
             yield step
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Training cost of a phase's rows."""
-
-    positions: int  # per row, padding included
-    flops: Callable[[Sums], float]  # FLOPs of a training step on a batch with these sums
 
 
 class Reference:
@@ -84,7 +76,7 @@ class Reference:
 class Meter:
     """Adds up tokens, positions and FLOPs since the last line of timing.jsonl."""
 
-    def __init__(self, steps: Timed, costs: list[Cost], reference: Reference) -> None:
+    def __init__(self, steps: Timed, costs: list[RowCost], reference: Reference) -> None:
         self._steps, self._costs, self._reference = steps, costs, reference
         self._launched = (0.0, 0)
         self._reset(0.0)
@@ -170,4 +162,5 @@ def peak_memory(device: torch.device) -> int:
     """Return this rank's peak memory in bytes: of the CUDA device, or else of the process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    unit = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux kilobytes
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -9,6 +9,7 @@ all engines: the strategy changes speed and memory, never the result.
 import argparse
 import importlib
 import math
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -106,24 +107,24 @@ class Engine(Strategy):
     def _set_gradient_sync(self, last: bool) -> None:
         """Tell the wrapper whether ranks exchange gradients in the next backward pass."""
 
+    @abstractmethod
     def prepare(self) -> None:
         """Create the optimizer state without changing a weight."""
-        raise AssertionError("each strategy has its own")
 
+    @abstractmethod
     def update(self, clip: float) -> float:
         """Clip the gradient to norm `clip` (0: no clipping), update the weights, clear gradients.
 
         Returns the norm before clipping. If it is not finite, no weight changes.
         """
-        raise AssertionError("each strategy has its own")
 
+    @abstractmethod
     def state(self) -> Iterator[ParameterState]:
         """Yield the state of every parameter. Every rank must iterate to the end."""
-        raise AssertionError("each strategy has its own")
 
+    @abstractmethod
     def restore(self, states: Iterator[ParameterState], updates: int) -> None:
         """Load saved weights and moments, in place. `updates` is the optimizer's step count."""
-        raise AssertionError("each strategy has its own")
 
     def optimizer_bytes(self) -> int:
         """Return the size of the optimizer state on this rank."""

@@ -34,7 +34,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from pytorch_lightning import LightningModule
@@ -42,15 +42,15 @@ from torch import Tensor, nn
 
 from pipeline.data.cursor import Identity
 from pipeline.data.loader import Step
+from pipeline.models.objective import Objective, seed_of
+from pipeline.models.sums import Sums
 from pipeline.training import guard
 from pipeline.training.checkpoint import TrainingState
 from pipeline.training.config import OptimConfig, TrainerConfig
 from pipeline.training.exits import Diverged, Dropped
-from pipeline.training.objective import AnyBatch, AnyLosses, Objective, seed_of
 from pipeline.training.optimizer import make_optimizer
 from pipeline.training.schedule import Phase, learning_rate, phase_at
 from pipeline.training.strategy import Engine
-from pipeline.training.sums import Sums
 
 DROPPED_AT_MOST = 5  # consecutive dropped steps; one more means that training has diverged
 
@@ -60,6 +60,7 @@ class Outcome:
     """Result of one optimizer step. Every rank has equal values."""
 
     sums: Sums  # over the global batch
+    loss: float  # of the global batch
     lr: float
     gradient_norm: float  # before clipping; not finite if the step was dropped
     rejected: str | None  # the reason why the step changed no weight; None if it did
@@ -147,7 +148,7 @@ class Pretraining(LightningModule):
         lr = learning_rate(self.optim, self._budget_spent())
         engine.set_learning_rate(lr)
         objective.begin(state.step, self.device)
-        local_losses: list[AnyLosses] = []
+        local_losses: list[NamedTuple] = []
         for number, batch in enumerate(step.micro_batches):
             last = number == len(step.micro_batches) - 1
             # Dropout depends only on these counters, so a resumed run repeats it exactly.
@@ -157,7 +158,8 @@ class Pretraining(LightningModule):
             loss = objective.mean(losses, global_counts)
             if last:
                 global_sums = global_counts + self._sum_globally(local_losses)
-                rejected = self._reason_to_skip(global_sums.loss)
+                global_loss = objective.loss(global_sums)
+                rejected = self._reason_to_skip(global_loss)
                 if rejected:
                     # Every engine skips the update if the gradient is not finite.
                     loss = loss * math.nan
@@ -166,19 +168,22 @@ class Pretraining(LightningModule):
         if rejected is None and not math.isfinite(norm):
             rejected = "the gradient is not finite"
         objective.end(accepted=rejected is None)
-        self.outcome = Outcome(global_sums, lr, norm, rejected, state.cursor.phase, step.rows)
+        self.outcome = Outcome(
+            global_sums, global_loss, lr, norm, rejected, state.cursor.phase, step.rows
+        )
         self._advance(step, self.outcome)
         self.compute_seconds += time.monotonic() - started
 
-    def _count_globally(self, batches: Sequence[AnyBatch]) -> Sums:
+    def _count_globally(self, batches: Sequence[Any]) -> Sums:
         """Return the predictions and tokens of the global batch. Collective.
 
         Also sets `state.seconds` on every rank to rank 0's clock.
         """
         local = sum((self.objective.count(batch) for batch in batches), Sums())
         clock = time.monotonic() - self._started if self.engine.rank == 0 else 0.0
-        *values, self.state.seconds = self.engine.all_reduce_sum([*local.values(), clock])
-        return Sums(*values)
+        names = local.by_name
+        *totals, self.state.seconds = self.engine.all_reduce_sum([*names.values(), clock])
+        return Sums(dict(zip(names, totals, strict=True)))
 
     def _budget_spent(self) -> float:
         """Return the share of the budget, from 0 to 1, that is spent halfway through this step."""
@@ -187,7 +192,7 @@ class Pretraining(LightningModule):
         assert self.config.max_hours is not None
         return self.state.seconds / (self.config.max_hours * 3600)
 
-    def _sum_globally(self, local_losses: list[AnyLosses]) -> Sums:
+    def _sum_globally(self, local_losses: list[NamedTuple]) -> Sums:
         """Sum the losses over micro-batches and ranks. Collective.
 
         The same all-reduce tells every rank whether any rank was asked to stop (`stop_agreed`).
@@ -196,7 +201,7 @@ class Pretraining(LightningModule):
         local = [*cast(Tensor, totals).tolist(), float(self._stop_requested())]
         *sums, stops = self.engine.all_reduce_sum(local)
         self.stop_agreed = self.stop_agreed or stops > 0
-        return Sums(**dict(zip(local_losses[0]._fields, sums, strict=True)))
+        return Sums(dict(zip(local_losses[0]._fields, sums, strict=True)))
 
     def _reason_to_skip(self, loss: float) -> str | None:
         """Return why a step with this loss must not change the weights, or None to accept it.

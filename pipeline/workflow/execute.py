@@ -99,16 +99,18 @@ def _work(node: Node, share: ArraySlice | None, check_lease: Callable[[], None])
     inputs = {role: item.path for role, item in node.inputs.items()}
     out, fingerprint = node.output.path, node.output.fingerprint
     files_read = node.request["files_read"]
-    work = Work(node.config, inputs, out, fingerprint, share, files_read, check_lease)
+    work = Work(node.config, inputs, out, fingerprint, share, node.files, files_read, check_lease)
     counts = node.maker.run(work)
     if files_read:
         store = node.output.path.parents[1]
-        Checksums(store).refuse_changes(node.maker.files(node.config), files_read)
+        Checksums(store).refuse_changes(node.files.named, files_read)
     return counts
 
 
 def execute_all(nodes: list[Node], at_once: int | None = None) -> None:
     """Make every unfinished output in order and print how long each took.
+
+    Raises `UsageError` before any work if this machine cannot make one of them.
 
     Outputs of stages with `runs_beside` (fine-tunings) are made `at_once` at a time, each in its
     own process with an equal share of the cores. None: as many as cores and memory allow.
@@ -116,6 +118,8 @@ def execute_all(nodes: list[Node], at_once: int | None = None) -> None:
     for node in nodes:
         node.output.move_run_facts_out()
     left = [node for node in nodes if not node.output.is_done]
+    for node in left:
+        node.maker.check_machine(node.config)
     while left:
         beside = [node for node in left if node.maker.runs_beside and _unfinished(node) is None]
         count = min(len(beside), at_once or _sensible_count(beside))

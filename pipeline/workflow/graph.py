@@ -5,13 +5,14 @@ Stages are passed in. Each stage states its own inputs and special rules (see `s
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from data_prep.errors import UsageError
 from pipeline.config.schema import Config, InstanceConfig
 from pipeline.store.content import Checksums
-from pipeline.store.outputs import Store, fingerprint
-from pipeline.workflow.stage import Input, Instance, Node, Request, Stage, as_input
+from pipeline.store.outputs import Store, canonical, fingerprint
+from pipeline.workflow.stage import Input, Instance, Node, Request, Stage, UserFiles, as_input
 
 Stages = Mapping[str, Stage]  # by name, in the order of work
 
@@ -28,6 +29,7 @@ class Graph:
         self.nodes: dict[str, Node] = {}  # by the output's reference, inputs before users
         self.checksums = Checksums(store.root)
         self.pretrainings: dict[str, dict[str, Config]] = {}  # by instance name, then reference
+        self._files: dict[str, UserFiles] = {}  # by stage and the sections that name them
 
     def add(self, stage: str, config: Config, label: str = "") -> Node:
         """Add an instance and, before it, every instance whose output it needs."""
@@ -42,17 +44,27 @@ class Graph:
     def place(self, stage: str, config: Config, label: str, inputs: dict[str, Input]) -> Node:
         """Add an instance with known inputs; return the existing node if there is an equal one."""
         maker = self.stages[stage]
+        files = self._find_files(maker, config)
         request = {
             "stage": stage,
             "format": maker.format,
             "config": maker.keys(config),
             "upstream": {role: item.reference for role, item in inputs.items()},
-            "files_read": self.checksums.describe(maker.files(config)),
+            "files_read": self.checksums.describe(files.named),
         }
         output = self.store.output(stage, fingerprint(request))
         if output.reference not in self.nodes:
-            self.nodes[output.reference] = Node(maker, label, config, inputs, request, output)
+            node = Node(maker, label, config, inputs, request, output, files)
+            self.nodes[output.reference] = node
         return self.nodes[output.reference]
+
+    def _find_files(self, maker: Stage, config: Config) -> UserFiles:
+        """Return the user's files of a stage; search for them only once per command."""
+        sections = {name: asdict(getattr(config, name)) for name in maker.sections}
+        key = canonical([maker.name, sections])
+        if key not in self._files:
+            self._files[key] = maker.files(config)
+        return self._files[key]
 
 
 def experiment_graph(

@@ -18,7 +18,7 @@ DIFFERENCES_SHOWN = 3
 
 
 @dataclass(frozen=True)
-class Line:
+class PlanRow:
     """The state of one node, and a note that explains it."""
 
     node: Node
@@ -26,17 +26,17 @@ class Line:
     note: str  # progress of an unfinished output; for a new one, the nearest existing output
 
 
-def plan(nodes: list[Node], store: Store) -> list[Line]:
+def plan(nodes: list[Node], store: Store) -> list[PlanRow]:
     """Return one line per node."""
-    return [_line(node, store) for node in nodes]
+    return [_row(node, store) for node in nodes]
 
 
-def _line(node: Node, store: Store) -> Line:
+def _row(node: Node, store: Store) -> PlanRow:
     if node.output.is_done:
-        return Line(node, "done", "")
+        return PlanRow(node, "done", "")
     if node.output.is_begun:
-        return Line(node, "goes on", node.maker.how_far(node.output.path))
-    return Line(node, "new", _nearest(node, store))
+        return PlanRow(node, "goes on", node.maker.how_far(node.output.path))
+    return PlanRow(node, "new", _nearest(node, store))
 
 
 def _nearest(node: Node, store: Store) -> str:
@@ -91,7 +91,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 40 else f"{text[:37]}…"
 
 
-def as_table(lines: list[Line]) -> Table:
+def as_table(lines: list[PlanRow]) -> Table:
     """Format the plan for a terminal."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("stage", "output", "state", ""):

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Protocol
 from rich.table import Table
 
 from data_prep.fields import result_keys
+from data_prep.reading.sources import Survey
 from data_prep.work_units import ArraySlice
 from pipeline.config.schema import Config
 from pipeline.store.content import Checksums
@@ -36,6 +37,14 @@ class Request:
 
 
 @dataclass(frozen=True)
+class UserFiles:
+    """The user's files that a stage reads, as found when the graph was built."""
+
+    named: list[tuple[str, Path]] = field(default_factory=list)  # (name in the fingerprint, path)
+    survey: Survey | None = None  # of a corpus: the files to read, and the others beside them
+
+
+@dataclass(frozen=True)
 class Work:
     """The argument of `Stage.run`. It must read only `inputs` and the user's files, and write only
     below `out`."""
@@ -45,6 +54,7 @@ class Work:
     out: Path
     fingerprint: str
     share: ArraySlice | None = None  # if set, make only these work units and not the output
+    files: UserFiles = field(default_factory=UserFiles)
     files_read: Mapping[str, Any] = field(default_factory=dict)  # as fingerprinted: size, checksum
     check_lease: Callable[[], None] = lambda: None  # raises if another launch has taken over
 
@@ -107,6 +117,9 @@ class Stage(ABC):
     def inputs(self, config: Config) -> dict[str, Request]:
         """Return the outputs it reads, by role. Raises `UsageError` for impossible settings."""
 
+    def check_machine(self, config: Config) -> None:  # noqa: B027 (most stages run anywhere)
+        """Raise `UsageError` if this machine cannot run the stage. Called before any work."""
+
     @abstractmethod
     def run(self, work: Work) -> dict[str, Any]:
         """Write the output below `work.out`; return counts for the manifest.
@@ -118,9 +131,10 @@ class Stage(ABC):
         """Return the settings that determine the output, by section; they enter the fingerprint."""
         return {section: result_keys(getattr(config, section)) for section in self.sections}
 
-    def files(self, config: Config) -> list[tuple[str, Path]]:
-        """Return the user's files it reads, as (name in the fingerprint, path)."""
-        return []
+    def files(self, config: Config) -> UserFiles:
+        """Find the user's files it reads. The result depends on `sections` only: the graph calls
+        this once for equal sections."""
+        return UserFiles()
 
     def how_far(self, out: Path) -> str:
         """Describe the progress of an unfinished output, for the plan."""
@@ -151,6 +165,7 @@ class Node:
     inputs: dict[str, Input]  # by role
     request: dict[str, Any]  # the content that the fingerprint hashes
     output: Output
+    files: UserFiles = field(default_factory=UserFiles)
 
     @property
     def stage(self) -> str:

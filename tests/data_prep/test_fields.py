@@ -5,7 +5,7 @@ import pytest
 from data_prep.errors import UsageError
 from data_prep.fields import check, execution, result, result_keys, walk
 from pipeline.config.schema import Config
-from pipeline.models.config import BertConfig
+from pipeline.models.bert.config import BertConfig
 
 
 @dataclass

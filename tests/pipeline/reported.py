@@ -14,7 +14,7 @@ from data_prep.examples.chunks import Chunk, ChunkWriter
 from data_prep.fields import result_keys
 from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
 from pipeline.config.schema import Config, ReportConfig, ShareConfig
-from pipeline.models.config import BertConfig
+from pipeline.models.bert.config import BertConfig
 from pipeline.stages.report import Report
 from pipeline.store.outputs import Output, Store, fingerprint
 from pipeline.workflow.stage import Work

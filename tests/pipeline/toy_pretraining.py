@@ -24,7 +24,7 @@ import numpy as np
 from data_prep.errors import SesameError
 from data_prep.examples.chunks import Chunk, ChunkWriter
 from pipeline.config.schema import Config, TrackingConfig
-from pipeline.models.config import BertConfig
+from pipeline.models.bert.config import BertConfig
 from pipeline.stages.pretrain import Pretrain
 from pipeline.store.checkpoints import CHECKPOINTS
 from pipeline.training.checkpoint import before_divergence, newest_good

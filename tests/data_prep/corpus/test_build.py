@@ -353,10 +353,10 @@ def test_the_stage_runs_from_its_config(tmp_path: Path) -> None:
     config.paths.store = str(tmp_path / "store")
     path = write_documents(tmp_path / "x.jsonl", [f"Document number {n} here." for n in range(20)])
     config.corpus.paths = str(path)
-    assert Shard().files(config) == [("x.jsonl", path)]
+    assert Shard().files(config).named == [("x.jsonl", path)]
     assert Shard().inputs(config) == {}
     out = tmp_path / "store" / "shard" / "out"
     out.mkdir(parents=True)
-    counts = Shard().run(Work(config, {}, out, "fingerprint"))
+    counts = Shard().run(Work(config, {}, out, "fingerprint", files=Shard().files(config)))
     assert counts["documents"]["kept"] == 20
     assert counts["sections"] == {"train": 18, "heldout": 2}

@@ -59,7 +59,7 @@ def test_lists_of_the_users_files_count_as_content(tmp_path: Path) -> None:
     assert all(len(section.sentences) == 1 for section in everything(tmp_path / "out"))
     config = Config()
     config.corpus = config_for(str(path), **lists)
-    assert Shard().files(config)[1:] == [
+    assert Shard().files(config).named[1:] == [
         ("corpus.exclude_file", tmp_path / "ids"),
         ("corpus.abbreviations_file", tmp_path / "own"),
     ]

@@ -142,10 +142,11 @@ def test_stage_asks_for_shards_or_reads_the_source(bert_folder: Path) -> None:
     from pipeline.stages.tokenizer import Tokenizer
 
     config = Config()
-    assert Tokenizer().inputs(config)["shard"].stage == "shard" and Tokenizer().files(config) == []
+    assert Tokenizer().inputs(config)["shard"].stage == "shard"
+    assert Tokenizer().files(config).named == []
     config.tokenizer.source = str(bert_folder)
     assert Tokenizer().inputs(config) == {}
-    assert Tokenizer().files(config) == [("vocab.txt", bert_folder / "vocab.txt")]
+    assert Tokenizer().files(config).named == [("vocab.txt", bert_folder / "vocab.txt")]
     config.tokenizer.lowercase = True
     with pytest.raises(UsageError, match=r"tokenizer\.source"):
         config.tokenizer.check()

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from data_prep.errors import UsageError
-from pipeline.cluster.scripts import TEMPLATES, environment, fill
+from pipeline.cluster.scripts import TEMPLATES, environment, fill_template
 from pipeline.cluster.site import Site, StageSite, read_site
 
 
@@ -78,7 +78,9 @@ def test_limits_are_read_as_slurm_reads_them(time: str | None, minutes: int | No
 def test_a_filled_template_has_each_option_once(template: str) -> None:
     site = Site(modules=["cuda/12"], activate="source env")
     options = ["--job-name=mine", "--no-requeue", "--signal=B:USR1@60"]
-    text = fill(template, options, environment(site, Path("/c o"), Path("/s")), ["job", "a b"])
+    text = fill_template(
+        template, options, environment(site, Path("/c o"), Path("/s")), ["job", "a b"]
+    )
     names = [line.split("=")[0] for line in text.splitlines() if line.startswith("#SBATCH")]
     assert len(names) == len(set(names))
     assert "#SBATCH --requeue" not in text

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from data_prep.work_units import ArraySlice
 from pipeline.cluster import slurm
-from pipeline.cluster.frozen import Job, Submission
+from pipeline.cluster.frozen import Submission, SubmittedJob
 from pipeline.cluster.status import as_table, look
 from pipeline.stages import STAGES
 from pipeline.store.outputs import Store
@@ -24,7 +24,9 @@ def submission(store: Store) -> Submission:
     made = Submission(store.root / "submissions" / "one")
     made.create()
     job = ("05-pretrain", "7", "pretrain", "", "pretrain/abcd", [])
-    made.write_jobs([Job(*job), Job("01-shard-pieces", "8", "shard", "", "shard/abcd", [], 2)])
+    made.write_jobs(
+        [SubmittedJob(*job), SubmittedJob("01-shard-pieces", "8", "shard", "", "shard/abcd", [], 2)]
+    )
     return made
 
 
@@ -94,7 +96,9 @@ def test_brackets_in_labels_and_reasons_are_shown_as_they_are(
     submission = Submission(store.root / "submissions" / "two")
     submission.create()
     label = "encoder=[glove,/models/mine]"
-    submission.write_jobs([Job("09-finetune", "7", "finetune", label, "finetune/abcd", [])])
+    submission.write_jobs(
+        [SubmittedJob("09-finetune", "7", "finetune", label, "finetune/abcd", [])]
+    )
     (submission.logs / "09-finetune-7.log").write_text("sesame job: [/data/a] is gone\n")
     play(monkeypatch)
     console = Console(width=300, record=True)
@@ -106,4 +110,4 @@ def test_a_successor_stands_for_the_job_it_took_over_from(submission: Submission
     before = submission.jobs()
     submission.add_successor("7", "9")
     submission.add_successor("9", "11")
-    assert submission.jobs() == [Job(**asdict(before[0]) | {"id": "11"}), before[1]]
+    assert submission.jobs() == [SubmittedJob(**asdict(before[0]) | {"id": "11"}), before[1]]

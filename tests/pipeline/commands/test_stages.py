@@ -2,13 +2,17 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from data_prep.errors import SesameError, UsageError
+from data_prep.reading import sources
 from pipeline.commands import stages
 from pipeline.commands.arguments import Arguments
+from pipeline.commands.main import run
 from pipeline.commands.stages import _prepare_points, _report, stage
+from pipeline.config import compose as composing
 from pipeline.config.compose import compose_config
 from pipeline.config.schema import Config
 from pipeline.stages import STAGES
@@ -124,3 +128,34 @@ def test_a_sweep_is_told_once_how_points_are_run(
     with pytest.raises(UsageError, match=said):
         stage(Arguments("finetune", [], words, {"-m": "", "--at-once": number}))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", [["plan"], ["run", "--until", "shard"], ["shard"], ["report"]])
+def test_a_command_composes_and_searches_once(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A composition takes 0.3 s, and a folder of a million files takes minutes to walk."""
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    (texts / "a.txt").write_text("\n\n".join(f"Line {n} is a text. So it is." for n in range(99)))
+    composed: list[tuple[str, ...]] = []
+    walked: list[str] = []
+    compose, walk = composing.compose, sources._walk
+
+    def count_compositions(name: str, overrides: list[str]) -> object:
+        composed.append(tuple(overrides))
+        return compose(name, overrides)
+
+    def count_walks(key: str, folder: str, *others: Any) -> None:
+        walked.append(folder)
+        walk(key, folder, *others)
+
+    monkeypatch.setattr(composing, "compose", count_compositions)
+    monkeypatch.setattr(sources, "_walk", count_walks)
+    own = ["experiment=smoke", f"corpus.paths={texts}", f"paths.store={tmp_path}", "task.name=own"]
+    own += ["corpus.fraction=1", "corpus.workers=1"]
+    assert run([*command, *own]) == (2 if command == ["report"] else 0)
+    # An instance of the experiment has overrides of its own, and so a composition of its own.
+    assert len(composed) == len(set(composed))
+    assert sum(len(overrides) == len(own) for overrides in composed) == 1
+    assert walked == [str(texts)]

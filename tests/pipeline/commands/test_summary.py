@@ -44,7 +44,7 @@ def test_labels_tell_scores_apart_and_a_seed_counts_once(tmp_path: Path) -> None
     made = [run.write_finetuning("polarity", "pretrain", 1, labels=n) for n in (40, 400)]
     run.config = replace(run.config, task=replace(run.config.task, train_examples=400))
     made.append(run.write_finetuning("polarity", "pretrain", 1))  # as many, by another limit
-    scores = summarise([output.path / "scores.json" for output in made], untold=LABELS)
+    scores = summarise([output.path / "scores.json" for output in made], unnamed=LABELS)
     assert [(score.train_examples, len(score.values)) for score in scores] == [(40, 1), (400, 1)]
     assert {score.variant for score in scores} == {""}
 

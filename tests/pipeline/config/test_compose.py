@@ -8,7 +8,7 @@ import pytest
 from data_prep.errors import UsageError
 from pipeline.commands.stages import experiment
 from pipeline.config.compose import CONF, compose_config, group_options
-from pipeline.models.config import KINDS
+from pipeline.models.registry import FAMILIES
 
 NEEDS = {"bert_continue": ["init.source=somewhere"]}
 
@@ -17,7 +17,7 @@ NEEDS = {"bert_continue": ["init.source=somewhere"]}
 def test_every_recipe_composes(experiment: str) -> None:
     config = compose_config([f"experiment={experiment}", *NEEDS.get(experiment, [])])
     assert config.name == experiment
-    assert type(config.model) is KINDS[config.model.kind]
+    assert type(config.model) is FAMILIES[config.model.kind].config
     assert config.stages
 
 
@@ -91,7 +91,7 @@ def test_the_users_conf_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "conf" / "model" / "ours.yaml").write_text("defaults: [bert, _self_]\nlayers: 5\n")
     monkeypatch.chdir(tmp_path)
     config = compose_config(["model=ours"])
-    assert type(config.model) is KINDS[config.model.kind]
+    assert type(config.model) is FAMILIES[config.model.kind].config
     assert config.model.layers == 5
     assert "ours" in group_options("model")
 

@@ -12,8 +12,8 @@ from data_prep.examples.chunks import ChunkStore
 from data_prep.tokenizers import Tokenizer
 from data_prep.tokenizers.characters import character_ids
 from pipeline.data.streams import HeldOutStreams, StreamLoader, StreamSlice, WordBatch, Words
-from pipeline.models.config import ElmoConfig
-from pipeline.models.elmo import ElmoForPretraining
+from pipeline.models.elmo.config import ElmoConfig
+from pipeline.models.elmo.network import ElmoForPretraining
 from tests.data_prep.small_examples import read_all
 from tests.pipeline.toy_streams import PREDICTED, make_examples
 

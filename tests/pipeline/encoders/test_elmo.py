@@ -11,7 +11,7 @@ from data_prep.tokenizers.huggingface import write_folder
 from data_prep.tokenizers.words import SPECIALS, from_words
 from pipeline.encoders import random_encoder
 from pipeline.encoders.elmo import ElmoEncoder
-from pipeline.models.config import ElmoConfig
+from pipeline.models.elmo.config import ElmoConfig
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
 from pipeline.tasks.examples import Example
 from pipeline.tasks.finetuning import finetune

@@ -15,9 +15,10 @@ from pipeline import load_encoder as load_reference
 from pipeline.commands.main import run
 from pipeline.encoders import Encoder, load_encoder, random_encoder
 from pipeline.encoders.embed import Layers, embed, embed_file, read_sentences
-from pipeline.models.allennlp import write_allennlp
-from pipeline.models.config import BertConfig, ElmoConfig
-from pipeline.models.elmo import Elmo
+from pipeline.models.bert.config import BertConfig
+from pipeline.models.elmo.allennlp import write_allennlp
+from pipeline.models.elmo.config import ElmoConfig
+from pipeline.models.elmo.network import Elmo
 
 SENTENCES = [["a", "rose", "is", "a", "rose"], [], ["rose"], ["they", "rose", "early"] * 3]
 ELMO = ElmoConfig(cell=24, projection=8, character_dim=5, filters=[[1, 4], [2, 6]])

@@ -17,7 +17,7 @@ from pipeline.encoders import (
     load_encoder,
     random_encoder,
 )
-from pipeline.models.config import BertConfig
+from pipeline.models.bert.config import BertConfig
 
 PIECES = ["a", "b", "c", "d", "e", "play", "##ing", "##ed", "##s", ".", ",", "home", "went"]
 VOCABULARY = [*Specials().names(), *PIECES]

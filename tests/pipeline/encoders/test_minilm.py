@@ -11,8 +11,8 @@ from transformers import AutoModel, AutoTokenizer
 
 from pipeline.config.compose import package_path
 from pipeline.encoders import BertEncoder, load_encoder
-from pipeline.models.bert import BertForPretraining
-from pipeline.models.config import BertConfig
+from pipeline.models.bert.config import BertConfig
+from pipeline.models.bert.network import BertForPretraining
 from pipeline.stages.pretrain import make_job
 from pipeline.training.network import start_from
 from tests.pipeline.toy_pretraining import Toy, toy_config

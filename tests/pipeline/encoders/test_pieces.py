@@ -18,7 +18,7 @@ from pipeline.encoders import BertEncoder, Concatenation, EncodedInputs, random_
 from pipeline.encoders.embed import embed
 from pipeline.inference.senses.compare import occurrence_vectors
 from pipeline.inference.senses.occurrences import read_occurrences
-from pipeline.models.config import BertConfig
+from pipeline.models.bert.config import BertConfig
 from pipeline.tasks.answers import TagAnswers
 from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.examples import Example

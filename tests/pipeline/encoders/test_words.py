@@ -9,7 +9,7 @@ import torch
 from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
 from data_prep.vectors.table import VectorTable
 from pipeline.encoders import Concatenation, Encoder, StaticEncoder, load_encoder, random_encoder
-from pipeline.models.config import BertConfig
+from pipeline.models.bert.config import BertConfig
 
 MODEL = BertConfig(layers=2, hidden=16, heads=2, intermediate=32, max_positions=32)
 TABLE = VectorTable(["good", "Film", "film", "."], np.arange(1, 13, dtype=np.float32).reshape(4, 3))

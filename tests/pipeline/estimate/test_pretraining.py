@@ -11,13 +11,15 @@ import torch
 from data_prep.errors import UsageError
 from pipeline.commands.main import run
 from pipeline.config.compose import compose_config
-from pipeline.estimate.memory import Pass, activations, of_the_model
+from pipeline.estimate.memory import model_memory
 from pipeline.estimate.pretraining import Offer, estimate, offers
-from pipeline.models.bert import BertForPretraining
-from pipeline.models.config import BertConfig
+from pipeline.models.bert.config import BertConfig
+from pipeline.models.bert.cost import BertCost
+from pipeline.models.bert.network import BertForPretraining
+from pipeline.models.cost import Pass
 from pipeline.stages import STAGES
 from pipeline.training.gpus import GPUS, recognise
-from tests.pipeline.models.test_bert import make_batch
+from tests.pipeline.models.bert.test_network import make_batch
 
 VOCAB = 997
 SMALL = BertConfig(layers=3, hidden=64, heads=2, intermediate=256, max_positions=128)
@@ -61,23 +63,23 @@ def kept_bytes(model: BertForPretraining, lengths: list[int], mixed: bool) -> tu
 def test_activations_are_what_autograd_keeps(config: BertConfig, mixed: bool) -> None:
     """Within 15 %: logits under bf16 count their gradient too, which autograd makes later."""
     kept, shape = kept_bytes(BertForPretraining(config, VOCAB), [64] * 32, mixed)
-    assert activations(config, VOCAB, shape) == pytest.approx(kept, rel=0.15)
+    assert BertCost(config, VOCAB).activation_bytes(shape) == pytest.approx(kept, rel=0.15)
 
 
 def test_checkpointing_keeps_the_layers_inputs_only() -> None:
     kept, shape = kept_bytes(BertForPretraining(PLAIN, VOCAB, True), [64] * 32, False)
-    recomputed = activations(PLAIN, VOCAB, replace(shape, checkpointing=True))
-    whole = activations(PLAIN, VOCAB, shape)
+    recomputed = BertCost(PLAIN, VOCAB).activation_bytes(replace(shape, checkpointing=True))
+    whole = BertCost(PLAIN, VOCAB).activation_bytes(shape)
     assert kept < recomputed < whole  # one layer's tensors come back in the backward pass
 
 
 def test_each_stage_of_zero_divides_one_part_more() -> None:
-    parts = {name: of_the_model(1000, name, 4, "fp32") for name in ("ddp", "zero1", "zero2")}
+    parts = {name: model_memory(1000, name, 4, "fp32") for name in ("ddp", "zero1", "zero2")}
     assert (parts["ddp"].gradients, parts["ddp"].optimizer) == (4000, 8000)
     assert (parts["zero1"].gradients, parts["zero1"].optimizer) == (4000, 2000)
     assert (parts["zero2"].gradients, parts["zero2"].optimizer) == (1000, 2000)
-    assert of_the_model(1000, "zero3", 4, "fp32").weights < parts["zero2"].weights
-    assert of_the_model(1000, "single", 1, "bf16-mixed").weights == 6000
+    assert model_memory(1000, "zero3", 4, "fp32").weights < parts["zero2"].weights
+    assert model_memory(1000, "single", 1, "bf16-mixed").weights == 6000
 
 
 def offer(gpu: str, *overrides: str) -> Offer:
@@ -167,7 +169,6 @@ def test_estimates_need_no_torch() -> None:
 
 
 def test_another_kind_of_model_is_refused() -> None:
-    config = compose_config(["experiment=bert_tiny"])
-    config.model = type("Other", (), {"kind": "other"})()
-    with pytest.raises(UsageError, match=r"model\.kind=other"):
+    config = compose_config(["experiment=elmo_tiny"])
+    with pytest.raises(UsageError, match=r"model\.kind=elmo"):
         estimate(config, STAGES)

@@ -15,11 +15,11 @@ from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_fo
 from pipeline import load_filler
 from pipeline.commands.main import run
 from pipeline.inference.fill import Filler, Guess
-from pipeline.models.allennlp import write_allennlp
-from pipeline.models.bert import BertForPretraining
-from pipeline.models.config import BertConfig as ModelShape
-from pipeline.models.config import ElmoConfig
-from pipeline.models.elmo import Elmo
+from pipeline.models.bert.config import BertConfig as ModelShape
+from pipeline.models.bert.network import BertForPretraining
+from pipeline.models.elmo.allennlp import write_allennlp
+from pipeline.models.elmo.config import ElmoConfig
+from pipeline.models.elmo.network import Elmo
 from tests.data_prep.tokenizer_texts import KINDS, write_corpus
 
 WORDS = ["the", "film", "was", "good", "bad", "and", "##ly", ".", "[", "]", "sep", "paris"]

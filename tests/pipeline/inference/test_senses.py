@@ -32,7 +32,7 @@ from pipeline.inference.senses.separation import (
     nearest,
     silhouette,
 )
-from pipeline.models.config import BertConfig
+from pipeline.models.bert.config import BertConfig
 
 SENSES = {"river": ("water", "boat", "reed"), "money": ("loan", "cash", "rate")}
 WORDS = ["the", "bank", *(word for words in SENSES.values() for word in words)]

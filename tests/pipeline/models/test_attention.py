@@ -20,24 +20,29 @@ MIXES = {
 }
 
 
-def plain_attention(qkv_N3HD: Tensor, lengths: np.ndarray) -> Tensor:
+def plain_attention(qkv_N3HD: Tensor, lengths: np.ndarray, is_causal: bool) -> Tensor:
     outputs = []
     for example in qkv_N3HD.split(lengths.tolist()):
         q, k, v = example.permute(1, 2, 0, 3)
-        weights = torch.softmax(q @ k.transpose(1, 2) / WIDTH**0.5, -1)
+        scores = q @ k.transpose(1, 2) / WIDTH**0.5
+        if is_causal:
+            later = torch.ones(scores.shape[1:], dtype=torch.bool).triu(1)
+            scores = scores.masked_fill(later, -torch.inf)
+        weights = torch.softmax(scores, -1)
         outputs.append((weights @ v).transpose(0, 1))
     return torch.cat(outputs)
 
 
+@pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("function", [attend, attend_blocks])
 @pytest.mark.parametrize("lengths", MIXES.values(), ids=MIXES.keys())
-def test_equals_a_loop_over_examples(lengths: list[int], function) -> None:
+def test_equals_a_loop_over_examples(lengths: list[int], function, is_causal: bool) -> None:
     lengths_E = np.array(lengths)
     torch.manual_seed(0)
     qkv_N3HD = torch.randn(lengths_E.sum(), 3, HEADS, WIDTH, requires_grad=True)
     direction = torch.randn(lengths_E.sum(), HEADS, WIDTH)
-    plan = AttentionPlan.of(lengths_E)
-    expected = plain_attention(qkv_N3HD, lengths_E)
+    plan = AttentionPlan.of(lengths_E, is_causal=is_causal)
+    expected = plain_attention(qkv_N3HD, lengths_E, is_causal)
     found = plan.restore(function(plan.sort(qkv_N3HD), plan, 0.0))
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
     torch.testing.assert_close(
@@ -63,11 +68,13 @@ def test_a_plan_covers_every_piece_once_and_keeps_examples_whole(lengths: list[i
     for block in plan.blocks:
         assert block.start == end
         end = block.end
-        laid_BL = block.lay(plan.sort(example_N) + 1)
+        laid_BL = block.to_padded(plan.sort(example_N) + 1)
         for row in laid_BL.tolist():
             assert len(set(row) - {0}) == 1
             assert row[0] != 0
-        assert torch.equal(block.pick(laid_BL), plan.sort(example_N)[block.start : block.end] + 1)
+        assert torch.equal(
+            block.from_padded(laid_BL), plan.sort(example_N)[block.start : block.end] + 1
+        )
         if block.padding is None:
             assert laid_BL.min() > 0
     assert end == len(example_N)

@@ -13,6 +13,7 @@ from data_prep.vectors.table import VectorTable
 from pipeline.config.compose import compose_config
 from pipeline.config.schema import FLOORS, Config
 from pipeline.encoders import Concatenation, StaticEncoder
+from pipeline.models.bert.config import BertConfig
 from pipeline.stages import STAGES
 from pipeline.stages.encoder_inputs import (
     encoder_keys,
@@ -132,7 +133,13 @@ def test_every_encoder_has_an_output_of_its_own(
     kinds = [kind for kind in KINDS if stage == "finetune" or str(kind) not in FLOORS]
     outputs: dict[str, list[object]] = {}
     for kind in kinds:
-        config = Config(encoder=kind, task=task, corpus=corpus, trainer=TrainerConfig(max_steps=1))
+        config = Config(
+            encoder=kind,
+            task=task,
+            corpus=corpus,
+            trainer=TrainerConfig(max_steps=1),
+            model=BertConfig(),
+        )
         node = graph.add(stage, config)
         outputs.setdefault(node.output.reference, []).append(kind)
     assert [kinds for kinds in outputs.values() if len(kinds) > 1] == []

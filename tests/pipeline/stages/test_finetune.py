@@ -24,7 +24,7 @@ from pipeline.encoders import (
     random_encoder,
 )
 from pipeline.encoders.stored import stored_states
-from pipeline.models.config import BertConfig
+from pipeline.models.bert.config import BertConfig
 from pipeline.stages.finetune import Finetune
 from pipeline.tasks import heads, lazy_rows
 from pipeline.tasks.batches import training_order

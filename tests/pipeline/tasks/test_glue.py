@@ -182,7 +182,7 @@ def test_tasks_without_data_are_left_out(suite: TaskConfig, glue: Path, tmp_path
     requests = Finetune().inputs(config)
     assert list(requests) == ["rte"]
     assert requests["rte"].config.task.data_dir == str(tmp_path / "RTE")
-    assert Finetune().files(config) == []
+    assert Finetune().files(config).named == []
     with pytest.raises(UsageError, match=r"task\.data_dir=.*none of CoLA/train\.tsv, SST-2"):
         members_with_data(compose_config(["task=glue", f"task.data_dir={tmp_path / 'RTE'}"]).task)
     with pytest.raises(UsageError, match=r"task\.data_dir is not set: .* CoLA, SST-2"):

@@ -13,7 +13,7 @@ import pytest
 from data_prep.text.words import split_like_bert
 from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
 from pipeline.encoders import BertEncoder, Encoder, random_encoder
-from pipeline.models.config import BertConfig
+from pipeline.models.bert.config import BertConfig
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
 from pipeline.tasks.examples import Example
 from pipeline.tasks.finetuning import finetune

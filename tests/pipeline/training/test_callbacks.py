@@ -11,15 +11,15 @@ import torch
 
 from data_prep.errors import SesameError
 from pipeline.data.cursor import Cursor, Identity
+from pipeline.models.bert.objective import MaskedTokens
+from pipeline.models.sums import Sums
 from pipeline.store.journal import Journal
 from pipeline.training import callbacks
 from pipeline.training.callbacks import Evaluation
 from pipeline.training.checkpoint import TrainingState
 from pipeline.training.config import OptimConfig, TrainerConfig
-from pipeline.training.objective import MaskedPieces
 from pipeline.training.schedule import Phase
 from pipeline.training.strategy import SingleEngine
-from pipeline.training.sums import Sums
 from pipeline.training.train_step import Pretraining
 
 IDENTITY = Identity("examples", "shards", 0, 32, 16, 0)
@@ -29,7 +29,7 @@ LAST = 8
 def module_at(step: int) -> Pretraining:
     state = TrainingState(Cursor(0, 16 * step, (), IDENTITY), step)
     module = Pretraining(
-        torch.nn.Linear(1, 1), MaskedPieces(), OptimConfig(),
+        torch.nn.Linear(1, 1), MaskedTokens(), OptimConfig(),
         TrainerConfig(max_steps=LAST, seed=0), state, [Phase(0, 0, LAST)], [IDENTITY],
         lambda: False,
     )  # fmt: skip
@@ -40,8 +40,9 @@ def module_at(step: int) -> Pretraining:
 @pytest.fixture
 def evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Evaluation, list[str]]:
     """An evaluation that finds no number, and what it says."""
-    found = Sums(mlm_sum=math.nan, mlm_correct=1.0, predictions=4.0, tokens=9.0)
-    monkeypatch.setattr(callbacks, "evaluate", lambda module, batches: found.means())
+    found = Sums({"mlm_sum": math.nan, "mlm_correct": 1.0, "predictions": 4.0, "tokens": 9.0})
+    means = MaskedTokens().metrics(found)
+    monkeypatch.setattr(callbacks, "evaluate", lambda module, batches: means)
     said: list[str] = []
     metrics = Journal(tmp_path / "metrics.jsonl", lambda: None)
     nowhere: Any = lambda line: None  # noqa: E731

@@ -13,13 +13,13 @@ from safetensors.torch import load_file
 from data_prep.errors import SesameError
 from pipeline.config.schema import Config
 from pipeline.data.cursor import Cursor, Identity
+from pipeline.models.sums import Sums
 from pipeline.stages.pretrain import Pretrain
 from pipeline.store.checkpoints import checkpoints
 from pipeline.store.journal import Journal
 from pipeline.training.checkpoint import TrainingState, damage, newest_good, read_state
 from pipeline.training.saving import Saver, read_parameters
 from pipeline.training.strategy import ParameterState, SingleEngine
-from pipeline.training.sums import Sums
 from pipeline.workflow.stage import Work
 
 IDENTITY = Identity("examples", "shards", 0, 32, 16, 0)
@@ -40,7 +40,7 @@ class Engine(SingleEngine):
 
 def state_at(step: int) -> TrainingState:
     cursor = Cursor(0, step * 16, ((32, 48),), IDENTITY)
-    window = Sums(mlm_sum=0.1 + step, predictions=3.0)
+    window = Sums({"mlm_sum": 0.1 + step, "predictions": 3.0})
     return TrainingState(cursor, step, step - 1, 77, 1.5, [0.1, 0.2], 0, window)
 
 

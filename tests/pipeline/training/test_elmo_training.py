@@ -10,11 +10,11 @@ import torch
 from safetensors.torch import load_file
 
 from pipeline.config.schema import Config, TrackingConfig
-from pipeline.models.config import ElmoConfig
+from pipeline.models.elmo.config import ElmoConfig
+from pipeline.models.elmo.objective import NextWords
 from pipeline.stages.pretrain import make_job
 from pipeline.training.checkpoint import damage
 from pipeline.training.config import OptimConfig, TrainerConfig
-from pipeline.training.objective import NextWords
 from pipeline.training.saving import read_carried
 from pipeline.workflow.stage import Work
 from tests.pipeline.toy_pretraining import Leg, lines, run_pair

@@ -9,11 +9,12 @@ import transformers
 
 from data_prep.errors import UsageError
 from pipeline.config.compose import compose_config
-from pipeline.models.allennlp import write_allennlp
-from pipeline.models.architectures import BERT
-from pipeline.models.bert import BertForPretraining
-from pipeline.models.config import BertConfig, ElmoConfig
-from pipeline.models.elmo import Elmo
+from pipeline.models.bert.architectures import BERT
+from pipeline.models.bert.config import BertConfig
+from pipeline.models.bert.network import BertForPretraining
+from pipeline.models.elmo.allennlp import write_allennlp
+from pipeline.models.elmo.config import ElmoConfig
+from pipeline.models.elmo.network import Elmo
 from pipeline.stages.pretrain import Pretrain, make_job
 from pipeline.training.build import start_from
 from pipeline.training.job import Job

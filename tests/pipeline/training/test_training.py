@@ -14,11 +14,11 @@ import psutil
 import pytest
 
 from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
-from pipeline.estimate.memory import of_the_model
-from pipeline.export.bert import export_checkpoint
+from pipeline.estimate.memory import model_memory
 from pipeline.export.card import Facts
-from pipeline.models.config import BertConfig
-from pipeline.models.flops import parameters
+from pipeline.export.huggingface import export_huggingface
+from pipeline.models.bert.config import BertConfig
+from pipeline.models.bert.cost import BertCost
 from pipeline.stages.pretrain import make_job
 from pipeline.store.checkpoints import checkpoints
 from pipeline.training.checkpoint import damage, read_state
@@ -166,7 +166,7 @@ def test_checkpoints_of_all_strategies_export_to_the_same_files(runs: Runs, tmp_
         out = tmp_path / strategy
         out.mkdir()
         facts = Facts(step=4, tokens=1)
-        export_checkpoint(checkpoint, model, len(VOCABULARY), tokenizer, out, facts)
+        export_huggingface(checkpoint, model, len(VOCABULARY), tokenizer, out, facts)
         exports[strategy] = {path.name: path.read_bytes() for path in out.iterdir()}
     assert len(exports["single"]) == 8
     assert all(files == exports["single"] for files in exports.values())
@@ -205,9 +205,9 @@ def test_zero_divides_the_optimizer_state(runs: Runs) -> None:
         assert bytes_of(strategy) == pytest.approx(bytes_of("ddp") / 2, rel=0.02)
     model = toy_config().model
     assert isinstance(model, BertConfig)
-    weights = parameters(model, len(VOCABULARY))
+    weights = BertCost(model, len(VOCABULARY)).parameters()
     for strategy, ranks in (("single", 1), *((name, 2) for name in SHARED)):
-        estimated = of_the_model(weights, strategy, ranks, "fp32").optimizer
+        estimated = model_memory(weights, strategy, ranks, "fp32").optimizer
         assert bytes_of(strategy) == pytest.approx(estimated, rel=0.02)
 
 

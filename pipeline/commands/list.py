@@ -1,0 +1,53 @@
+"""`sesame list`: runs with their state and results."""
+
+from rich import print as show
+from rich.markup import escape
+from rich.table import Table
+
+from pipeline.commands.arguments import Arguments
+from pipeline.commands.store import open_store
+from pipeline.stages import STAGES
+from pipeline.store.lease import read_holder
+from pipeline.store.outputs import LEASE, Store
+from pipeline.store.runs import Entry, Runs
+from pipeline.tasks.summary import summarise
+
+
+def list_runs(arguments: Arguments) -> None:
+    """Print one line per run: its outputs, its progress and its scores."""
+    arguments.refuse_words()
+    store = open_store(arguments)
+    runs = Runs(store)
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("run", "outputs", "state", "results"):
+        table.add_column(heading, overflow="fold")
+    for name in runs.names():
+        current = runs.current(name)
+        earlier = len(runs.entries(name)) - len(current)
+        count = f"{len(current)} and {earlier} earlier" if earlier else str(len(current))
+        results = escape(_results(store, current))
+        table.add_row(escape(name), count, _state(store, current), results)
+    nothing = escape(f"no runs in {store.root}; try: sesame run experiment=demo")
+    show(table if runs.names() else nothing)
+
+
+def _state(store: Store, entries: list[Entry]) -> str:
+    """Return a run's state: the output being made, else the first unfinished output."""
+    outputs = [store.output(entry.stage, entry.fingerprint) for entry in entries]
+    unfinished = [output for output in outputs if not output.is_done]
+    for output in unfinished:
+        if read_holder(output.path / LEASE):
+            return f"{output.stage} runs, {STAGES[output.stage].how_far(output.path)}"
+    for output in unfinished:
+        if output.is_begun:
+            return f"{output.stage} stopped, {STAGES[output.stage].how_far(output.path)}"
+    return f"{unfinished[0].stage} not begun" if unfinished else "done"
+
+
+def _results(store: Store, entries: list[Entry]) -> str:
+    outputs = [store.output(e.stage, e.fingerprint) for e in entries if e.stage == "finetune"]
+    files = [output.path / "scores.json" for output in outputs if output.is_done]
+    return "; ".join(
+        f"{score.task} {score.encoder} {100 * score.mean:.1f} ± {100 * score.deviation:.1f}"
+        for score in summarise(files)
+    )

@@ -1,0 +1,311 @@
+"""Weights go to and from transformers' encoders one to one, and compute the same."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from data_prep.errors import SesameError, UsageError
+from pipeline.models.bert.architectures import (
+    ARCHITECTURES,
+    BERT,
+    MODERNBERT,
+    ROFORMER,
+    Architecture,
+    fitting,
+)
+from pipeline.models.bert.config import BertConfig
+from pipeline.models.bert.huggingface import (
+    from_huggingface,
+    load_folder,
+    load_for_pretraining,
+    to_huggingface,
+)
+from pipeline.models.bert.network import BertForPretraining
+
+VOCAB = 53
+LENGTHS = np.array([9, 14, 5])
+
+
+def config_for(architecture: Architecture, **changes: Any) -> BertConfig:
+    small = BertConfig(
+        layers=2, hidden=24, heads=3, intermediate=40, max_positions=32, init_std=0.2
+    )
+    return replace(small, **architecture.options | changes)
+
+
+CONFIG = config_for(BERT)
+
+
+def their_model(architecture: Architecture, config: BertConfig) -> transformers.PreTrainedModel:
+    stated = architecture.stated(config, VOCAB, 0)
+    own = transformers.AutoConfig.for_model(**stated)
+    model: transformers.PreTrainedModel = getattr(transformers, architecture.model)(own)
+    return model.eval()
+
+
+def shake(model: torch.nn.Module) -> None:
+    """Biases and norms too must not be at their defaults."""
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            torch.nn.init.normal_(parameter, std=0.2)
+
+
+@pytest.fixture(scope="module", params=ARCHITECTURES, ids=lambda each: each.title)
+def architecture(request: pytest.FixtureRequest) -> Architecture:
+    each: Architecture = request.param
+    return each
+
+
+@pytest.fixture(scope="module")
+def theirs(architecture: Architecture) -> transformers.PreTrainedModel:
+    torch.manual_seed(0)
+    model = their_model(architecture, config_for(architecture))
+    shake(model)
+    return model
+
+
+@pytest.fixture(scope="module")
+def their_folder(theirs: transformers.PreTrainedModel, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("theirs")
+    theirs.save_pretrained(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def bert() -> transformers.PreTrainedModel:
+    torch.manual_seed(0)
+    return their_model(BERT, CONFIG)
+
+
+@pytest.fixture(scope="module")
+def folder(bert: transformers.PreTrainedModel, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("bert")
+    bert.save_pretrained(path)
+    return path
+
+
+def both_logits(
+    ours: BertForPretraining, theirs: transformers.PreTrainedModel
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Pairs of logits for the same examples: flat for us, padded for them."""
+    real_BL = torch.arange(int(LENGTHS.max())) < torch.from_numpy(LENGTHS)[:, None]
+    tokens_BL = torch.randint(VOCAB, real_BL.shape, generator=torch.Generator().manual_seed(1))
+    positions_BL = torch.arange(real_BL.shape[1]).expand_as(tokens_BL)
+    segments_BL = (positions_BL > 3).long()
+    with torch.no_grad():
+        masked, pair = ours.eval().predict(
+            tokens_BL[real_BL], positions_BL[real_BL], segments_BL[real_BL], LENGTHS
+        )
+        told = {"token_type_ids": segments_BL} if ours.bert.config.segments else {}
+        answer = theirs(tokens_BL, attention_mask=real_BL.long(), **told)
+    yield masked, answer[0][real_BL]
+    if "seq_relationship_logits" in answer:
+        yield pair, answer.seq_relationship_logits
+
+
+def test_their_weights_compute_the_same_here(
+    their_folder: Path, theirs, architecture: Architecture
+) -> None:
+    ours, fresh = load_for_pretraining(their_folder)
+    assert fresh == ([] if architecture.has_pairs else ["pooler", "pair head"])
+    assert ours.bert.config == config_for(architecture)
+    for found, expected in both_logits(ours, theirs):
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-6)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_our_weights_compute_the_same_there(architecture: Architecture, tied: bool) -> None:
+    torch.manual_seed(1)
+    config = config_for(architecture, tied=tied)
+    ours = BertForPretraining(config, VOCAB)
+    shake(ours)
+    theirs = their_model(architecture, config)
+    state = to_huggingface(ours.state_dict(), architecture, config)
+    missing, unexpected = theirs.load_state_dict(state, strict=False)
+    assert unexpected == []
+    assert missing == ([architecture.names("masked.decoder.weight")[0]] if tied else [])
+    for found, expected in both_logits(ours, theirs):
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-6)
+
+
+def test_there_and_back_is_the_identity(architecture: Architecture) -> None:
+    config = config_for(architecture, tied=False)
+    ours = BertForPretraining(config, VOCAB).state_dict()
+    theirs = to_huggingface(ours, architecture, config)
+    back = from_huggingface(theirs, list(ours), architecture, config)
+    lost = {name.rpartition(".")[0] for name in ours.keys() - back.keys()}
+    assert lost == (set() if architecture.has_pairs else {"bert.pooler", "pair"})
+    assert all(torch.equal(back[name], ours[name]) for name in back)
+
+
+def test_hidden_states_of_every_layer_are_theirs(
+    their_folder: Path, theirs, architecture: Architecture
+) -> None:
+    encoder = load_folder(their_folder).eval()
+    tokens = torch.arange(12) % VOCAB
+    zeros = torch.zeros_like(tokens)
+    with torch.no_grad():
+        states = encoder(tokens, torch.arange(12), zeros, np.array([12]))
+        expected = theirs.base_model(tokens[None], output_hidden_states=True)
+    for ours, (hidden,) in zip(states, expected.hidden_states, strict=True):
+        torch.testing.assert_close(ours, hidden, atol=1e-5, rtol=0)
+    if architecture.has_pairs:
+        torch.testing.assert_close(encoder.pool(states[-1][:1]), expected.pooler_output)
+
+
+def test_missing_heads_start_fresh_and_are_listed(
+    theirs, architecture: Architecture, tmp_path: Path
+) -> None:
+    theirs.base_model.save_pretrained(tmp_path)  # names without prefix, no heads
+    ours, fresh = load_for_pretraining(tmp_path)
+    assert fresh == [
+        *([] if architecture.has_pairs else ["pooler"]),
+        "masked-LM head",
+        "pair head",
+    ]
+    words = theirs.get_input_embeddings().weight
+    assert torch.equal(ours.bert.embeddings.tokens.weight, words)
+
+
+def test_old_names_and_pickled_weights_are_read_safely(folder: Path, tmp_path: Path) -> None:
+    old = {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+            "LayerNorm.bias", "LayerNorm.beta"
+        ): tensor
+        for name, tensor in load_file(folder / "model.safetensors").items()
+    }
+    (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
+    torch.save(old, tmp_path / "pytorch_model.bin")
+    ours, fresh = load_for_pretraining(tmp_path)
+    expected, _ = load_for_pretraining(folder)
+    assert fresh == []
+    for name, tensor in expected.state_dict().items():
+        assert torch.equal(ours.state_dict()[name], tensor)
+
+
+def test_code_in_pickled_weights_is_never_run(folder: Path, tmp_path: Path) -> None:
+    class Trap:
+        def __reduce__(self):
+            return (Path.touch, (tmp_path / "trapped",))
+
+    (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
+    torch.save({"x": Trap()}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(SesameError, match=r"pytorch_model\.bin"):
+        load_folder(tmp_path)
+    assert not (tmp_path / "trapped").exists()
+
+
+def broken_copy(folder: Path, out: Path, config: dict, without: str = "") -> Path:
+    stated = json.loads((folder / "config.json").read_text()) | config
+    (out / "config.json").write_text(json.dumps(stated))
+    weights = load_file(folder / "model.safetensors")
+    save_file({n: t for n, t in weights.items() if n != without}, out / "model.safetensors")
+    return out
+
+
+@pytest.mark.parametrize(
+    ("config", "without", "message"),
+    [
+        (
+            {"model_type": "roberta"},
+            "",
+            "model_type is roberta; only bert, roformer, modernbert can",
+        ),
+        ({"hidden_act": "relu"}, "", "hidden_act is relu"),
+        ({"vocab_size": 99}, "", r"word_embeddings.*\[53, 24\].*\[99, 24\]"),
+        ({}, "bert.encoder.layer.1.output.dense.bias", "layer.1.output.dense.bias"),
+    ],
+)
+def test_folders_that_do_not_fit_are_refused(
+    folder: Path, tmp_path: Path, config: dict, without: str, message: str
+) -> None:
+    with pytest.raises((SesameError, UsageError), match=message):
+        load_folder(broken_copy(folder, tmp_path, config, without))
+
+
+@pytest.mark.parametrize(
+    ("stated", "says"),
+    [
+        ({}, "global_attn_every_n_layers is 3"),  # as transformers takes what is not said
+        (
+            {"global_attn_every_n_layers": 1, "global_rope_theta": 160_000.0},
+            "global_rope_theta is 160000",
+        ),
+        ({"layer_types": ["full_attention", "sliding_attention"]}, "every_n_layers is more than 1"),
+        (
+            {
+                "layer_types": ["full_attention"],
+                "rope_parameters": {"full_attention": {"rope_theta": 1e6, "rope_type": "default"}},
+            },
+            "global_rope_theta is 1000000",
+        ),
+    ],
+    ids=str,
+)
+def test_a_modernbert_that_attends_otherwise_is_refused(
+    stated: dict, says: str, tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "modernbert"} | stated))
+    with pytest.raises(UsageError, match=says):
+        load_folder(tmp_path)
+
+
+def test_missing_and_damaged_files_are_named(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"config\.json"):
+        load_folder(tmp_path)
+    (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
+    with pytest.raises(UsageError, match=r"neither model\.safetensors"):
+        load_folder(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"nonsense")
+    with pytest.raises(SesameError, match=r"model\.safetensors"):
+        load_folder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "pairs", "architecture"),
+    [
+        ({}, "nsp", BERT),
+        ({}, "none", BERT),
+        ({"positions": "rotary"}, "none", ROFORMER),
+        (MODERNBERT.options, "none", MODERNBERT),
+    ],
+    ids=str,
+)
+def test_a_model_fits_what_computes_the_same(
+    options: dict, pairs: str, architecture: Architecture
+) -> None:
+    assert fitting(replace(CONFIG, **options), pairs) is architecture
+
+
+@pytest.mark.parametrize(
+    ("options", "pairs", "message"),
+    [
+        ({"norm": "pre"}, "nsp", r"^model\.norm=pre: .*with model\.norm=post \(BERT\)"),
+        ({"biases": False}, "nsp", r"^model\.biases=false: .*with model\.biases=true \(BERT\)"),
+        (
+            {"positions": "sinusoidal"},
+            "none",
+            r"model\.positions=learned \(BERT\) or model\.positions=rotary \(RoFormer\)",
+        ),
+        (
+            {"positions": "rotary"},
+            "sop",
+            r"^model\.positions=rotary, examples\.pairs=sop: .* examples\.pairs=none \(RoFormer\)",
+        ),
+    ],
+    ids=str,
+)
+def test_a_model_without_a_counterpart_is_refused_with_what_would_fit(
+    options: dict, pairs: str, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        fitting(replace(CONFIG, **options), pairs)
