@@ -23,6 +23,7 @@ class Examples(Stage):
 
     name = "examples"
     format = 2
+    format_before = 1
     sections = ("examples",)
     takes_shares = True
 
