@@ -86,7 +86,7 @@ def _loading(shards: Path, tokenizer: Path, scratch: Path) -> list[Figure]:
     from data_prep.examples.masking import Vocabulary
     from data_prep.examples.rows import mask_rule
     from data_prep.tokenizers import Tokenizer
-    from pipeline.data.cursor import BatchSchedule
+    from pipeline.data.cursor import BatchSchedule, Place
     from pipeline.data.loader import Loader
     from pipeline.data.order import Order
 
@@ -101,7 +101,8 @@ def _loading(shards: Path, tokenizer: Path, scratch: Path) -> list[Figure]:
     def load(first: int, count: int) -> None:
         order = Order(rows.rows_per_chunk, 0, 32)
         schedule = BatchSchedule(BATCH, 0)
-        loader = Loader(rows, order, vocabulary, rule, schedule, step=first, position=first * BATCH)
+        place = Place(step=first, position=first * BATCH)
+        loader = Loader(rows, order, vocabulary, rule, schedule, place=place)
         for _ in itertools.islice(loader, count):
             pass
 

@@ -14,6 +14,16 @@ Span = tuple[int, int]  # rows [start, stop) of the endless sequence of a phase
 
 
 @dataclass(frozen=True)
+class Place:
+    """The steps of one phase to read: from `step`, whose first row is `position`, up to `stop`."""
+
+    step: int = 0
+    position: int = 0
+    skipped: Sequence[Span] = ()  # row spans that are never read
+    stop: int | None = None  # None: without end
+
+
+@dataclass(frozen=True)
 class BatchSchedule:
     """Rows per optimizer step: a quarter, half, then three quarters of the full batch during the
     ramp; after it the full batch."""

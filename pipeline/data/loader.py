@@ -20,7 +20,7 @@ from data_prep.examples.chunks import Chunk, ChunkStore, concatenate
 from data_prep.examples.masking import MaskRule, Vocabulary, mask_rows
 from data_prep.work_units import end_with_parent
 from pipeline.data.batch import Batch, collate
-from pipeline.data.cursor import BatchSchedule, Span, cut_spans, next_spans
+from pipeline.data.cursor import BatchSchedule, Place, Span, cut_spans, next_spans
 from pipeline.data.order import Order, Window
 
 
@@ -50,11 +50,10 @@ class _RankRows:
 
 
 class Loader:
-    """Iterates over the steps of one rank, from (`step`, `position`) to step `stop` or without end.
+    """Iterates over the steps of one rank that `place` names.
 
     rank, world       this rank and the number of ranks
     micro_batch_size  rows per micro-batch; None: all rows of the rank
-    skipped           row spans that are never read
     workers           loader processes; 0 reads in this process
 
     Raises `SesameError` if the store is empty or was made with another vocabulary.
@@ -71,11 +70,8 @@ class Loader:
         rank: int = 0,
         world: int = 1,
         micro_batch_size: int | None = None,
-        step: int = 0,
-        position: int = 0,
-        skipped: Sequence[Span] = (),
-        stop: int | None = None,
         workers: int = 0,
+        place: Place = Place(),  # noqa: B008 immutable
     ):
         schedule.check(world)
         if store.vocab_size != len(vocabulary.special):
@@ -88,8 +84,7 @@ class Loader:
         self._store, self._order = store, order
         self._vocabulary, self._rule, self._schedule = vocabulary, rule, schedule
         self._rank, self._world, self._micro_batch_size = rank, world, micro_batch_size
-        self._step, self._position, self._stop = step, position, stop
-        self._skipped, self._workers = tuple(skipped), workers
+        self._place, self._workers = place, workers
         self._joined: tuple[int, Chunk] | None = None  # cache: a window's start, its joined chunks
 
     def __iter__(self) -> Iterator[Step]:
@@ -125,9 +120,10 @@ class Loader:
         )
 
     def _plans(self) -> Iterator[_Plan]:
-        step, position = self._step, self._position
-        while self._stop is None or step < self._stop:
-            spans = next_spans(position, self._schedule.size(step), self._skipped)
+        place = self._place
+        step, position, skipped = place.step, place.position, tuple(place.skipped)
+        while place.stop is None or step < place.stop:
+            spans = next_spans(position, self._schedule.size(step), skipped)
             yield _Plan(step, spans)
             step, position = step + 1, spans[-1][1]
 

@@ -13,7 +13,7 @@ their boundary marks: forward `<S> a b` predicts `a b </S>`, backward `</S> b a`
 S streams, T words, U distinct words, C characters per word
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ from data_prep.errors import SesameError
 from data_prep.examples.chunks import Chunk, ChunkStore
 from data_prep.tokenizers import Tokenizer
 from data_prep.tokenizers.characters import Spelling
-from pipeline.data.cursor import Span, next_spans
+from pipeline.data.cursor import Place, next_spans
 from pipeline.data.loader import Step
 
 BLOCK = 64  # windows (of T words) read from the shards at once
@@ -165,12 +165,11 @@ def _read(text: Text, share: StreamSlice, first: int, count: int) -> NDArray[Any
 
 
 class StreamLoader:
-    """Iterates over the steps of one rank, from (`step`, `position`) to step `stop` or without end.
+    """Iterates over the steps of one rank that `place` names.
 
     share             this rank's streams
     window            words per stream and step, T
     micro_batch_size  streams per micro-batch; None: all streams of the rank
-    skipped           row spans that are never read
 
     Raises `SesameError` if the text is too short for so many streams.
     """
@@ -183,15 +182,11 @@ class StreamLoader:
         window: int,
         *,
         micro_batch_size: int | None = None,
-        step: int = 0,
-        position: int = 0,
-        skipped: Sequence[Span] = (),
-        stop: int | None = None,
+        place: Place = Place(),  # noqa: B008 immutable
     ) -> None:
         self._text, self._words, self._share = Text(store), words, share
         self._window, self._groups = window, share.micro_batches(micro_batch_size)
-        self._step, self._position, self._stop = step, position, stop
-        self._skipped = tuple(skipped)
+        self._place = place
         self._block: tuple[int, NDArray[Any]] | None = None  # cache: block number, [4, S, words]
         if self._text.length < share.streams * window:
             raise SesameError(
@@ -200,10 +195,11 @@ class StreamLoader:
             )
 
     def __iter__(self) -> Iterator[Step]:
-        step, position, streams = self._step, self._position, self._share.streams
-        while self._stop is None or step < self._stop:
+        place, streams = self._place, self._share.streams
+        step, position, skipped = place.step, place.position, tuple(place.skipped)
+        while place.stop is None or step < place.stop:
             # Only whole steps are ever skipped, so the next rows form one span.
-            ((start, end),) = next_spans(position, streams, self._skipped)
+            ((start, end),) = next_spans(position, streams, skipped)
             words_4ST = self._words_of(start // streams)
             yield Step(
                 step=step,

@@ -6,12 +6,12 @@ which family a model belongs to. Importing this file or a `family.py` does not i
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from pipeline.data.cursor import BatchSchedule, Span
+from pipeline.data.cursor import BatchSchedule, Place
 from pipeline.models.config import ModelConfig
 from pipeline.models.cost import Cost, RowCost
 
@@ -41,16 +41,6 @@ class Feed:
     world: int
     micro_batch_size: int | None  # None: all rows of the rank at once
     workers: int = 0
-
-
-@dataclass(frozen=True)
-class Place:
-    """The steps of one phase to read: from `step`, whose first row is `position`, up to `stop`."""
-
-    step: int = 0
-    position: int = 0
-    skipped: Sequence[Span] = ()  # row spans that are never read
-    stop: int | None = None  # None: without end
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from typing import Any
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from data_prep.examples.chunks import ChunkStore
-from pipeline.data.cursor import BatchSchedule, Cursor, Identity, check
+from pipeline.data.cursor import BatchSchedule, Cursor, Identity, Place, check
 from pipeline.data.loader import Step
 from pipeline.models.cost import RowCost
-from pipeline.models.family import Feed, Place
+from pipeline.models.family import Feed
 from pipeline.models.registry import family_of
 from pipeline.store.checkpoints import CHECKPOINTS
 from pipeline.store.journal import Journal

@@ -6,6 +6,7 @@ to `.ranks/<rank>.error`. Exit codes: 0 the budget is spent; 75 asked to stop, c
 diverged; any other code is a failure.
 """
 
+import atexit
 import logging
 import os
 import signal
@@ -13,7 +14,7 @@ import socket
 import sys
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import psutil
 
@@ -188,5 +189,17 @@ def train_to_end(run_dir: Path, stop: StopRequest) -> int:
         return error.exit_code
 
 
+def leave(code: int) -> NoReturn:
+    """Run the exit handlers and end the process without destroying native objects.
+
+    gloo's threads may still run at this point. Destroying them aborts a process that has finished
+    its work ("terminate called without an active exception", seen on a busy machine).
+    """
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    leave(main(Path(sys.argv[1])))

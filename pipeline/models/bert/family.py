@@ -4,11 +4,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipeline.data.cursor import Place
 from pipeline.models.bert.architectures import fitting, read_stated
 from pipeline.models.bert.config import BertConfig
 from pipeline.models.bert.cost import BertCost
 from pipeline.models.cost import RowCost
-from pipeline.models.family import Family, Feed, Place, Pretrained
+from pipeline.models.family import Family, Feed, Pretrained
 from pipeline.models.sums import Sums
 
 if TYPE_CHECKING:
@@ -61,10 +62,7 @@ class BertFamily(Family[BertConfig]):
             world=feed.world,
             micro_batch_size=feed.micro_batch_size,
             workers=feed.workers,
-            step=place.step,
-            position=place.position,
-            skipped=place.skipped,
-            stop=place.stop,
+            place=place,
         )
 
     def held_out(self, config: BertConfig, feed: Feed, rows: int) -> "Iterable[Batch]":

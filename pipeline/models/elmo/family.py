@@ -5,11 +5,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipeline.data.cursor import Place
 from pipeline.models.cost import RowCost
 from pipeline.models.elmo.allennlp_options import find_pair, read_options
 from pipeline.models.elmo.config import ElmoConfig
 from pipeline.models.elmo.cost import ElmoCost
-from pipeline.models.family import Family, Feed, Place, Pretrained, Unsupported
+from pipeline.models.family import Family, Feed, Pretrained, Unsupported
 
 if TYPE_CHECKING:
     from torch import nn
@@ -73,10 +74,7 @@ class ElmoFamily(Family[ElmoConfig]):
             _streams(feed),
             config.window,
             micro_batch_size=feed.micro_batch_size,
-            step=place.step,
-            position=place.position,
-            skipped=place.skipped,
-            stop=place.stop,
+            place=place,
         )
 
     def held_out(self, config: ElmoConfig, feed: Feed, rows: int) -> "Iterable[WordBatch]":

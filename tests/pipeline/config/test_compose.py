@@ -164,6 +164,7 @@ def test_a_page_shares_no_text_where_one_instance_has_its_own(
     for recipe, said, shared in (
         ("smoke", [], True), ("own", [], False), ("own", ["share.text=true"], True),
     ):  # fmt: skip
-        graph = experiment([f"experiment={recipe}", *said])
+        overrides = [f"experiment={recipe}", *said]
+        graph = experiment(compose_config(overrides), overrides)
         (report,) = (node for node in graph.nodes.values() if node.stage == "report")
         assert report.config.share.text == report.request["config"]["share"]["text"] == shared

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import fields
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from data_prep.errors import SesameError, UsageError
 from data_prep.examples.chunks import Chunk, ChunkStore, ChunkWriter
 from data_prep.examples.masking import MaskRule, Vocabulary, mask_rows
 from pipeline.data.batch import Batch
-from pipeline.data.cursor import BatchSchedule
+from pipeline.data.cursor import BatchSchedule, Place
 from pipeline.data.loader import HeldOut, Loader, Step
 from pipeline.data.order import Order
 
@@ -77,7 +78,10 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> ChunkStore:
 
 def make_loader(store: ChunkStore, schedule: BatchSchedule | None = None, **options: Any) -> Loader:
     order = Order(store.rows_per_chunk, seed=11, window=4)
-    return Loader(store, order, VOCABULARY, RULE, schedule or BatchSchedule(BATCH), **options)
+    names = [item.name for item in fields(Place)]
+    place = Place(**{name: options.pop(name) for name in names if name in options})
+    schedule = schedule or BatchSchedule(BATCH)
+    return Loader(store, order, VOCABULARY, RULE, schedule, place=place, **options)
 
 
 def rows_of(batches: list[Batch]) -> list[int]:

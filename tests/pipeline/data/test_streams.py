@@ -2,6 +2,7 @@
 
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from data_prep.errors import SesameError
 from data_prep.examples.chunks import ChunkStore
 from data_prep.tokenizers import Tokenizer
 from data_prep.tokenizers.characters import character_ids
+from pipeline.data.cursor import Place
 from pipeline.data.streams import HeldOutStreams, StreamLoader, StreamSlice, WordBatch, Words
 from pipeline.models.elmo.config import ElmoConfig
 from pipeline.models.elmo.network import ElmoForPretraining
@@ -80,9 +82,9 @@ def known(ids: list[int]) -> list[int]:
     return [id if id < PREDICTED else 2 for id in ids]
 
 
-def steps(made: Made, count: int, rank: int = 0, world: int = 1, **place: object) -> list:
-    loader = StreamLoader(made[0], made[2], StreamSlice(STREAMS, rank, world), WINDOW, **place)  # type: ignore[arg-type]
-    return list(islice(loader, count))
+def steps(made: Made, count: int, rank: int = 0, world: int = 1, **options: Any) -> list:
+    share = StreamSlice(STREAMS, rank, world)
+    return list(islice(StreamLoader(made[0], made[2], share, WINDOW, **options), count))
 
 
 def test_streams_read_on_through_the_whole_text_and_past_its_end(
@@ -120,7 +122,7 @@ def test_ranks_and_micro_batches_only_slice_the_streams(
 def test_a_position_is_all_that_is_needed_to_go_on(made: Made) -> None:
     whole = steps(made, 80)
     for start in (1, 66):
-        resumed = steps(made, 3, step=start, position=whole[start].first_row)
+        resumed = steps(made, 3, place=Place(step=start, position=whole[start].first_row))
         for step, other in zip(resumed, whole[start:], strict=False):
             assert (step.step, step.first_row, step.next_row) == (
                 other.step, other.first_row, other.next_row,
@@ -133,7 +135,7 @@ def test_a_position_is_all_that_is_needed_to_go_on(made: Made) -> None:
 
 def test_skipped_steps_are_passed_over(made: Made) -> None:
     whole = steps(made, 5)
-    skipped = steps(made, 3, skipped=[(STREAMS, 3 * STREAMS)])
+    skipped = steps(made, 3, place=Place(skipped=[(STREAMS, 3 * STREAMS)]))
     assert [step.first_row // STREAMS for step in skipped] == [0, 3, 4]
     assert torch.equal(
         skipped[1].micro_batches[0].forward_index_ST, whole[3].micro_batches[0].forward_index_ST

@@ -1,3 +1,7 @@
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from data_prep.errors import UsageError
@@ -42,3 +46,19 @@ def test_several_nodes_without_such_a_job_are_refused(monkeypatch: pytest.Monkey
 
 def test_the_interface_to_a_node_is_found_by_its_address() -> None:
     assert interface_to("127.0.0.1").startswith("lo")
+
+
+def test_a_finished_rank_ends_with_its_code_whatever_native_objects_do(tmp_path: Path) -> None:
+    """An object that aborts when it is destroyed stands for gloo's threads."""
+    done = tmp_path / "done"
+    code = (
+        "import atexit, os, pathlib\n"
+        "from pipeline.training.rank import leave\n"
+        "class Native:\n"
+        "    def __del__(self, abort=os.abort): abort()\n"
+        "native = Native()\n"
+        f"atexit.register(pathlib.Path({str(done)!r}).touch)\n"
+        "leave(75)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 75
+    assert done.exists()
