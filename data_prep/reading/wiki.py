@@ -7,6 +7,7 @@ and turns sections into paragraph breaks. A `link` function may mark links in th
 
 import html
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +19,18 @@ from data_prep.reading.tally import Tally
 
 ILLEGAL_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 # Templates that mark disambiguation pages on large Wikipedias, and the magic word behind them.
+# The whole name must match: {{Disambiguation needed}} and {{Dabney family}} are in real articles.
 DISAMBIGUATION = re.compile(
-    r"__DISAMBIG__|\{\{\s*(?:disambig\w*|dab|(?:hn|geo|human name |place name )dis\w*"
-    r"|begriffsklärung|homonymie|förgrening\w*|gren\w*|неоднозначность|desambiguación|disambigua|消歧义|消歧義|曖昧さ回避)"
-    r"[^{}]*\}\}",
+    r"__DISAMBIG__|\{\{\s*(?:(?:[\w–-]+ )*disambig(?:uation)?(?:[ -](?:page|cleanup))?|dab|hndis"
+    r"|geodis|(?:human|place) name dis|begriffsklärung|homonymie|förgrening(?:ssida)?|gren(?:sida)?"
+    r"|неоднозначность|desambiguación|disambigua|消歧义|消歧義|曖昧さ回避)\s*(?:\|[^{}]*)?\}\}",
     re.IGNORECASE,
 )
+# zhwiki's text in several scripts: -{zh-hans:计算机; zh-hant:電腦;}-, or -{text}- that is not
+# converted. Flags before a bar, such as T| and H|, set a title or a rule and show nothing.
+VARIANTS = re.compile(r"-\{(?:([^{}|]*)\|)?([^{}]*)\}-")
+SIMPLIFIED = ("zh-hans", "zh-cn", "zh-sg")
+LONGEST_PAGE = 256 << 20  # bytes; MediaWiki's own limit is 2 MB of text per revision
 MEDIA, FILE, CATEGORY = -2, 6, 14  # namespace numbers, the same on every wiki
 
 
@@ -79,16 +86,21 @@ def split_pages(lines: Iterable[tuple[int, bytes]], name: str, tally: Tally) -> 
     Each page is parsed by itself, so damage is limited to one page.
     """
     held: list[bytes] = []
-    start = 0
+    start = size = 0
     for offset, line in lines:
         if not held and b"<page" not in line:
             continue
         if not held:
             start = offset
         held.append(line)
+        size += len(line)
         if b"</page>" in line:
             yield from _parse_pages(b"".join(held), name, start, tally)
-            held = []
+            held, size = [], 0
+        elif size > LONGEST_PAGE:
+            tally.read += 1
+            tally.drop_damaged("truncated_page", name, start)
+            held, size = [], 0
     if held:
         tally.read += 1
         tally.drop_damaged("truncated_page", name, start)
@@ -135,9 +147,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 # Every alternative starts with a fixed character, which keeps the search fast.
-TOKEN = re.compile(
-    r"\{\{|\[\[|\{\||\}\}|\]\]|\|\}(?!\})|<(/?)([a-zA-Z]+)\b[^<>]*?(/?)>|<!--.*?-->", re.DOTALL
-)
+TOKEN = re.compile(r"\{\{|\[\[|\{\||\}\}|\]\]|\|\}(?!\})|<(/?)([a-zA-Z]+)\b[^<>]*?(/?)>", re.DOTALL)
 OPENERS = {"}}": "{{", "]]": "[[", "|}": "{|"}
 BEFORE_TABLE = " \t:*#;"  # may precede "{|" on a line; after anything else it is plain text
 ELEMENTS_WITHOUT_PROSE = _words(
@@ -153,9 +163,10 @@ BARE_ADDRESS = re.compile(r"https?://[^\s<>\]]+")
 EMPHASIS = re.compile(r"'{2,}")
 MAGIC_WORD = re.compile(r"__[A-Z]+__")
 # Remains of dropped templates: "( ; )", "(, born 1900)", "word ,".
-EMPTY_BRACKETS = re.compile(r"[ \t]*[(\[][\s,;:/–-]*[)\]]")
+# They start where spaces start and give none back, so that many spaces cost linear time.
+EMPTY_BRACKETS = re.compile(r"(?<![ \t])[ \t]*+[(\[][\s,;:/–-]*+[)\]]")
 BRACKET_START = re.compile(r"\([\s,;:]+")
-SPACE_BEFORE_MARK = re.compile(r"[ \t]+(\)|[,.;:!?](?=\s|$))")
+SPACE_BEFORE_MARK = re.compile(r"(?<![ \t])[ \t]++(\)|[,.;:!?](?=\s|$))")
 TERMINATORS = tuple('.!?…。！？"”')
 # Titles of sections with references and links instead of prose, on the larger Wikipedias.
 APPENDICES = frozenset(
@@ -181,12 +192,37 @@ def to_prose(
 
     `link(target, label)` returns the text for each link to another page.
     """
+    wikitext = _without_comments(wikitext)
+    if "-{" in wikitext:
+        wikitext = VARIANTS.sub(_choose_variant, wikitext)
     text = html.unescape(_resolve(wikitext, wiki, link))
     text = EMPHASIS.sub("", MAGIC_WORD.sub("", text))
     text = BARE_ADDRESS.sub("", EXTERNAL_LINK.sub(r"\1", text))
     text = BRACKET_START.sub("(", EMPTY_BRACKETS.sub("", text))
     text = SPACE_BEFORE_MARK.sub(r"\1", text)
     return "\n\n".join(_paragraphs(text.split("\n")))
+
+
+def _without_comments(text: str) -> str:
+    """Remove comments; one that is never closed stays as text."""
+    kept = []
+    position = 0
+    while (start := text.find("<!--", position)) >= 0 and (end := text.find("-->", start)) >= 0:
+        kept.append(text[position:start])
+        position = end + len("-->")
+    return "".join([*kept, text[position:]])
+
+
+def _choose_variant(match: re.Match[str]) -> str:
+    """Return the simplified variant of a text in several scripts, or the first."""
+    flags, inside = match.groups()
+    if flags is not None and set(flags.replace(";", "")) & set("THD-"):
+        return ""
+    named = [part.partition(":") for part in inside.split(";") if ":" in part]
+    variants = {name.strip().lower(): text.strip() for name, _, text in named}
+    if not variants or not all(name.startswith("zh") for name in variants):
+        return inside
+    return next((variants[n] for n in SIMPLIFIED if n in variants), next(iter(variants.values())))
 
 
 def _resolve(wikitext: str, wiki: Wiki, link: Callable[[str, str], str]) -> str:
@@ -196,15 +232,23 @@ def _resolve(wikitext: str, wiki: Wiki, link: Callable[[str, str], str]) -> str:
     text stays, so a missing bracket does not remove the rest of the page.
     """
     frames: list[tuple[str, list[str]]] = [("", [])]
+    is_open: Counter[str] = Counter()
     position = 0
 
+    def open_frame(kind: str) -> None:
+        frames.append((kind, []))
+        is_open[kind] += 1
+
     def close(kind: str) -> str | None:
-        if not any(frame[0] == kind for frame in frames):
+        if not is_open[kind]:
             return None
-        unclosed: list[str] = []
-        while frames[-1][0] != kind:
-            unclosed[:0] = frames.pop()[1]
-        return "".join(frames.pop()[1] + unclosed)
+        inside: list[str] = []
+        while True:
+            opened, parts = frames.pop()
+            is_open[opened] -= 1
+            inside.append("".join(parts))
+            if opened == kind:
+                return "".join(reversed(inside))
 
     for match in TOKEN.finditer(wikitext):
         token = match[0]
@@ -221,14 +265,14 @@ def _resolve(wikitext: str, wiki: Wiki, link: Callable[[str, str], str]) -> str:
             elif inside is not None and kind == "{{":
                 frames[-1][1].append(_render_template(inside))
         elif token[0] != "<":
-            frames.append((token, []))
+            open_frame(token)
         elif match[2]:
             tag = match[2].lower()
             if tag in ELEMENTS_WITHOUT_PROSE:
                 if match[1]:
                     close(tag)
                 elif not match[3]:
-                    frames.append((tag, []))
+                    open_frame(tag)
             elif tag == "br":
                 parts.append("\n")
             elif tag in BLOCK_ELEMENTS:
