@@ -186,8 +186,9 @@ class TokenizerConfig:
         [], "strings that are always one token, such as [PATIENT]; recognised in any text"
     )
     min_documents: int = result(
-        1, "train only on words that occur in at least this many documents; for privacy, since a "
-        "vocabulary is published with its model", at_least=1,
+        1, "train only on words that occur in at least this many documents, or groups where "
+        "corpus.group_field names them; for privacy, since a vocabulary is published with its "
+        "model", at_least=1,
     )  # fmt: skip
     character_coverage: float = result(
         0.99999, "share of the text's characters that the alphabet covers; the rest becomes [UNK] "

@@ -14,6 +14,7 @@ Each tar has an index `<tar>.index.json` with counts and cuts. Cuts are offsets 
 the tars.
 """
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -45,6 +46,17 @@ class Section:
     sentences: list[str]
     weight: float = 1.0
     group: str | None = None
+
+    @property
+    def group_number(self) -> int:
+        """A number of the group (a hash), or the document number if it has no group."""
+        return self.document if self.group is None else (1 << 62) | hash_name(self.group)
+
+
+def hash_name(name: str) -> int:
+    """Return a number below 2⁶² for a name."""
+    digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 2
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ stratum; a last row closes the offsets), weights.npy (one per section) and count
 without tokens are left out.
 """
 
-import hashlib
 import json
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data_prep.corpus.shard_format import Section, ShardPart, read_sections
+from data_prep.corpus.shard_format import Section, ShardPart, hash_name, read_sections
 from data_prep.examples.chunks import token_dtype
 from data_prep.examples.segments import Ints, Text
 from data_prep.random import key, keys
@@ -63,7 +62,7 @@ def write_text(
     sections: list[tuple[int, int, int, int, int]] = []
     weights: list[float] = []
     for section in read_sections(part.path, part.start, part.end):
-        numbers = group_number(section), stratum_number(section, sources)
+        numbers = section.group_number, stratum_number(section, sources)
         sections.append((section.document, section.section, len(sentences), *numbers))
         weights.append(section.weight)
         sentences.extend(section.sentences)
@@ -87,11 +86,6 @@ def write_text(
     (folder / "counts.json").write_text(json.dumps(counts))
 
 
-def group_number(section: Section) -> int:
-    """Return the group's number (a hash), or the document number if it has no group."""
-    return section.document if section.group is None else (1 << 62) | _hashed(section.group)
-
-
 def stratum_number(section: Section, sources: Collection[str]) -> int:
     """Return a number for the section's named source (a hash), or 0 if sources have no names.
 
@@ -99,12 +93,7 @@ def stratum_number(section: Section, sources: Collection[str]) -> int:
     recognised without reading it.
     """
     source = section.source.split("/", 1)[0]
-    return _hashed(source) if source in sources else 0
-
-
-def _hashed(name: str) -> int:
-    digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> 2
+    return hash_name(source) if source in sources else 0
 
 
 def copies(folder: Path, seed: int, duplicates: int) -> Ints:
