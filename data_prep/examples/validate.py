@@ -224,8 +224,14 @@ def _mask_rules(chunk: Chunk, rules: Rules) -> Iterable[tuple[Flags, str]]:
     def of_words(is_wrong: Flags) -> Flags:
         return np.bincount(word_example[is_wrong], minlength=chunk.examples) > 0
 
-    yield of_words((chosen > 0) & (chosen < sizes)), "a word is predicted only in part"
-    is_free = (chosen == 0) & is_maskable[word_starts]
+    is_word = is_maskable[word_starts]
+    shortest = np.full(chunk.examples, len(chunk.tokens))
+    np.minimum.at(shortest, word_example[is_word], sizes[is_word])
+    has_fitting = shortest <= rule.predictions(maskable)
+    is_partial = (chosen > 0) & (chosen < sizes) & has_fitting[word_example]
+    yield of_words(is_partial), "a word is predicted only in part though another would have fitted"
+    yield ~has_fitting & (missing > 0), "there are too few predictions"
+    is_free = (chosen == 0) & is_word
     yield (
         of_words(is_free & (sizes <= missing[word_example])),
         "there are too few predictions: one more word would have fitted",
