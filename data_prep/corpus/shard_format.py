@@ -9,6 +9,7 @@ between paragraphs) and `.json`:
     id        the document's own id, or its file and position
     source    the file it comes from; `<source>/<file>` below a named source (corpus.sources)
     group     the value of corpus.group_field; absent if that is not set or the document has none
+    language  its ISO 639-1 code, or und; absent with corpus.languages=none
 Each tar has an index `<tar>.index.json` with counts and cuts. Cuts are offsets of sections about
 4 MB apart; later stages split their work there. Any tar reader (webdataset, for example) can read
 the tars.
@@ -46,6 +47,7 @@ class Section:
     sentences: list[str]
     weight: float = 1.0
     group: str | None = None
+    language: str | None = None
 
     @property
     def group_number(self) -> int:
@@ -66,11 +68,11 @@ class Origin:
     id: str
     source: str
     group: str | None = None
+    language: str | None = None
 
     def encode(self) -> bytes:
         """Return a JSON object."""
-        group = {} if self.group is None else {"group": self.group}
-        values = {"id": self.id, "source": self.source, **group}
+        values = {name: value for name, value in vars(self).items() if value is not None}
         return json.dumps(values, ensure_ascii=False).encode()
 
 
@@ -104,6 +106,7 @@ class StoredSection:
             sentences=[line for line in text.decode().split("\n") if line],
             weight=values.get("weight", 1.0),
             group=values.get("group"),
+            language=values.get("language"),
         )
 
 

@@ -87,13 +87,16 @@ def write_text(
 
 
 def stratum_number(section: Section, sources: Collection[str]) -> int:
-    """Return a number for the section's named source (a hash), or 0 if sources have no names.
+    """Return a number (a hash) for the section's named source and its language; 0 without both.
 
     Random segments come from the same stratum: a segment of another source or language would be
     recognised without reading it.
     """
     source = section.source.split("/", 1)[0]
-    return hash_name(source) if source in sources else 0
+    name = source if source in sources else ""
+    if section.language is not None:
+        name += f" {section.language}"
+    return hash_name(name) if name else 0
 
 
 def copies(folder: Path, seed: int, duplicates: int) -> Ints:
