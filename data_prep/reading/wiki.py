@@ -7,23 +7,26 @@ and turns sections into paragraph breaks. A `link` function may mark links in th
 
 import html
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-from data_prep.reading.lines import read_blocks, read_part, split_lines
+from data_prep.reading.lines import LONGEST_BYTES, read_blocks, read_part, split_lines
 from data_prep.reading.sources import Part, SourceFile
 from data_prep.reading.tally import Tally
 
 ILLEGAL_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 # Templates that mark disambiguation pages on large Wikipedias, and the magic word behind them.
 DISAMBIGUATION = re.compile(
-    r"__DISAMBIG__|\{\{\s*(?:disambig\w*|dab|(?:hn|geo|human name |place name )dis\w*"
-    r"|begriffsklärung|homonymie|förgrening\w*|gren\w*|неоднозначность|desambiguación|disambigua|消歧义|消歧義|曖昧さ回避)"
-    r"[^{}]*\}\}",
+    r"__DISAMBIG__|\{\{\s*(?:disambig\w*+|dab|(?:hn|geo|human name |place name )dis\w*+"
+    r"|begriffsklärung|homonymie|förgrening\w*+|gren\w*+|неоднозначность|desambiguación|disambigua|消歧义|消歧義|曖昧さ回避)"
+    r"[^{}]*+\}\}",
     re.IGNORECASE,
 )
+NAMESPACE = re.compile(rb'<namespace key="(-?\d{1,6})"[^>]{0,200}>([^<]{1,200})<')
+SITEINFO_BYTES = 1 << 20  # the header of a dump has some kilobytes
 MEDIA, FILE, CATEGORY = -2, 6, 14  # namespace numbers, the same on every wiki
 
 
@@ -51,11 +54,11 @@ ENGLISH = Wiki()  # every wiki understands the English names
 def read_siteinfo(file: SourceFile) -> Wiki:
     """Read the dump's own names for files and categories (Datei, Kategorie, …) from its header."""
     hidden = set(ENGLISH.hidden)
-    for _, line in split_lines(read_blocks(file, Tally())):
-        match = re.search(rb'<namespace key="(-?\d+)"[^>]*>([^<]+)<', line)
+    for offset, line in split_lines(read_blocks(file, Tally())):
+        match = NAMESPACE.search(line)
         if match and int(match[1]) in (MEDIA, FILE, CATEGORY):
             hidden.add(html.unescape(match[2].decode(errors="replace")).lower())
-        if b"</siteinfo>" in line or b"<page" in line:
+        if b"</siteinfo>" in line or b"<page" in line or offset > SITEINFO_BYTES:
             break
     return Wiki(frozenset(hidden))
 
@@ -79,15 +82,20 @@ def split_pages(lines: Iterable[tuple[int, bytes]], name: str, tally: Tally) -> 
     Each page is parsed by itself, so damage is limited to one page.
     """
     held: list[bytes] = []
-    start = 0
+    start, size = 0, 0
     for offset, line in lines:
         if not held and b"<page" not in line:
             continue
         if not held:
-            start = offset
+            start, size = offset, 0
         held.append(line)
+        size += len(line)
         if b"</page>" in line:
             yield from _parse_pages(b"".join(held), name, start, tally)
+            held = []
+        elif size > LONGEST_BYTES:
+            tally.read += 1
+            tally.drop_damaged("page_too_long", name, start)
             held = []
     if held:
         tally.read += 1
@@ -134,10 +142,11 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Every alternative starts with a fixed character, which keeps the search fast.
-TOKEN = re.compile(
-    r"\{\{|\[\[|\{\||\}\}|\]\]|\|\}(?!\})|<(/?)([a-zA-Z]+)\b[^<>]*?(/?)>|<!--.*?-->", re.DOTALL
-)
+# Every alternative starts with a fixed character, which keeps the search fast. No expression here
+# may look at the same characters again and again: a page of one endless comment or of spaces only
+# would take hours.
+TOKEN = re.compile(r"\{\{|\[\[|\{\||\}\}|\]\]|\|\}(?!\})|<(/?)([a-zA-Z]+)\b[^<>]*?(/?)>|<!--")
+COMMENT, COMMENT_END = "<!--", "-->"
 OPENERS = {"}}": "{{", "]]": "[[", "|}": "{|"}
 BEFORE_TABLE = " \t:*#;"  # may precede "{|" on a line; after anything else it is plain text
 ELEMENTS_WITHOUT_PROSE = _words(
@@ -147,15 +156,19 @@ ELEMENTS_WITHOUT_PROSE = _words(
 BLOCK_ELEMENTS = _words("p div blockquote li ul ol dl dt dd center poem hr")
 
 LANGUAGE_LINK = re.compile(r"[a-z]{2,3}(?:-[a-z-]+)?:")
-HEADING = re.compile(r"(={1,6})\s*(.+?)\s*\1\s*$")
-EXTERNAL_LINK = re.compile(r"\[(?:https?:|ftp:|mailto:)?//[^\s\]]*\s*([^\]\n]*)\]")
+HEADING = re.compile(r"(={1,6})\s*+(.+?)\s*\1\s*$")
+LONGEST_HEADING = 1000  # the expression takes the square of a line's length
+LONGEST_TITLE = 1000  # MediaWiki allows 255 bytes
+EXTERNAL_LINK = re.compile(
+    r"\[(?:https?:|ftp:|mailto:)?//[^\s\]]{0,2000}+\s{0,100}+([^\]\n]{0,2000}+)\]"
+)
 BARE_ADDRESS = re.compile(r"https?://[^\s<>\]]+")
 EMPHASIS = re.compile(r"'{2,}")
 MAGIC_WORD = re.compile(r"__[A-Z]+__")
 # Remains of dropped templates: "( ; )", "(, born 1900)", "word ,".
-EMPTY_BRACKETS = re.compile(r"[ \t]*[(\[][\s,;:/–-]*[)\]]")
+EMPTY_BRACKETS = re.compile(r"(?<![ \t])[ \t]*+[(\[][\s,;:/–-]*+[)\]]")
 BRACKET_START = re.compile(r"\([\s,;:]+")
-SPACE_BEFORE_MARK = re.compile(r"[ \t]+(\)|[,.;:!?](?=\s|$))")
+SPACE_BEFORE_MARK = re.compile(r"(?<![ \t])[ \t]++(\)|[,.;:!?](?=\s|$))")
 TERMINATORS = tuple('.!?…。！？"”')
 # Titles of sections with references and links instead of prose, on the larger Wikipedias.
 APPENDICES = frozenset(
@@ -196,23 +209,34 @@ def _resolve(wikitext: str, wiki: Wiki, link: Callable[[str, str], str]) -> str:
     text stays, so a missing bracket does not remove the rest of the page.
     """
     frames: list[tuple[str, list[str]]] = [("", [])]
+    opened: Counter[str] = Counter()  # frames by kind
     position = 0
 
-    def close(kind: str) -> str | None:
-        if not any(frame[0] == kind for frame in frames):
-            return None
-        unclosed: list[str] = []
-        while frames[-1][0] != kind:
-            unclosed[:0] = frames.pop()[1]
-        return "".join(frames.pop()[1] + unclosed)
+    def open_frame(kind: str) -> None:
+        frames.append((kind, []))
+        opened[kind] += 1
 
-    for match in TOKEN.finditer(wikitext):
+    def close(kind: str) -> str | None:
+        if not opened[kind]:
+            return None
+        inside: list[list[str]] = []  # from the innermost frame outwards
+        closed = None
+        while closed != kind:
+            closed, texts = frames.pop()
+            opened[closed] -= 1
+            inside.append(texts)
+        return "".join(text for texts in reversed(inside) for text in texts)
+
+    for match in _tokens(wikitext):
         token = match[0]
         if "|" in token[:2] and not _starts_line(wikitext, match.start()):
             continue
         parts = frames[-1][1]
         parts.append(wikitext[position : match.start()])
         position = match.end()
+        if token == COMMENT:
+            position = wikitext.index(COMMENT_END, position) + len(COMMENT_END)
+            continue
         if token in OPENERS:
             kind = OPENERS[token]
             inside = close(kind)
@@ -221,20 +245,33 @@ def _resolve(wikitext: str, wiki: Wiki, link: Callable[[str, str], str]) -> str:
             elif inside is not None and kind == "{{":
                 frames[-1][1].append(_render_template(inside))
         elif token[0] != "<":
-            frames.append((token, []))
+            open_frame(token)
         elif match[2]:
             tag = match[2].lower()
             if tag in ELEMENTS_WITHOUT_PROSE:
                 if match[1]:
                     close(tag)
                 elif not match[3]:
-                    frames.append((tag, []))
+                    open_frame(tag)
             elif tag == "br":
                 parts.append("\n")
             elif tag in BLOCK_ELEMENTS:
                 parts.append("\n\n")
     frames[-1][1].append(wikitext[position:])
     return "".join(text for _, parts in frames for text in parts)
+
+
+def _tokens(wikitext: str) -> Iterator[re.Match[str]]:
+    """Yield the marks outside comments, and the beginning of every comment that ends."""
+    last_end = wikitext.rfind(COMMENT_END)
+    position = 0
+    while match := TOKEN.search(wikitext, position):
+        position = match.end()
+        if match[0] == COMMENT:
+            if position > last_end:  # it never ends, so it is plain text
+                continue
+            position = wikitext.index(COMMENT_END, position) + len(COMMENT_END)
+        yield match
 
 
 def _starts_line(text: str, position: int) -> bool:
@@ -253,7 +290,7 @@ def _render_link(inside: str, wiki: Wiki, link: Callable[[str, str], str]) -> st
     if not pipe:
         label = target
     elif not label.strip():  # [[Foo (film)|]] shows Foo
-        label = re.sub(r"\s*\(.*\)$", "", target)
+        label = re.sub(r"\s*\(.*\)$", "", target) if len(target) <= LONGEST_TITLE else target
     return link(target, label)
 
 
@@ -303,7 +340,8 @@ def _paragraphs(lines: Iterable[str]) -> Iterator[str]:
     skipped_level = 0
     for line in lines:
         line = line.strip()
-        heading = HEADING.match(line) if line.startswith("=") else None
+        may_be_heading = line.startswith("=") and len(line) <= LONGEST_HEADING
+        heading = HEADING.match(line) if may_be_heading else None
         if heading:
             level = len(heading[1])
             if not skipped_level or level <= skipped_level:

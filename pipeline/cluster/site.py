@@ -25,6 +25,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from data_prep.errors import UsageError
 from data_prep.fields import check, execution
+from data_prep.reading.untrusted import SETTINGS_BYTES, read_text
 from pipeline.config.compose import literal
 from pipeline.workflow.stage import STAGE_ORDER
 
@@ -75,7 +76,7 @@ class StageSite:
                     f"{len(value)} characters that are not"
                 )
         for number, option in enumerate(self.extra, 1):
-            if not OPTION.fullmatch(option):
+            if not isinstance(option, str) or not OPTION.fullmatch(option):
                 raise UsageError(
                     f"{prefix}extra: item {number} must be one option of sbatch, --name or "
                     "--name=value, in one line"
@@ -119,7 +120,7 @@ class Site(StageSite):
         """Raise `UsageError` for a value that is more than one word, option or line of a script."""
         super().check_text(prefix)
         for number, module in enumerate(self.modules, 1):
-            if not WORD.fullmatch(module):
+            if not isinstance(module, str) or not WORD.fullmatch(module):
                 raise UsageError(
                     f"modules: item {number} must be one module; write each as an item of its own"
                 )
@@ -152,8 +153,8 @@ def read_site() -> Site:
         return Site()
     try:
         # BaseLoader keeps plain strings: YAML would read the time 24:00:00 as the number 86400.
-        content = yaml.load(path.read_text(), yaml.BaseLoader) or {}
-    except yaml.YAMLError as error:
+        content = yaml.load(read_text(path, SETTINGS_BYTES), yaml.BaseLoader) or {}
+    except (yaml.YAMLError, RecursionError, TypeError) as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
         raise UsageError(f"{path}{line}: not valid YAML") from error

@@ -49,7 +49,11 @@ def repair(arguments: Arguments) -> None:
 
 
 def _command(output: Output, store: Store) -> str:
-    """Return the command that made an output, as its run recorded it; empty if none did."""
+    """Return the command that makes an output, from the one its run recorded; empty if none did.
+
+    A pretraining may be recorded by a command that only read it and never pretrains, such as
+    `sesame export`; with the same settings, `sesame pretrain` makes it.
+    """
     runs = Runs(store)
     found = (
         entry.command
@@ -57,7 +61,11 @@ def _command(output: Output, store: Store) -> str:
         for entry in runs.entries(name)
         if (entry.stage, entry.fingerprint) == (output.stage, output.fingerprint) and entry.command
     )
-    return next(found, "")
+    recorded = next(found, "")
+    words = shlex.split(recorded)
+    if output.stage == "pretrain" and words[1:2] not in ([], ["run"], ["pretrain"]):
+        return shlex.join([words[0], "pretrain", *words[2:]])
+    return recorded
 
 
 def _refuse_busy(output: Output) -> None:

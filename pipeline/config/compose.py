@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+import yaml  # type: ignore[import-untyped]
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -37,6 +38,9 @@ GROUPS = (
 )  # fmt: skip
 
 
+# Errors of YAML files that Hydra passes on: not YAML, not UTF-8, or not of the shape it expects.
+UNREADABLE = (yaml.YAMLError, ValueError, TypeError, AttributeError, KeyError, AssertionError,
+              RecursionError)  # fmt: skip
 UserConf.ours = CONF
 
 
@@ -87,6 +91,8 @@ def compose_raw(overrides: list[str]) -> DictConfig:
         raise UsageError(_explain_missing(error, overrides)) from error
     except (HydraException, OmegaConfBaseException) as error:
         raise UsageError(_explain(error)) from error
+    except UNREADABLE as error:
+        raise UsageError(_explain_unreadable(error)) from error
 
 
 def emptied(raw: DictConfig, overrides: list[str]) -> DictConfig:
@@ -234,6 +240,12 @@ def _explain(error: Exception) -> str:
         place = text.partition(":")[0]  # "In 'experiment/demo'", the file that sets the key
         return f"{inner.full_key}: {_first_line(inner)} ({place}); choose an experiment that fits"
     return f"{key}: {text}" if key and key not in text else text
+
+
+def _explain_unreadable(error: Exception) -> str:
+    mark = getattr(error, "problem_mark", None)
+    place = f"{mark.name}, line {mark.line + 1}" if mark else "a YAML file in ./conf"
+    return f"{place}: cannot be read as a recipe or group ({type(error).__name__}); correct it"
 
 
 def _first_line(error: BaseException) -> str:

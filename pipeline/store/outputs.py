@@ -250,8 +250,15 @@ def _manifest_of(output: Output) -> dict[str, Any] | None:
     found = read_json_object(output.path / MANIFEST)
     if found is None or found.get("fingerprint") != output.fingerprint:
         return None
-    has_all = all(isinstance(found.get(key), dict) for key in ("config", "upstream", "files"))
-    return found if has_all else None
+    if not all(isinstance(found.get(key), dict) for key in ("config", "upstream", "files")):
+        return None
+    are_entries = all(
+        isinstance(entry, dict)
+        and isinstance(entry.get("size"), int)
+        and isinstance(entry.get("sha256"), str)
+        for entry in found["files"].values()
+    )
+    return found if are_entries else None
 
 
 def _load_request(path: Path) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from data_prep.errors import SesameError
 from pipeline.store.content import SAMPLED, Checksums
-from pipeline.store.outputs import MANIFEST, Output
+from pipeline.store.outputs import MANIFEST, Output, fingerprint
 
 DAMAGED = ".damaged"  # suffix of what was set aside; the name also begins with a dot
 
@@ -42,6 +42,9 @@ def find_faults(output: Output, checksums: Checksums, full: bool = False) -> Ite
         return
     if not output.is_done:
         yield Fault(MANIFEST, "is damaged: it is not the manifest of this output")
+        return
+    if full and fingerprint(output.request()) != output.fingerprint:
+        yield Fault(MANIFEST, "is damaged: what it was made from does not give its fingerprint")
         return
     for name, recorded in output.manifest()["files"].items():
         reason = _difference(output.path / name, recorded, checksums, full)

@@ -128,6 +128,13 @@ def newest_good(folder: Path, say: Callable[[str], None]) -> Path | None:
     return None
 
 
+def remove_old(folder: Path, keep: int, keep_every: int | None) -> None:
+    """Remove all checkpoints but the newest `keep` and those at multiples of `keep_every`."""
+    for checkpoint in checkpoints(folder)[:-keep]:
+        if keep_every is None or int(checkpoint.name) % keep_every:
+            shutil.rmtree(checkpoint)
+
+
 def before_divergence(folder: Path, say: Callable[[str], None]) -> Path | None:
     """Return the newest good checkpoint outside a series of dropped steps; remove newer ones.
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from data_prep.errors import UsageError
+from data_prep.errors import SesameError, UsageError
 from pipeline.cluster.scripts import TEMPLATES, environment, fill_template
 from pipeline.cluster.site import Site, StageSite, read_site
 
@@ -58,6 +58,13 @@ def test_a_mistake_in_the_site_file_is_named(
     assert says in str(error.value)
 
 
+def test_a_site_file_must_be_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "", monkeypatch)
+    (tmp_path / "site.yaml").write_bytes(b"partition: \xff\n")
+    with pytest.raises(SesameError, match=r"site\.yaml: not UTF-8 at byte 11"):
+        read_site()
+
+
 def test_a_site_file_that_was_named_must_exist(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,9 +106,11 @@ def test_a_filled_template_has_each_option_once(template: str) -> None:
         ('stages: {shard: {memory: "8G\\n"}}', "stages.shard.memory: must be one word"),
         ('extra: [--exclusive, "--a\\ntouch ran"]', "extra: item 2 must be one option"),
         ("extra: [touch ran]", "extra: item 1 must be one option"),
+        ("extra: [{touch: ran}]", "extra: item 1 must be one option"),
         ("extra: [--exclusive --mem=8G]", "extra: item 1 must be one option"),
         ('stages: {pretrain: {extra: ["--x=\\ry"]}}', "stages.pretrain.extra: item 1"),
         ('modules: [cuda, "gcc; touch ran"]', "modules: item 2 must be one module"),
+        ("modules: [{touch: ran}]", "modules: item 1 must be one module"),
         ("modules: [cuda gcc]", "modules: item 1 must be one module"),
         ('activate: "source a\\ntouch ran"', "activate: must be one line"),
     ],

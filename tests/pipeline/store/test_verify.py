@@ -8,15 +8,17 @@ import pytest
 
 from pipeline.store import content
 from pipeline.store.content import Checksums
-from pipeline.store.outputs import MANIFEST, Output, Store
+from pipeline.store.outputs import MANIFEST, Output, Store, fingerprint
 from pipeline.store.verify import Damaged, find_faults, refuse_damage, set_aside
 
-REQUEST: dict[str, Any] = {"stage": "shard", "config": {}, "upstream": {}, "files_read": {}}
+REQUEST: dict[str, Any] = {
+    "stage": "shard", "format": 1, "config": {}, "upstream": {}, "files_read": {},
+}  # fmt: skip
 
 
 @pytest.fixture
 def output(tmp_path: Path) -> Output:
-    made = Store(tmp_path).output("shard", "0" * 16)
+    made = Store(tmp_path).output("shard", fingerprint(REQUEST))
     made.begin(REQUEST)
     (made.path / "inner").mkdir()
     (made.path / "a.tar").write_bytes(b"first file")
@@ -63,6 +65,25 @@ def test_a_damaged_manifest_is_not_done(output: Output, text: str) -> None:
     ]
 
 
+def test_a_manifest_must_list_size_and_checksum_of_every_file(output: Output) -> None:
+    path = output.path / MANIFEST
+    path.write_text(path.read_text().replace("sha256", "sha257", 1))
+    assert faults(output) == [f"{MANIFEST} is damaged: it is not the manifest of this output"]
+
+
+def test_a_manifest_must_give_its_fingerprint_where_all_is_checked(tmp_path: Path) -> None:
+    request = REQUEST | {"config": {"seed": 3}}
+    made = Store(tmp_path).output("shard", fingerprint(request))
+    made.begin(request)
+    made.finish(request, {}, {})
+    assert faults(made, full=True) == []
+    path = made.path / MANIFEST
+    path.write_text(path.read_text().replace('"seed": 3', '"seed": 2'))
+    assert faults(made, full=True) == [
+        f"{MANIFEST} is damaged: what it was made from does not give its fingerprint"
+    ]
+
+
 def test_the_manifest_of_another_output_is_damage(output: Output) -> None:
     other = Store(output.path.parents[1]).output("shard", "1" * 16)
     os.rename(output.path, other.path)
@@ -93,7 +114,7 @@ def test_large_files_are_sampled_unless_asked_in_full(
     """Between the sampled blocks a change is seen only in full."""
     monkeypatch.setattr(content, "WHOLE_UP_TO", 1000)
     monkeypatch.setattr(content, "BLOCK", 10)
-    made = Store(tmp_path).output("shard", "0" * 16)
+    made = Store(tmp_path).output("shard", fingerprint(REQUEST))
     made.begin(REQUEST)
     path = made.path / "large.tar"
     path.write_bytes(bytes(10_000))
