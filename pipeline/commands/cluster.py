@@ -38,7 +38,7 @@ from pipeline.stages import STAGES
 from pipeline.store.outputs import Store
 from pipeline.store.runs import Entry, Runs
 from pipeline.training.exits import Interrupted
-from pipeline.workflow.execute import execute, make_share
+from pipeline.workflow.execute import execute, make_share, refuse_damaged
 from pipeline.workflow.graph import Graph
 from pipeline.workflow.plan import as_table, plan
 from pipeline.workflow.stage import Node
@@ -62,6 +62,7 @@ def submit(arguments: Arguments) -> None:
     nodes = list({name: node for graph in graphs for name, node in graph.nodes.items()}.values())
     chosen = select_stages(nodes, arguments.options.get("--from"), arguments.options.get("--until"))
     console.print(as_table(plan(nodes, store)))
+    refuse_damaged(nodes)
     check_site(chosen, site)
     known = not dry or slurm.answers()
     if known:

@@ -34,6 +34,7 @@ from pipeline.stages.report import add_report, reported
 from pipeline.store.outputs import Store
 from pipeline.store.runs import Entry, Runs
 from pipeline.tasks.summary import scores_table
+from pipeline.training.exits import Interrupted
 from pipeline.workflow.execute import SomeFailed, execute_all, make_share, refuse_to_pretrain
 from pipeline.workflow.graph import Graph, experiment_graph
 from pipeline.workflow.plan import as_table, plan
@@ -113,6 +114,8 @@ def _sweep(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]]) 
             if number in unmade:
                 raise unmade[number]
             made = do(Arguments(command, [], point, arguments.options), typed(emptied(raw, point)))
+        except Interrupted as error:
+            raise _Left(error) from error
         except SesameError as error:  # the other points still run; the sweep fails at the end
             show_error(command, error)
             write_point(folder / str(number), Point(number, settings, "", None, str(error)))
@@ -122,7 +125,10 @@ def _sweep(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]]) 
         return math.nan if value is None else value
 
     folder.mkdir(parents=True)  # Optuna keeps its database in the parent folder
-    run_hydra(["--multirun", *told], job)
+    try:
+        run_hydra(["--multirun", *told], job)
+    except _Left as left:
+        raise left.interrupted from left
     store = Store(Path(config.paths.store))
     console.print(summarise_sweep(folder, command, store))
     points = read_points(folder)
@@ -136,6 +142,14 @@ def _sweep(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]]) 
         raise SesameError(
             f"{len(failed)} of {len(points)} points failed, the first with: {failed[0].error}"
         )
+
+
+class _Left(BaseException):
+    """A point was interrupted, so the sweep ends. Hydra would print any other exception."""
+
+    def __init__(self, interrupted: Interrupted) -> None:
+        super().__init__(str(interrupted))
+        self.interrupted = interrupted
 
 
 def _says_who_runs(override: str) -> bool:

@@ -36,7 +36,7 @@ class Objective(ABC):
 
     @abstractmethod
     def count(self, batch: Any) -> Sums:
-        """Count the predictions and tokens of a batch."""
+        """Count the predictions and tokens of a batch, which is still on the host."""
 
     @abstractmethod
     def mean(self, losses: Any, asked: Sums) -> Tensor:

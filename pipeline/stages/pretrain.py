@@ -161,7 +161,7 @@ def check_family(config: Config) -> None:
     for key, setting in family.unsupported.items():
         section, name = key.split(".")
         value = getattr(getattr(config, section), name)
-        if value != setting.neutral:
+        if value is not None and value != setting.neutral:  # null: the family decides
             shown = "[...]" if isinstance(value, list) else value
             raise UsageError(f"{key}={shown}: model.kind={family.name} {setting.why}")
 

@@ -79,11 +79,14 @@ def refuse_damage(output: Output, checksums: Checksums, full: bool = False) -> N
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a damaged file or folder to a hidden name beside it; return the new path."""
+    """Rename a damaged file or folder to a hidden name beside it; return the new path.
+
+    Nothing uses, counts or removes hidden files, and they are no part of a finished output.
+    """
     number, aside = 1, path.with_name(f".{path.name}{DAMAGED}")
     while aside.exists():
         number += 1
-        aside = path.with_name(f".{path.name}.{number}{DAMAGED}")
+        aside = path.with_name(f".{path.name}{DAMAGED}-{number}")
     os.rename(path, aside)
     return aside
 

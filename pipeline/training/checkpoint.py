@@ -24,11 +24,11 @@ from data_prep.files import sha256
 from pipeline.data.cursor import Cursor, Identity, Span, merge_spans
 from pipeline.models.sums import Sums
 from pipeline.store.checkpoints import CHECKSUMS, checkpoints
+from pipeline.store.verify import DAMAGED, set_aside
 
 FORMAT = 1
 WEIGHTS = "weights.safetensors"
 STATE = "state.json"
-DAMAGED = ".damaged"  # suffix of a checkpoint that was set aside
 
 
 @dataclass
@@ -116,7 +116,7 @@ def newest_good(folder: Path, say: Callable[[str], None]) -> Path | None:
         fault = damage(checkpoint)
         if fault is None:
             return checkpoint
-        aside = _set_aside(checkpoint)
+        aside = set_aside(checkpoint)
         say(f"checkpoint {checkpoint.name} is damaged ({fault}); it is kept as {aside}")
     if lost := damaged_checkpoints(folder):
         names = ", ".join(path.name for path in lost)
@@ -126,20 +126,6 @@ def newest_good(folder: Path, say: Callable[[str], None]) -> Path | None:
             "then run the same command again"
         )
     return None
-
-
-def _set_aside(checkpoint: Path) -> Path:
-    """Rename a damaged checkpoint, so that nothing uses, counts or removes it.
-
-    The new name is hidden, because hidden files are not part of the finished output.
-    """
-    aside = checkpoint.with_name(f".{checkpoint.name}{DAMAGED}")
-    number = 1
-    while aside.exists():
-        number += 1
-        aside = checkpoint.with_name(f".{checkpoint.name}{DAMAGED}-{number}")
-    checkpoint.rename(aside)
-    return aside
 
 
 def remove_old(folder: Path, keep: int, keep_every: int | None) -> None:

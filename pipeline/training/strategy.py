@@ -33,6 +33,8 @@ from data_prep.errors import SesameError
 from pipeline.training.config import ZERO_BUCKET
 from pipeline.training.optimizer import MOMENTS
 
+PERSISTENT = 100_000  # ZeRO 3 keeps parameters with fewer elements on every rank, as by default
+
 
 @dataclass(frozen=True)
 class ParameterState:
@@ -239,6 +241,8 @@ class ShardedEngine(Engine, DeepSpeedStrategy):
             "reduce_scatter": True,
             "reduce_bucket_size": ZERO_BUCKET,
         }
+        if stage == 3:
+            zero["stage3_param_persistence_threshold"] = PERSISTENT
         super().__init__(
             config={
                 "zero_optimization": zero,

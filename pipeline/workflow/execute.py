@@ -125,6 +125,12 @@ def _work(node: Node, share: ArraySlice | None, check_lease: Callable[[], None])
     return counts
 
 
+def refuse_damaged(nodes: list[Node]) -> None:
+    """Raise `SesameError` with the remedy if a finished output is not what its manifest says."""
+    for node in nodes:
+        refuse_damage(node.output, Checksums(node.store), node.config.verifies_all)
+
+
 def execute_all(nodes: list[Node], at_once: int | None = None) -> None:
     """Make every unfinished output in order and print how long each took.
 
@@ -135,8 +141,7 @@ def execute_all(nodes: list[Node], at_once: int | None = None) -> None:
     """
     for node in nodes:
         node.output.move_run_facts_out()
-    for node in nodes:
-        refuse_damage(node.output, Checksums(node.store), node.config.verifies_all)
+    refuse_damaged(nodes)
     left = [node for node in nodes if not node.output.is_done]
     for node in left:
         node.maker.check_machine(node.config)

@@ -13,8 +13,8 @@ using c10::Stream;
 
 const Stream STREAM(Stream::DEFAULT, Device(DeviceType::CUDA, 0));
 
-struct Hooks : at::CUDAHooksInterface {
-  Hooks(at::CUDAHooksArgs) {}
+struct CUDAHooks : at::CUDAHooksInterface {
+  explicit CUDAHooks(at::CUDAHooksArgs) {}
   void init() const override {}
   bool hasCUDA() const override { return true; }
   bool isBuilt() const override { return true; }
@@ -52,5 +52,5 @@ C10_REGISTER_GUARD_IMPL(CUDA, Guard)
 }  // namespace
 
 namespace at {
-REGISTER_CUDA_HOOKS(Hooks)
+REGISTER_CUDA_HOOKS(CUDAHooks)  // torch looks the class up by this name
 }

@@ -19,7 +19,7 @@ class MaskedTokens(Objective):
         return Sums(
             {
                 "predictions": len(batch.targets_M),
-                "pairs": int((batch.pair_labels_E >= 0).sum()),
+                "pairs": int((batch.pair_labels_E.numpy() >= 0).sum()),
                 "tokens": len(batch.tokens_N),
             }
         )

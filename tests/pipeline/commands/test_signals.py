@@ -36,9 +36,17 @@ IN_A_PLAN = """
 import os, sys
 from pipeline.commands import stages
 from pipeline.commands.main import run
+from pipeline.training.exits import Interrupted
 
-stages.plan = lambda *given: os.kill(os.getpid(), int(sys.argv[1]))
-sys.exit(run(sys.argv[3:]))
+number, what, words = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
+
+def plan(nodes, store):
+    if what == "pretraining":
+        raise Interrupted("interrupted at step 3")
+    os.kill(os.getpid(), number)
+
+stages.plan = plan
+sys.exit(run(words))
 """
 
 
@@ -56,6 +64,25 @@ def test_any_command_ends_with_one_line(number: signal.Signals, tmp_path: Path) 
     code, said = signalled(tmp_path, IN_A_PLAN, number, "", "plan", *SMALL)
     assert code == 128 + number
     assert said == f"stopped by {number.name}; the same command goes on from here\n"
+
+
+@pytest.mark.parametrize(
+    ("what", "code", "says"),
+    [
+        ("signal", 143, "stopped by SIGTERM; the same command goes on from here"),
+        ("pretraining", 75, "sesame examples: interrupted at step 3"),
+    ],
+)
+def test_a_sweep_ends_with_its_first_stopped_point(
+    what: str, code: int, says: str, tmp_path: Path
+) -> None:
+    """An interrupted pretraining has saved and says so; the sweep does not start the next one."""
+    write_texts(tmp_path / "texts")
+    Sesame(tmp_path).succeed("tokenizer", *SMALL)  # what the points share
+    words = ("examples", "-m", *SMALL, "examples.seed=1,2")
+    ended, said = signalled(tmp_path, IN_A_PLAN, signal.SIGTERM, what, *words)
+    assert ended == code, said
+    assert said.count(says) == 1 and "Traceback" not in said
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,7 @@ def test_clean_removes_nothing_while_a_manifest_is_unreadable(user: Sesame) -> N
     """What the output was made from is not known."""
     [manifest] = user.store.glob("examples/*/manifest.json")
     manifest.write_text("[]")
+    assert "damaged" in user.succeed("list").stdout
     done = user("clean", "--yes")
     assert done.returncode == 1 and "manifest.json: is damaged" in one_line(done.stderr)
 
