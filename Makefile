@@ -47,8 +47,10 @@ test-browser: install
 test-cluster: install
 	WANDB_MODE=offline $(BIN)/python -m pytest -m cluster
 
-# Minutes to hours of kills and restarts; run by hand.
+# Damaged files, kills, failing disks and flipped bytes, counted: the tables of docs/reliability.md; run by hand.
 soak: install
+	$(BIN)/python -m tests.fuzz.worker
+	$(BIN)/python -m tests.soak.table
 	$(BIN)/python -m pytest -m soak
 
 # What make made; never the store, which may hold weeks of training.

@@ -35,11 +35,13 @@ class CorpusConfig:
         [],
         "files, folders or globs to read; file contents and names below these paths shape the "
         "result, the paths themselves do not",
+        holds_environment=True,
     )
     sources: dict[str, Any] = execution(
         {},
         "instead of corpus.paths: named sources, each with its paths, so that they can have "
         "weights",
+        holds_environment=True,
     )
     weights: dict[str, float] = result(
         {}, "expected number of copies of a document in training, per source; 1 for all others"
@@ -66,7 +68,9 @@ class CorpusConfig:
         {}, "keep only records (.jsonl, .csv, .tsv, .parquet) whose fields have these values"
     )
     exclude: list[str] = result([], "ids of documents to leave out")
-    exclude_file: str | None = execution(None, "file with more ids to leave out, one per line")
+    exclude_file: str | None = execution(
+        None, "file with more ids to leave out, one per line", holds_environment=True
+    )
     fraction: float = result(
         1.0, "share of documents to keep, chosen by hash; a smaller share is a subset of a larger",
         at_least=0.0, at_most=1.0,
@@ -89,7 +93,9 @@ class CorpusConfig:
         "them apply to documents of undetermined language; for corpus.sentences=rules",
         choices=("de", "en", "ru", "sv"),
     )  # fmt: skip
-    abbreviations_file: str | None = execution(None, "file with more abbreviations, one per line")
+    abbreviations_file: str | None = execution(
+        None, "file with more abbreviations, one per line", holds_environment=True
+    )
     join_hyphens: bool = result(
         False, "join words that are hyphenated at line ends, as on scanned pages"
     )
@@ -133,6 +139,13 @@ class CorpusConfig:
 
     def check(self) -> None:
         """Raise UsageError for keys that contradict each other or name missing files."""
+        for key, paths in {"paths": self.paths, **_prefixed("sources", self.sources)}.items():
+            given = paths if isinstance(paths, list) else [paths]
+            if not all(isinstance(path, str) for path in given):
+                raise UsageError(
+                    f"corpus.{key}={paths}: must be a path or a list of paths; write a number as "
+                    "a path by ./ before it"
+                )
         if self.deduplicate == "none" and self.near_duplicates is not None:
             raise UsageError(
                 f"corpus.near_duplicates={self.near_duplicates}: corpus.deduplicate=none keeps "
@@ -193,7 +206,9 @@ class TokenizerConfig:
         16_000, "tokens in the vocabulary, including special tokens", at_least=10
     )
     source: str | None = execution(
-        None, "use this tokenizer instead of training one: a run, a folder or a file"
+        None,
+        "use this tokenizer instead of training one: a run, a folder or a file",
+        holds_environment=True,
     )
     lowercase: bool = result(False, "convert text to lower case")
     strip_accents: bool = result(False, "remove combining marks: å becomes a")
@@ -347,3 +362,7 @@ MASK_DEFAULTS: dict[str, Any] = {
     for item in fields(ExamplesConfig)
     if item.name in ("mask_unit", "mask_rate", "max_masks", "span_length")
 }
+
+
+def _prefixed(prefix: str, values: dict[str, Any]) -> dict[str, Any]:
+    return {f"{prefix}.{key}": value for key, value in values.items()}

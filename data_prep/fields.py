@@ -7,7 +7,8 @@ devices, paths) does not, so that a rerun on another machine finds the existing 
 from collections.abc import Iterator
 from dataclasses import Field, dataclass, field, fields, is_dataclass
 from difflib import get_close_matches
-from typing import Any
+from math import isfinite
+from typing import Any, get_args, get_origin, get_type_hints
 
 from data_prep.errors import UsageError
 
@@ -23,6 +24,8 @@ class Rule:
     at_most: float | None = None
     # True for a field added after outputs existed: its default does not enter fingerprints.
     is_later: bool = False
+    # True for paths and names that may come from an environment variable; others are masked.
+    holds_environment: bool = False
 
     def check(self, key: str, value: Any) -> None:
         """Raise UsageError, naming `key`, if `value` is not allowed; None always is."""
@@ -107,3 +110,29 @@ def check(config: Any, prefix: str = "") -> None:
     """Check the limits of every field of a nested config dataclass; raises UsageError."""
     for key, rule, value in walk(config, prefix):
         rule.check(key, value)
+
+
+def check_types(config: Any, prefix: str = "") -> None:
+    """Raise UsageError if a field's value is not of its type, or a number is not finite.
+
+    For configs made of other people's files; Hydra checks those of ours.
+    """
+    types = get_type_hints(type(config))
+    for item in fields(config):
+        value = getattr(config, item.name)
+        if not _is_of_type(value, types[item.name]):
+            found = str(value) if isinstance(value, int | float) else type(value).__name__
+            wanted = types[item.name].__name__
+            raise UsageError(f"{prefix}{item.name}: must be of type {wanted}, not {found[:40]}")
+
+
+def _is_of_type(value: Any, kind: Any) -> bool:
+    if get_origin(kind) is list:
+        each = get_args(kind)[0]
+        return isinstance(value, list) and all(_is_of_type(item, each) for item in value)
+    if kind is float:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return is_number and abs(value) < 1e300 and isfinite(value)
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, kind)

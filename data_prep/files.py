@@ -1,14 +1,26 @@
 """Atomic file writes, durable renames, and checksums."""
 
 import hashlib
+import json
 import os
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 BLOCK = 1 << 20
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Add `path` to an OSError of the block that names no file, such as a write to a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 @contextmanager
@@ -22,7 +34,7 @@ def atomic_write(
     # Not the process id: two nodes that share a disk may have processes with the same id.
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
     try:
-        with open(partial, "wb") as stream:
+        with naming(path), open(partial, "wb") as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
@@ -39,6 +51,11 @@ def write_atomically(
     """Write a small file atomically; the arguments are those of `atomic_write`."""
     with atomic_write(path, before_rename) as stream:
         stream.write(content.encode() if isinstance(content, str) else content)
+
+
+def is_text(name: str) -> bool:
+    """Return True if a name is valid UTF-8. Python keeps other bytes of a name as surrogates."""
+    return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def reserve(path: Path) -> None:
@@ -68,3 +85,12 @@ def sha256(path: Path) -> str:
     """Return the SHA-256 of a file in hex, as `sha256sum` prints it."""
     with open(path, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def read_json_object(path: Path) -> dict[str, Any] | None:
+    """Read a JSON object; None if the file is not one. Raises OSError if it cannot be read."""
+    try:
+        content = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return None
+    return content if isinstance(content, dict) else None

@@ -12,18 +12,20 @@ import re
 import shutil
 import signal
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
 from data_prep.errors import SesameError, UsageError
-from data_prep.files import sync_directory
+from data_prep.files import naming, sync_directory
 from data_prep.progress import Bar, progress
 
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 PR_SET_PDEATHSIG = 1  # prctl(2): the signal a process gets when its parent dies
 
 
@@ -67,6 +69,29 @@ def end_with_parent() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+@contextmanager
+def stop_signals_blocked() -> Iterator[None]:
+    """Block stop signals in this thread; processes that are started in the block never see them.
+
+    A signal that arrives meanwhile is delivered after the block. Ctrl-C and SLURM's warnings reach
+    every process of a group; only the parent reacts, and ends its workers.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    try:
+        # Python starts this helper before the first worker, and unblocks signals after that.
+        resource_tracker.ensure_running()
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def kill_workers() -> None:
+    """Kill the worker processes of this process; waiting for their work could take hours."""
+    for process in multiprocessing.active_children():
+        process.kill()
+
+
 def run_unit(piece: WorkUnit, make: Callable[[Any, Path], None], root: Path) -> None:
     """Make one unit in a temporary folder and rename it to `root/<name>` when it is complete.
 
@@ -80,7 +105,8 @@ def run_unit(piece: WorkUnit, make: Callable[[Any, Path], None], root: Path) -> 
     partial = root / f".{piece.name}.{uuid.uuid4().hex[:8]}.tmp"
     partial.mkdir(parents=True)
     try:
-        make(piece.what, partial)
+        with naming(final):
+            make(piece.what, partial)
         for path in partial.iterdir():
             with open(path, "rb") as stream:
                 os.fsync(stream.fileno())
@@ -137,8 +163,10 @@ def _make_in_pool(
     """Make units in worker processes; raises SesameError if one of them is killed."""
     left_before = set(root.glob(".*.tmp"))
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, context, initializer=end_with_parent) as pool:
+    with stop_signals_blocked():
+        pool = ProcessPoolExecutor(workers, context, initializer=end_with_parent)
         futures = [pool.submit(run_unit, piece, make, root) for piece in pieces]
+    with pool:
         try:
             for future in as_completed(futures):
                 future.result()
@@ -155,7 +183,8 @@ def _make_in_pool(
                 f"{workers} (corpus.workers, tokenizer.workers or examples.workers)"
             ) from error
         except BaseException:
-            pool.shutdown(cancel_futures=True)
+            pool.shutdown(wait=False, cancel_futures=True)
+            kill_workers()
             raise
 
 

@@ -37,6 +37,7 @@ from data_prep.files import atomic_write, write_atomically
 __all__ = ["Array", "Chunk", "ChunkStore", "ChunkWriter", "concatenate", "token_dtype"]
 
 BLOCK = 512  # tar's unit
+REMEDY = "restore the file, or make it again with sesame repair"
 END_OF_TAR = bytes(2 * BLOCK)
 # Every member starts with a 128-byte header of .npy version 1.0: magic, length 118 ("v"), a dict.
 NPY_BYTES = 128
@@ -288,7 +289,9 @@ class ChunkStore:
 
 
 def _damaged(path: Path, what: str) -> SesameError:
-    return SesameError(f"{path}: damaged: {what}; restore the file or make the examples again")
+    return SesameError(
+        f"{path}: damaged: {what}; restore the file, or make it again with sesame repair"
+    )
 
 
 def _read_index(tar: Path) -> dict[str, Any]:
@@ -296,7 +299,7 @@ def _read_index(tar: Path) -> dict[str, Any]:
     try:
         index = json.loads(path.read_bytes())
     except FileNotFoundError as error:
-        raise SesameError(f"{path}: missing; restore it or make the examples again") from error
+        raise SesameError(f"{path}: missing; {REMEDY}") from error
     except ValueError as error:  # bad JSON and bad UTF-8 alike
         raise _damaged(path, "it is not JSON") from error
     if not isinstance(index, dict):
@@ -325,7 +328,7 @@ def _check_index(tar: Path, index: dict[str, Any], first: int) -> None:
             raise _damaged(path, f"chunk {number} does not follow the one before it")
         end += chunk["bytes"]
     if not tar.is_file():
-        raise SesameError(f"{tar}: missing; restore it or make the examples again")
+        raise SesameError(f"{tar}: missing; {REMEDY}")
     size = tar.stat().st_size
     if size != end + len(END_OF_TAR):
         cut = sum(chunk["offset"] + chunk["bytes"] <= size for chunk in chunks)

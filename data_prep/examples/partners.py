@@ -32,6 +32,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from data_prep.arrays import save_array
 from data_prep.examples.segments import Cuts, Ints, Partners, Text
 from data_prep.examples.text import Unit
 from data_prep.random import key, keys, permute
@@ -80,10 +81,10 @@ def write_openings(text: Text, openings: Openings, part: int, folder: Path) -> N
     spaces = np.stack([openings["is_lone"], openings["stratum"]], 1)
     names, counts = np.unique(spaces, axis=0, return_counts=True)
     usable = np.flatnonzero(text.is_used & (np.diff(text.sections) > 0))
-    np.save(folder / "openings.npy", openings)
-    np.save(folder / "spaces.npy", np.column_stack([names, counts]))
+    save_array(folder / "openings.npy", openings)
+    save_array(folder / "spaces.npy", np.column_stack([names, counts]))
     spares = _describe(text, usable, text.sections[usable], part)
-    np.save(folder / "spares.npy", _two_groups_each(spares))
+    save_array(folder / "spares.npy", _two_groups_each(spares))
 
 
 def _two_groups_each(spares: Openings) -> Openings:
@@ -133,7 +134,7 @@ class Table:
     def save(self, folder: Path) -> None:
         """Write the table to `folder`."""
         for name in ("counts", "spaces", "strata", "spares"):
-            np.save(folder / f"{name}.npy", getattr(self, name))
+            save_array(folder / f"{name}.npy", getattr(self, name))
 
     @classmethod
     def load(cls, folder: Path) -> "Table":

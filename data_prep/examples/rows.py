@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from data_prep.arrays import save_array
 from data_prep.config import ExamplesConfig
 from data_prep.examples.chunks import Chunk
 from data_prep.examples.masking import (
@@ -196,7 +197,7 @@ def count(chunk: Chunk, longest: int, mask: int) -> dict[str, Any]:
 def write_rows(rows: Rows, folder: Path) -> None:
     """Write finished rows to `folder`, until they are merged."""
     np.savez(folder / "rows.npz", allow_pickle=False, **rows.chunk.columns())
-    np.save(folder / "sections.npy", rows.sections)
+    save_array(folder / "sections.npy", rows.sections)
     (folder / "counts.json").write_text(json.dumps(rows.counts))
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from data_prep.arrays import save_array
 from data_prep.corpus.mixture import count_copies
 from data_prep.corpus.shard_format import Section, ShardPart, hash_name, read_sections
 from data_prep.examples.chunks import token_dtype
@@ -72,10 +73,10 @@ def write_text(
     table = np.array(sections, np.int64)
     table[:, 2] -= np.concatenate([[0], np.cumsum(is_empty)])[table[:, 2]]
     kept = np.concatenate([[True], ~is_empty])
-    np.save(folder / "ids.npy", encoded.ids.astype(token_dtype(tokenizer.size)))
-    np.save(folder / "sentences.npy", encoded.offsets[kept])
-    np.save(folder / "sections.npy", table)
-    np.save(folder / "weights.npy", np.array(weights, np.float64))
+    save_array(folder / "ids.npy", encoded.ids.astype(token_dtype(tokenizer.size)))
+    save_array(folder / "sentences.npy", encoded.offsets[kept])
+    save_array(folder / "sections.npy", table)
+    save_array(folder / "weights.npy", np.array(weights, np.float64))
     counts = {
         "sections": len(table) - 1,
         "empty_sections": int((np.diff(table[:, 2]) == 0).sum()),

@@ -216,7 +216,13 @@ def _read_table(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawD
         rows = csv.reader(text_lines())
     else:  # as in GLUE's files, a quotation mark is an ordinary character
         rows = csv.reader(text_lines(), delimiter="\t", quoting=csv.QUOTE_NONE)
-    header = next(rows, [])
+    try:
+        header = next(rows, [])
+    except csv.Error as error:
+        raise UsageError(
+            f"{part.file.name}: its first line is not a row of column names; correct the file, or "
+            "leave it out of corpus.paths"
+        ) from error
     if header and config.text_field not in header:
         raise UsageError(
             f"corpus.text_field={config.text_field}: {part.file.name} has no such column in its "

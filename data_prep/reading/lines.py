@@ -21,52 +21,17 @@ from data_prep.errors import SesameError
 from data_prep.reading.bzip2 import decompress_stream, next_stream
 from data_prep.reading.sources import Part, SourceFile
 from data_prep.reading.tally import Tally
+from data_prep.reading.zstd import ZstdReader
 
 BLOCK_BYTES = 1 << 20
 STREAM_STEP = 10**9  # more than the text of a stream has bytes, unless it is the only one
 LONGEST_BYTES = 64 << 20  # longer lines and documents are split, to bound memory
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
-DECODE_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
+DECODE_ERRORS = (EOFError, OSError, MemoryError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 DAMAGED = "truncated or damaged archive"
-# The largest window of the format (zstd --ultra --long=31). The decoder allocates the window that a
-# file declares; most files declare 8 MB or less.
-ZSTD_WINDOW_BYTES = 1 << 31
 
 StartsRecord = Callable[[bytes, bytes], bool]
-
-
-def _zstd_frame() -> "zstandard.ZstdDecompressionObj":
-    return zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES).decompressobj()
-
-
-class _ZstdReader(io.BufferedIOBase):
-    """Raises EOFError at the end of a truncated file; zstandard's own reader does not."""
-
-    def __init__(self, path: Path):
-        self._raw = path.open("rb")
-        self._frame = _zstd_frame()
-        self._pending = b""
-        self._inside = False
-
-    def read1(self, size: int = -1, /) -> bytes:
-        while True:
-            data = self._pending or self._raw.read(BLOCK_BYTES // 8)
-            if not data:
-                if self._inside:
-                    raise EOFError
-                return b""
-            if self._frame.eof:
-                self._frame = _zstd_frame()
-            text = self._frame.decompress(data)
-            self._inside = not self._frame.eof
-            self._pending = self._frame.unused_data if self._frame.eof else b""
-            if text:
-                return text
-
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
 
 
 def open_source(file: SourceFile) -> io.BufferedIOBase:
@@ -76,7 +41,7 @@ def open_source(file: SourceFile) -> io.BufferedIOBase:
         ".gz": gzip.open,
         ".bz2": bz2.open,
         ".xz": lzma.open,
-        ".zst": _ZstdReader,
+        ".zst": ZstdReader,
     }
     try:
         return cast(io.BufferedIOBase, openers[file.compression](file.path))
@@ -101,10 +66,10 @@ def read_blocks(file: SourceFile, tally: Tally) -> Iterator[bytes]:
     except DECODE_ERRORS as error:
         if isinstance(error, OSError) and error.errno:  # an error of the disk, not of the archive
             raise _unreadable(file, offset, error) from error
-        if isinstance(error, zstandard.ZstdError) and "memory" in str(error):
+        if isinstance(error, MemoryError) or "memory" in str(error):
             raise SesameError(
-                f"{file.name} needs too much memory: its zstd window is too large; lower "
-                "corpus.workers, or compress the file again without --long"
+                f"{file.name} needs too much memory: its {file.compression} window is too large; "
+                "lower corpus.workers, or compress the file again with a smaller one"
             ) from error
         tally.break_off(DAMAGED, file.name, offset)
     finally:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.errors import SesameError, UsageError
+from data_prep.files import is_text
 
 PIECE_BYTES = 16 << 20  # raw bytes per work unit, if a file can be split
 # Wikipedia dumps in several files have names such as …xml-p10p30302.bz2.
@@ -25,6 +26,7 @@ UNREAD = {
     "unknown_ending": f"the ending is unknown; known: {ENDINGS}",
     "json_document": "a .json file may be one document; name it .jsonl if each line is an object",
     "hidden": "the name starts with a dot",
+    "name_not_utf8": "the name is not valid UTF-8; rename it",
     "not_a_file": "a FIFO, socket or device is never opened",
 }
 
@@ -112,6 +114,8 @@ class Survey:
         """Add a path below `root` to `files`, or to `unread` with the reason."""
         name = path.relative_to(root).as_posix()
         reason = _reason_not_to_read(path)
+        if not is_text(name):  # it could be neither stored nor shown
+            name, reason = name.encode(errors="backslashreplace").decode(), "name_not_utf8"
         if reason is None:
             self.files.append(SourceFile(path, name, state=FileState.of(path)))
         else:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-from data_prep.reading.lines import read_blocks, read_part, split_lines
+from data_prep.reading.lines import LONGEST_BYTES, read_blocks, read_part, split_lines
 from data_prep.reading.sources import Part, SourceFile
 from data_prep.reading.tally import Tally
 
@@ -30,7 +30,8 @@ DISAMBIGUATION = re.compile(
 # converted. Flags before a bar, such as T| and H|, set a title or a rule and show nothing.
 VARIANTS = re.compile(r"-\{(?:([^{}|]*)\|)?([^{}]*)\}-")
 SIMPLIFIED = ("zh-hans", "zh-cn", "zh-sg")
-LONGEST_PAGE = 256 << 20  # bytes; MediaWiki's own limit is 2 MB of text per revision
+NAMESPACE = re.compile(rb'<namespace key="(-?\d{1,6})"[^>]{0,200}>([^<]{1,200})<')
+SITEINFO_BYTES = 1 << 20  # the header of a dump has some kilobytes
 MEDIA, FILE, CATEGORY = -2, 6, 14  # namespace numbers, the same on every wiki
 
 
@@ -58,11 +59,11 @@ ENGLISH = Wiki()  # every wiki understands the English names
 def read_siteinfo(file: SourceFile) -> Wiki:
     """Read the dump's own names for files and categories (Datei, Kategorie, …) from its header."""
     hidden = set(ENGLISH.hidden)
-    for _, line in split_lines(read_blocks(file, Tally())):
-        match = re.search(rb'<namespace key="(-?\d+)"[^>]*>([^<]+)<', line)
+    for offset, line in split_lines(read_blocks(file, Tally())):
+        match = NAMESPACE.search(line)
         if match and int(match[1]) in (MEDIA, FILE, CATEGORY):
             hidden.add(html.unescape(match[2].decode(errors="replace")).lower())
-        if b"</siteinfo>" in line or b"<page" in line:
+        if b"</siteinfo>" in line or b"<page" in line or offset > SITEINFO_BYTES:
             break
     return Wiki(frozenset(hidden))
 
@@ -86,21 +87,21 @@ def split_pages(lines: Iterable[tuple[int, bytes]], name: str, tally: Tally) -> 
     Each page is parsed by itself, so damage is limited to one page.
     """
     held: list[bytes] = []
-    start = size = 0
+    start, size = 0, 0
     for offset, line in lines:
         if not held and b"<page" not in line:
             continue
         if not held:
-            start = offset
+            start, size = offset, 0
         held.append(line)
         size += len(line)
         if b"</page>" in line:
             yield from _parse_pages(b"".join(held), name, start, tally)
-            held, size = [], 0
-        elif size > LONGEST_PAGE:
+            held = []
+        elif size > LONGEST_BYTES:
             tally.read += 1
-            tally.drop_damaged("truncated_page", name, start)
-            held, size = [], 0
+            tally.drop_damaged("page_too_long", name, start)
+            held = []
     if held:
         tally.read += 1
         tally.drop_damaged("truncated_page", name, start)
@@ -146,8 +147,11 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Every alternative starts with a fixed character, which keeps the search fast.
-TOKEN = re.compile(r"\{\{|\[\[|\{\||\}\}|\]\]|\|\}(?!\})|<(/?)([a-zA-Z]+)\b[^<>]*?(/?)>", re.DOTALL)
+# Every alternative starts with a fixed character, which keeps the search fast. No expression here
+# may look at the same characters again and again: a page of one endless comment or of spaces only
+# would take hours.
+TOKEN = re.compile(r"\{\{|\[\[|\{\||\}\}|\]\]|\|\}(?!\})|<(/?)([a-zA-Z]+)\b[^<>]*?(/?)>|<!--")
+COMMENT, COMMENT_END = "<!--", "-->"
 OPENERS = {"}}": "{{", "]]": "[[", "|}": "{|"}
 BEFORE_TABLE = " \t:*#;"  # may precede "{|" on a line; after anything else it is plain text
 ELEMENTS_WITHOUT_PROSE = _words(
@@ -157,13 +161,16 @@ ELEMENTS_WITHOUT_PROSE = _words(
 BLOCK_ELEMENTS = _words("p div blockquote li ul ol dl dt dd center poem hr")
 
 LANGUAGE_LINK = re.compile(r"[a-z]{2,3}(?:-[a-z-]+)?:")
-HEADING = re.compile(r"(={1,6})\s*(.+?)\s*\1\s*$")
-EXTERNAL_LINK = re.compile(r"\[(?:https?:|ftp:|mailto:)?//[^\s\]]*\s*([^\]\n]*)\]")
+HEADING = re.compile(r"(={1,6})\s*+(.+?)\s*\1\s*$")
+LONGEST_HEADING = 1000  # the expression takes the square of a line's length
+LONGEST_TITLE = 1000  # MediaWiki allows 255 bytes
+EXTERNAL_LINK = re.compile(
+    r"\[(?:https?:|ftp:|mailto:)?//[^\s\]]{0,2000}+\s{0,100}+([^\]\n]{0,2000}+)\]"
+)
 BARE_ADDRESS = re.compile(r"https?://[^\s<>\]]+")
 EMPHASIS = re.compile(r"'{2,}")
 MAGIC_WORD = re.compile(r"__[A-Z]+__")
 # Remains of dropped templates: "( ; )", "(, born 1900)", "word ,".
-# They start where spaces start and give none back, so that many spaces cost linear time.
 EMPTY_BRACKETS = re.compile(r"(?<![ \t])[ \t]*+[(\[][\s,;:/–-]*+[)\]]")
 BRACKET_START = re.compile(r"\([\s,;:]+")
 SPACE_BEFORE_MARK = re.compile(r"(?<![ \t])[ \t]++(\)|[,.;:!?](?=\s|$))")
@@ -192,7 +199,6 @@ def to_prose(
 
     `link(target, label)` returns the text for each link to another page.
     """
-    wikitext = _without_comments(wikitext)
     if "-{" in wikitext:
         wikitext = VARIANTS.sub(_choose_variant, wikitext)
     text = html.unescape(_resolve(wikitext, wiki, link))
@@ -201,16 +207,6 @@ def to_prose(
     text = BRACKET_START.sub("(", EMPTY_BRACKETS.sub("", text))
     text = SPACE_BEFORE_MARK.sub(r"\1", text)
     return "\n\n".join(_paragraphs(text.split("\n")))
-
-
-def _without_comments(text: str) -> str:
-    """Remove comments; one that is never closed stays as text."""
-    kept = []
-    position = 0
-    while (start := text.find("<!--", position)) >= 0 and (end := text.find("-->", start)) >= 0:
-        kept.append(text[position:start])
-        position = end + len("-->")
-    return "".join([*kept, text[position:]])
 
 
 def _choose_variant(match: re.Match[str]) -> str:
@@ -232,31 +228,34 @@ def _resolve(wikitext: str, wiki: Wiki, link: Callable[[str, str], str]) -> str:
     text stays, so a missing bracket does not remove the rest of the page.
     """
     frames: list[tuple[str, list[str]]] = [("", [])]
-    is_open: Counter[str] = Counter()
+    opened: Counter[str] = Counter()  # frames by kind
     position = 0
 
     def open_frame(kind: str) -> None:
         frames.append((kind, []))
-        is_open[kind] += 1
+        opened[kind] += 1
 
     def close(kind: str) -> str | None:
-        if not is_open[kind]:
+        if not opened[kind]:
             return None
-        inside: list[str] = []
-        while True:
-            opened, parts = frames.pop()
-            is_open[opened] -= 1
-            inside.append("".join(parts))
-            if opened == kind:
-                return "".join(reversed(inside))
+        inside: list[list[str]] = []  # from the innermost frame outwards
+        closed = None
+        while closed != kind:
+            closed, texts = frames.pop()
+            opened[closed] -= 1
+            inside.append(texts)
+        return "".join(text for texts in reversed(inside) for text in texts)
 
-    for match in TOKEN.finditer(wikitext):
+    for match in _tokens(wikitext):
         token = match[0]
         if "|" in token[:2] and not _starts_line(wikitext, match.start()):
             continue
         parts = frames[-1][1]
         parts.append(wikitext[position : match.start()])
         position = match.end()
+        if token == COMMENT:
+            position = wikitext.index(COMMENT_END, position) + len(COMMENT_END)
+            continue
         if token in OPENERS:
             kind = OPENERS[token]
             inside = close(kind)
@@ -281,6 +280,19 @@ def _resolve(wikitext: str, wiki: Wiki, link: Callable[[str, str], str]) -> str:
     return "".join(text for _, parts in frames for text in parts)
 
 
+def _tokens(wikitext: str) -> Iterator[re.Match[str]]:
+    """Yield the marks outside comments, and the beginning of every comment that ends."""
+    last_end = wikitext.rfind(COMMENT_END)
+    position = 0
+    while match := TOKEN.search(wikitext, position):
+        position = match.end()
+        if match[0] == COMMENT:
+            if position > last_end:  # it never ends, so it is plain text
+                continue
+            position = wikitext.index(COMMENT_END, position) + len(COMMENT_END)
+        yield match
+
+
 def _starts_line(text: str, position: int) -> bool:
     while position and text[position - 1] in BEFORE_TABLE:
         position -= 1
@@ -297,7 +309,7 @@ def _render_link(inside: str, wiki: Wiki, link: Callable[[str, str], str]) -> st
     if not pipe:
         label = target
     elif not label.strip():  # [[Foo (film)|]] shows Foo
-        label = re.sub(r"\s*\(.*\)$", "", target)
+        label = re.sub(r"\s*\(.*\)$", "", target) if len(target) <= LONGEST_TITLE else target
     return link(target, label)
 
 
@@ -347,7 +359,8 @@ def _paragraphs(lines: Iterable[str]) -> Iterator[str]:
     skipped_level = 0
     for line in lines:
         line = line.strip()
-        heading = HEADING.match(line) if line.startswith("=") else None
+        may_be_heading = line.startswith("=") and len(line) <= LONGEST_HEADING
+        heading = HEADING.match(line) if may_be_heading else None
         if heading:
             level = len(heading[1])
             if not skipped_level or level <= skipped_level:

@@ -65,3 +65,9 @@ def _bytes(word: str) -> bytes:
 def character_ids(words: Sequence[str], max_characters: int = MAX_CHARACTERS) -> NDArray[np.uint16]:
     """Return the character ids [W, C] of these words."""
     return Spelling(words, max_characters).characters(np.arange(len(words)))
+
+
+def symbol_counts(characters_WC: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the number of symbols of each word [W] that are no padding."""
+    counts: NDArray[np.int64] = (characters_WC != PADDING + 1).sum(1)
+    return counts

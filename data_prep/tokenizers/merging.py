@@ -14,6 +14,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from data_prep.arrays import save_array
 from data_prep.hashing import splitmix64
 from data_prep.tokenizers.wordtable import WordTable, as_buffer
 
@@ -58,8 +59,8 @@ class Counted:
     def save(self, folder: Path) -> None:
         """Write the counts to `folder`."""
         (folder / "words").write_bytes(as_buffer(self.words).tobytes())
-        np.save(folder / "counts.npy", self.counts)
-        np.save(folder / "seen_in.npy", self.seen_in)
+        save_array(folder / "counts.npy", self.counts)
+        save_array(folder / "seen_in.npy", self.seen_in)
 
 
 def hash_groups(groups: NDArray[np.uint64]) -> NDArray[np.uint32]:

@@ -13,9 +13,11 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
+from data_prep.arrays import write_array
 from data_prep.config import TokenizerConfig
 from data_prep.errors import SesameError
 from data_prep.files import atomic_write, write_atomically
+from data_prep.reading.untrusted import VOCABULARY_BYTES, open_array, read_text
 from data_prep.tokenizers.huggingface import pieces_of, write_folder
 from data_prep.tokenizers.merging import WordCounts
 from data_prep.tokenizers.words import SPECIAL_WORDS, SPECIALS, from_words
@@ -58,7 +60,7 @@ def write_words(counts: WordCounts, out: Path, config: TokenizerConfig) -> None:
 def write_counts(out: Path, counts: list[int]) -> None:
     """Write the occurrences of each word of the vocabulary, in its order."""
     with atomic_write(out / COUNTS) as stream:
-        np.save(stream, np.array(counts, np.int64))
+        write_array(stream, np.array(counts, np.int64))
 
 
 def read_vocabulary(file: Path) -> list[str]:
@@ -66,10 +68,7 @@ def read_vocabulary(file: Path) -> list[str]:
 
     Raises SesameError, with the line, if it is not a list of distinct words.
     """
-    try:
-        lines = file.read_bytes().decode().removesuffix("\n").split("\n")
-    except UnicodeDecodeError as error:
-        raise SesameError(f"{file}: not UTF-8 at byte {error.start}") from error
+    lines = read_text(file, VOCABULARY_BYTES).removesuffix("\n").split("\n")
     words = [line.removesuffix("\r") for line in lines]
     if words[-1] == END_OF_TERMS:
         words.pop()
@@ -93,7 +92,7 @@ def read_vocabulary(file: Path) -> list[str]:
 
 def read_counts(file: Path) -> list[int]:
     """Read the counts of a vocabulary's words; raises SesameError unless they fall."""
-    counts = np.load(file, allow_pickle=False)
+    counts = open_array(file, "i", dimensions=1)
     rises = np.flatnonzero(np.diff(counts[len(SPECIAL_WORDS) :]) > 0)
     if rises.size:
         line = int(rises[0]) + len(SPECIAL_WORDS) + 2
@@ -117,4 +116,7 @@ def take_vocabulary(files: list[Path], library: Tokenizer, out: Path) -> None:
     write_atomically(out / VOCABULARY, "\n".join([*words, ""]))
     for file in files:
         if file.name == COUNTS:
-            write_counts(out, read_counts(file))
+            counts = read_counts(file)
+            if len(counts) != len(words):
+                raise SesameError(f"{file}: has {len(counts):,} counts for {len(words):,} words")
+            write_counts(out, counts)

@@ -13,6 +13,7 @@ class VectorsConfig:
         None,
         "use these vectors instead of training: a GloVe, word2vec or fastText file, or a folder "
         "with one .npy matrix and one .parquet file that lists its words",
+        holds_environment=True,
     )
     kind: str = result(
         "skipgram", "model that gensim trains", choices=("skipgram", "cbow", "fasttext")

@@ -2,7 +2,7 @@
 
     text    one word per line with its numbers, separated by spaces (GloVe); word2vec and fastText
             (.vec) have a first line with the number of words and dimensions
-    binary  the .bin files of word2vec and fastText, read by gensim
+    binary  the .bin files of word2vec and fastText (vectors/binary.py)
     folder  one .npy matrix, and one .parquet file whose first column lists its words
 If a word occurs twice, the first vector is used.
 """
@@ -15,9 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data_prep.errors import SesameError
+from data_prep.reading.untrusted import file_size, open_array
+from data_prep.vectors.binary import read_binary
 from data_prep.vectors.table import VectorTable
 
-FASTTEXT_MAGIC = (793712314).to_bytes(4, "little")
+LINE_BYTES = 1 << 20  # longest line of a text file
+HEADER = re.compile(rb"\d{1,10} \d{1,5}")  # number of words and width
 Floats = NDArray[np.float32]
 
 
@@ -26,7 +29,7 @@ def read_vectors(source: Path) -> VectorTable:
     if source.is_dir():
         return _unique(source, *_read_folder(source))
     if source.suffix == ".bin":
-        return _unique(source, *_read_binary(source))
+        return _unique(source, *read_binary(source))
     return _unique(source, *_read_text(source))
 
 
@@ -40,17 +43,16 @@ def _read_text(path: Path) -> tuple[list[str], Floats]:
     for word, vector in _text_lines(path):
         words.append(word)
         vectors.append(vector)
-    if not words:
-        raise SesameError(f"{path}: holds no vectors")
-    return words, np.stack(vectors)
+    return words, np.stack(vectors) if words else np.empty((0, 0), np.float32)
 
 
 def _text_lines(path: Path) -> Iterator[tuple[str, Floats]]:
     width = 0
+    file_size(path)
     with open(path, "rb") as stream:
-        for number, line in enumerate(stream, start=1):
+        for number, line in enumerate(iter(lambda: stream.readline(LINE_BYTES), b""), start=1):
             line = line.rstrip(b" \r\n")
-            if number == 1 and re.fullmatch(rb"\d+ \d+", line):
+            if number == 1 and HEADER.fullmatch(line):
                 width = int(line.split()[1])
                 continue
             # Split from the right: in some files words contain spaces.
@@ -68,40 +70,14 @@ def _text_lines(path: Path) -> Iterator[tuple[str, Floats]]:
             yield word.decode(errors="replace"), vector
 
 
-def _read_binary(path: Path) -> tuple[list[str], Floats]:
-    from gensim.models import KeyedVectors
-    from gensim.models.fasttext import load_facebook_vectors
-
-    with open(path, "rb") as stream:
-        is_fasttext = stream.read(4) == FASTTEXT_MAGIC
-    try:
-        if is_fasttext:
-            found = load_facebook_vectors(str(path))
-            words = list(found.index_to_key)
-            return words, np.stack([found[word] for word in words])
-        found = KeyedVectors.load_word2vec_format(str(path), binary=True, unicode_errors="replace")
-    except (ValueError, EOFError, IndexError, RuntimeError) as error:
-        raise SesameError(
-            f"{path}: damaged, or not a binary file of word2vec or fastText; download it again"
-        ) from error
-    return list(found.index_to_key), np.asarray(found.vectors, np.float32)
-
-
 def _read_folder(folder: Path) -> tuple[list[str], Floats]:
-    import pyarrow.parquet
+    from data_prep.reading.parquet import read_first_column  # pyarrow is slow to import
 
     matrix, words = _matrix_and_words(folder)
-    try:
-        vectors = np.load(matrix, allow_pickle=False)
-    except ValueError as error:
-        raise SesameError(f"{matrix}: damaged, or not a plain matrix of numbers") from error
-    listed = pyarrow.parquet.read_table(words).column(0).to_pylist()
-    if vectors.ndim != 2 or len(listed) != len(vectors):
-        raise SesameError(
-            f"{folder}: {words.name} lists {len(listed)} words, {matrix.name} is "
-            f"{list(vectors.shape)}; they do not belong together"
-        )
-    return [str(word) for word in listed], vectors.astype(np.float32)
+    vectors = open_array(matrix, "f", dimensions=2)
+    listed = read_first_column(words, len(vectors))
+    with np.errstate(over="ignore"):  # too large numbers become infinite; `_unique` refuses them
+        return [str(word) for word in listed], vectors.astype(np.float32)
 
 
 def _matrix_and_words(folder: Path) -> tuple[Path, Path]:
@@ -126,4 +102,6 @@ def _unique(source: Path, words: list[str], vectors: Floats) -> VectorTable:
     for row, word in enumerate(words):
         if word and not any(mark in word for mark in "\n\r"):
             first.setdefault(word, row)
+    if not first:
+        raise SesameError(f"{source}: holds no words with vectors")
     return VectorTable(list(first), vectors[list(first.values())])

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from data_prep.arrays import write_array
 from data_prep.errors import SesameError
 from data_prep.files import atomic_write, write_atomically
 
@@ -23,7 +24,7 @@ class VectorTable:
         """Write both files atomically."""
         write_atomically(folder / WORDS, "".join(f"{word}\n" for word in self.words))
         with atomic_write(folder / VECTORS) as stream:
-            np.save(stream, self.vectors, allow_pickle=False)
+            write_array(stream, self.vectors)
 
 
 def read_table(folder: Path) -> VectorTable:

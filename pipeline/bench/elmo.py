@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from data_prep.tokenizers.characters import character_ids
+from data_prep.tokenizers.characters import character_ids, symbol_counts
 from pipeline.bench.figures import Figure, compared
 from pipeline.bench.turns import alternate, spent
 from pipeline.bench.usage import measure_usage
@@ -96,13 +96,15 @@ def _batch(rng: np.random.Generator, streams: int) -> WordBatch:
         torch.from_numpy(index.reshape(drawn_ST.shape)),
         torch.from_numpy(drawn_ST),
     )
+    characters = character_ids(spelt)
     return WordBatch(
-        characters_UC=torch.from_numpy(character_ids(spelt).astype(np.int32)),
+        characters_UC=torch.from_numpy(characters.astype(np.int32)),
         forward_index_ST=forward_ST,
         backward_index_ST=forward_ST.flip(1),
         forward_targets_ST=words_ST.roll(-1, 1),
         backward_targets_ST=words_ST.flip(1).roll(-1, 1),
         streams=slice(0, streams),
+        symbols=symbol_counts(characters),
     )
 
 

@@ -1,5 +1,6 @@
 """Write job scripts from the templates in slurm/, a site's options and an environment."""
 
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -32,7 +33,17 @@ def fill_template(template: str, options: list[str], setup: list[str], arguments
         )
     ]
     header = [lines[0], f"# Made by sesame submit of slurm/{template}.sbatch."]
-    return "\n".join([*header, *kept, *(SBATCH + option for option in options), *body]) + "\n"
+    ours_written = [SBATCH + _quoted(option) for option in options]
+    return "\n".join([*header, *kept, *ours_written, *body]) + "\n"
+
+
+def _quoted(option: str) -> str:
+    """Return an option as sbatch reads it from a script: quotes keep spaces and `#` in a value."""
+    name, equals, value = option.partition("=")
+    if re.fullmatch(r"[^\s\"'\\#]*", value):
+        return option
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'{name}{equals}"{escaped}"'
 
 
 def _activates(line: str) -> bool:
@@ -45,7 +56,7 @@ def _name(option: str) -> str:
 
 def environment(site: Site, code: Path, script: Path) -> list[str]:
     """Return shell lines that make a job run the frozen code with the site's modules and Python."""
-    lines = [f"module load {module}" for module in site.modules]
+    lines = [f"module load {shlex.quote(module)}" for module in site.modules]
     if site.activate is not None:
         lines.append(site.activate)
     else:

@@ -12,6 +12,7 @@ Unknown keys and wrong values raise a UsageError that names the file, before any
 """
 
 import os
+import re
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from math import ceil
@@ -24,10 +25,15 @@ from omegaconf.errors import OmegaConfBaseException
 
 from data_prep.errors import UsageError
 from data_prep.fields import check, execution
+from data_prep.reading.untrusted import SETTINGS_BYTES, read_text
 from pipeline.config.compose import literal
 from pipeline.workflow.stage import STAGE_ORDER
 
 NOTHING = ("", "~", "null")
+# What a value may be: a word of a #SBATCH line or of a command, an option, a line of a script.
+WORD = re.compile(r"[^\s\"'\\`$;\x00-\x1f\x7f]+")
+LINE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f\x85\u2028\u2029]+")
+OPTION = re.compile(rf"--?[A-Za-z][\w-]*(=(?:{LINE.pattern}))?")
 
 
 @dataclass
@@ -59,6 +65,22 @@ class StageSite:
         return [f"--{key}={value}" for key, value in given.items() if value is not None] + [
             *self.extra
         ]
+
+    def check_text(self, prefix: str) -> None:
+        """Raise `UsageError` for a value that is more than one word or option of a script."""
+        for name in ("partition", "account", "qos", "time", "constraint", "memory"):
+            value = getattr(self, name)
+            if value is not None and not WORD.fullmatch(value):
+                raise UsageError(
+                    f"{prefix}{name}: must be one word without white space or quotes; found "
+                    f"{len(value)} characters that are not"
+                )
+        for number, option in enumerate(self.extra, 1):
+            if not isinstance(option, str) or not OPTION.fullmatch(option):
+                raise UsageError(
+                    f"{prefix}extra: item {number} must be one option of sbatch, --name or "
+                    "--name=value, in one line"
+                )
 
     def minutes(self) -> int | None:
         """Return the time limit in minutes, rounded up; parses SLURM's formats."""
@@ -94,6 +116,17 @@ class Site(StageSite):
     )
     stages: dict[str, StageSite] = execution({}, "settings per stage")
 
+    def check_text(self, prefix: str) -> None:
+        """Raise `UsageError` for a value that is more than one word, option or line of a script."""
+        super().check_text(prefix)
+        for number, module in enumerate(self.modules, 1):
+            if not isinstance(module, str) or not WORD.fullmatch(module):
+                raise UsageError(
+                    f"modules: item {number} must be one module; write each as an item of its own"
+                )
+        if self.activate is not None and not LINE.fullmatch(self.activate):
+            raise UsageError("activate: must be one line; put several commands into a script")
+
     def of(self, stage: str) -> StageSite:
         """Return a stage's resources: its own settings, else the site's; `extra` is added up."""
         own = self.stages.get(stage, StageSite())
@@ -120,8 +153,8 @@ def read_site() -> Site:
         return Site()
     try:
         # BaseLoader keeps plain strings: YAML would read the time 24:00:00 as the number 86400.
-        content = yaml.load(path.read_text(), yaml.BaseLoader) or {}
-    except yaml.YAMLError as error:
+        content = yaml.load(read_text(path, SETTINGS_BYTES), yaml.BaseLoader) or {}
+    except (yaml.YAMLError, RecursionError, TypeError) as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
         raise UsageError(f"{path}{line}: not valid YAML") from error
@@ -144,8 +177,10 @@ def _typed(path: Path, content: dict[str, Any]) -> Site:
         site = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Site), given))
         assert isinstance(site, Site)
         check(site)
+        site.check_text("")
         for stage, settings in site.stages.items():
             check(settings, f"stages.{stage}.")
+            settings.check_text(f"stages.{stage}.")
     except OmegaConfBaseException as error:
         said = str(error).strip().splitlines()[0]
         raise UsageError(f"{path}: {getattr(error, 'full_key', '')}: {said}") from error

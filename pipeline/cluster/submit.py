@@ -141,7 +141,8 @@ def write_scripts(planned: list[Planned], submission: Submission, site: Site) ->
 def script_of(job: Planned, submission: Submission, site: Site) -> str:
     """Return the text of a job's script."""
     node, script = submission.node(job.name), submission.script(job.name)
-    log = submission.logs / f"{job.name}-{'%A_%a' if job.array else '%j'}.log"
+    folder = str(submission.logs).replace("%", "%%")  # sbatch replaces %j and the like
+    log = f"{folder}/{job.name}-{'%A_%a' if job.array else '%j'}.log"
     options = [
         f"--job-name={job.node.config.name}-{job.name}",
         f"--chdir={Path.cwd()}",

@@ -1,5 +1,6 @@
 """Parse the command line into command, options, words and overrides; print errors."""
 
+import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -67,6 +68,12 @@ def _option_value(command: str, word: str, rest: Iterator[str]) -> str:
     if "=" in word:
         raise UsageError(f"{word}: {option} takes no value")
     return ""
+
+
+def call(arguments: Arguments) -> None:
+    """Run a command; only now is its module imported."""
+    module, _, function = COMMANDS[arguments.command].function.partition(":")
+    getattr(importlib.import_module(module), function)(arguments)
 
 
 def take_own(overrides: list[str], defaults: dict[str, str]) -> tuple[dict[str, str], list[str]]:

@@ -102,6 +102,16 @@ COMMANDS = {
             "--forget-earlier=": "first forget the outputs of this run's earlier settings",
         },
     ),
+    "verify": Command(
+        "pipeline.commands.verify:verify",
+        "compare all files of a run or of the store with their manifests",
+        takes="[run or output] [overrides]",
+    ),
+    "repair": Command(
+        "pipeline.commands.repair:repair",
+        "set damaged outputs aside and make them again",
+        takes="[run or output] [overrides]",
+    ),
     "sync": Command(
         "pipeline.commands.sync:sync_run",
         "upload a pretraining to wandb as one run",
@@ -157,7 +167,7 @@ GROUPS = {
         "finetune", "layers", "report",
     ),
     "Cluster": ("submit", "status", "cancel", "job"),
-    "Store": ("list", "path", "du", "clean", "sync"),
+    "Store": ("list", "path", "du", "clean", "verify", "repair", "sync"),
     "A look inside": ("inspect", "estimate", "doctor", "bench"),
     "Using an encoder": ("embed", "fill", "similarity", "senses"),
 }  # fmt: skip

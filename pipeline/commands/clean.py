@@ -78,7 +78,14 @@ def _every_output(store: Store) -> Iterator[Output]:
 
 
 def _with_ancestors(store: Store, outputs: Iterable[Output]) -> set[str]:
-    """Return the references of outputs and of everything they were made from."""
+    """Return the references of outputs and of everything they were made from.
+
+    Raises `SesameError` if a manifest is damaged: what its output was made from is not known.
+    """
+    outputs = list(outputs)
+    for output in outputs:
+        if output.has_manifest:
+            output.manifest()
     return {each.reference for output in outputs for each in (output, *store.ancestors(output))}
 
 

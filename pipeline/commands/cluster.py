@@ -31,14 +31,15 @@ from pipeline.cluster.submit import (
     write_scripts,
 )
 from pipeline.commands.arguments import Arguments
-from pipeline.commands.stages import experiment, select_stages
+from pipeline.commands.stages import as_entries, experiment, select_stages
 from pipeline.commands.store import open_store
 from pipeline.config.compose import compose_config, sweep_points
 from pipeline.stages import STAGES
 from pipeline.store.outputs import Store
 from pipeline.store.runs import Entry, Runs
 from pipeline.training.exits import Interrupted
-from pipeline.workflow.execute import execute, make_share
+from pipeline.workflow.execute import execute, make_share, refuse_damaged
+from pipeline.workflow.graph import Graph
 from pipeline.workflow.plan import as_table, plan
 from pipeline.workflow.stage import Node
 
@@ -61,6 +62,7 @@ def submit(arguments: Arguments) -> None:
     nodes = list({name: node for graph in graphs for name, node in graph.nodes.items()}.values())
     chosen = select_stages(nodes, arguments.options.get("--from"), arguments.options.get("--until"))
     console.print(as_table(plan(nodes, store)))
+    refuse_damaged(nodes)
     check_site(chosen, site)
     known = not dry or slurm.answers()
     if known:
@@ -79,8 +81,16 @@ def submit(arguments: Arguments) -> None:
         for graph in graphs:
             graph.checksums.save()
         _send(planned, submission, site)
-        entries = [Entry(node.stage, node.output.fingerprint, node.label) for node in nodes]
-        Runs(store).record(config.name, entries, replace=not swept)
+        Runs(store).record(config.name, _entries(graphs, points), replace=not swept)
+
+
+def _entries(graphs: list[Graph], points: list[list[str]]) -> list[Entry]:
+    """Return the outputs of all points, each with the command of the first point that has it."""
+    entries: dict[str, Entry] = {}
+    for graph, point in zip(graphs, points, strict=True):
+        made = as_entries(list(graph.nodes.values()), Arguments("run", [], point, {}))
+        entries = dict(zip(graph.nodes, made, strict=True)) | entries
+    return list(entries.values())
 
 
 def _plan(nodes: list[Node], site: Site, queued: dict[str, str]) -> list[Planned]:

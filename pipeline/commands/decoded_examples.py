@@ -19,7 +19,7 @@ from rich.text import Text
 
 from data_prep.config import ExamplesConfig
 from data_prep.errors import SesameError, UsageError
-from data_prep.examples.chunks import Chunk, ChunkStore
+from data_prep.examples.chunks import REMEDY, Chunk, ChunkStore
 from data_prep.examples.masking import MaskRule, choose_masks, example_keys
 from data_prep.examples.rows import is_static, mask_rule
 from data_prep.examples.validate import Rules, check, shard_chunks
@@ -84,11 +84,9 @@ def _read_statistics(folder: Path) -> dict[str, Any]:
     try:
         facts: dict[str, Any] = json.loads(path.read_bytes())
     except FileNotFoundError:
-        raise SesameError(f"{path}: missing; restore it or make the examples again") from None
+        raise SesameError(f"{path}: missing; {REMEDY}") from None
     except ValueError:
-        raise SesameError(
-            f"{path}: not JSON; restore the file or make the examples again"
-        ) from None
+        raise SesameError(f"{path}: not JSON; {REMEDY}") from None
     return facts
 
 

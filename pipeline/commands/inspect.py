@@ -7,6 +7,7 @@ from pipeline.commands.arguments import Arguments, take_own
 from pipeline.config.compose import compose_config
 from pipeline.stages import STAGES
 from pipeline.store.outputs import Store
+from pipeline.store.verify import refuse_damage
 from pipeline.workflow.graph import Graph
 from pipeline.workflow.stage import Request, as_input
 
@@ -25,6 +26,7 @@ def inspect_examples(arguments: Arguments) -> None:
     if not examples.output.is_done:
         words = " ".join(overrides)
         raise SesameError(f"inspect: no examples yet; run: sesame examples {words}".rstrip())
+    refuse_damage(examples.output, graph.checksums, config.verifies_all)
     from data_prep.examples.rows import mask_rule
     from pipeline.commands.decoded_examples import inspect
 

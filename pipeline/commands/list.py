@@ -36,6 +36,9 @@ def _state(store: Store, entries: list[Entry]) -> str:
     outputs = [store.output(entry.stage, entry.fingerprint) for entry in entries]
     unfinished = [output for output in outputs if not output.is_done]
     for output in unfinished:
+        if output.has_manifest:
+            return f"{output.stage} damaged; sesame verify says more"
+    for output in unfinished:
         if read_holder(output.path / LEASE):
             return f"{output.stage} runs, {STAGES[output.stage].how_far(output.path)}"
     for output in unfinished:

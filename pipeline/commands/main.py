@@ -4,19 +4,31 @@ No import here imports torch, so that help and usage errors appear at once.
 """
 
 import errno
-import importlib
 import os
 import select
+import signal
 import sys
+from contextlib import nullcontext
 from importlib.metadata import version
 
-from data_prep.errors import SesameError
+from data_prep.errors import SesameError, UsageError
+from data_prep.files import is_text
 from data_prep.progress import console
-from pipeline.commands.arguments import parse, show_error
-from pipeline.commands.catalogue import COMMANDS
+from pipeline.commands.arguments import call, parse, show_error
 from pipeline.commands.help import show_command_help, show_help
+from pipeline.commands.signals import Stopped, stop_on_signals
 from pipeline.training.exits import Interrupted
 
+REMEDIES = {
+    errno.ENOSPC: "make room",
+    errno.EDQUOT: "make room",
+    errno.EROFS: "mount the disk writable, or set paths.store to another folder",
+    errno.EACCES: "change its permissions, or set paths.store to another folder",
+    errno.EPERM: "change its permissions, or set paths.store to another folder",
+    errno.ENAMETOOLONG: "use a shorter name",
+    errno.ENOTDIR: "name a folder instead",
+    errno.EISDIR: "name a file instead",
+}
 READER_GONE = 141  # exit code of a program killed by a closed pipe: 128 + SIGPIPE
 
 
@@ -79,37 +91,57 @@ def _run(argv: list[str]) -> int:
         print(version("sesame-encoders"))
         return 0
     try:
-        if _is_job_script():
-            from pipeline.cluster.requeue import listen
-
-            listen()
-        arguments = parse(argv)
-        if "--help" in arguments.options:
-            show_command_help(arguments.command)
-        elif "--cfg" in arguments.options:  # handled here, so that every command supports it
-            from pipeline.commands.configuration import print_config
-
-            print_config(arguments)
-        else:
-            module, _, function = COMMANDS[arguments.command].function.partition(":")
-            getattr(importlib.import_module(module), function)(arguments)
+        with nullcontext() if _is_job_script() else stop_on_signals():
+            _perform(argv)
     except SesameError as error:
-        if os.environ.get("HYDRA_FULL_ERROR") == "1":
+        if _wants_traceback():
             raise
         code = show_error(argv[0], error)
         if isinstance(error, Interrupted) and _is_job_script():
             return _continue_job(argv[0], error)
         return code
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno is None or isinstance(error, ConnectionError) or _wants_traceback():
             raise
-        full = f"{error.strerror}: {error.filename or 'the store'}"
-        remedy = "make room and run the same command again; what is finished is kept"
-        return show_error(argv[0], SesameError(f"{full}; {remedy}"))
-    except KeyboardInterrupt:
-        console.print("interrupted; the same command goes on from here")
-        return 130
+        remedy = REMEDIES.get(error.errno, "check the path and the disk")
+        said = f"{error.strerror}: {error.filename or 'the store'}; {remedy}"
+        again = "then run the same command again; what is finished is kept"
+        return show_error(argv[0], SesameError(f"{said}, {again}"))
+    except KeyboardInterrupt as error:
+        stopped = error if isinstance(error, Stopped) else Stopped(signal.SIGINT)
+        name = stopped.signal.name
+        console.print(f"stopped by {name}; the same command goes on from here", markup=False)
+        return stopped.exit_code
     return 0
+
+
+def _perform(argv: list[str]) -> None:
+    """Parse the command line and run its command."""
+    if _is_job_script():
+        from pipeline.cluster.requeue import listen
+
+        listen()
+    _refuse_odd_arguments(argv)
+    arguments = parse(argv)
+    if "--help" in arguments.options:
+        show_command_help(arguments.command)
+    elif "--cfg" in arguments.options:  # handled here, so that every command supports it
+        from pipeline.commands.configuration import print_config
+
+        print_config(arguments)
+    else:
+        call(arguments)
+
+
+def _wants_traceback() -> bool:
+    return os.environ.get("HYDRA_FULL_ERROR") == "1"
+
+
+def _refuse_odd_arguments(argv: list[str]) -> None:
+    """Raise `UsageError` for an argument that is not text: it could be neither stored nor shown."""
+    for number, word in enumerate(argv, 1):
+        if not is_text(word):
+            raise UsageError(f"argument {number}: is not valid UTF-8; rename the file or folder")
 
 
 def _continue_job(command: str, interrupted: Interrupted) -> int:

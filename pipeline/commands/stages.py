@@ -1,6 +1,7 @@
 """`sesame run`, `plan`, `path` and the stages: build the graph, print the plan, execute it."""
 
 import math
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -33,6 +34,7 @@ from pipeline.stages.report import add_report, reported
 from pipeline.store.outputs import Store
 from pipeline.store.runs import Entry, Runs
 from pipeline.tasks.summary import scores_table
+from pipeline.training.exits import Interrupted
 from pipeline.workflow.execute import SomeFailed, execute_all, make_share, refuse_to_pretrain
 from pipeline.workflow.graph import Graph, experiment_graph
 from pipeline.workflow.plan import as_table, plan
@@ -93,7 +95,10 @@ def _sweep(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]]) 
     unmade: dict[int, SesameError] = {}
     if at_once is not None and at_once > 1 and launcher:
         raise UsageError(f"--at-once: {launcher} says how points are run; leave one of them out")
-    if f"{SWEEPER}=optuna" not in overrides and command != "run":
+    if f"{SWEEPER}=optuna" not in overrides and command == "run":
+        for point in sweep_points(overrides):  # a mistake in any point stops the sweep at once
+            compose_config(_without_hydra(point))
+    elif f"{SWEEPER}=optuna" not in overrides:
         graphs = _point_graphs(arguments, sweep_points(overrides))
         _prepare_common(arguments, graphs)
         if not launcher:
@@ -109,6 +114,8 @@ def _sweep(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]]) 
             if number in unmade:
                 raise unmade[number]
             made = do(Arguments(command, [], point, arguments.options), typed(emptied(raw, point)))
+        except Interrupted as error:
+            raise _Left(error) from error
         except SesameError as error:  # the other points still run; the sweep fails at the end
             show_error(command, error)
             write_point(folder / str(number), Point(number, settings, "", None, str(error)))
@@ -118,7 +125,10 @@ def _sweep(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]]) 
         return math.nan if value is None else value
 
     folder.mkdir(parents=True)  # Optuna keeps its database in the parent folder
-    run_hydra(["--multirun", *told], job)
+    try:
+        run_hydra(["--multirun", *told], job)
+    except _Left as left:
+        raise left.interrupted from left
     store = Store(Path(config.paths.store))
     console.print(summarise_sweep(folder, command, store))
     points = read_points(folder)
@@ -132,6 +142,14 @@ def _sweep(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]]) 
         raise SesameError(
             f"{len(failed)} of {len(points)} points failed, the first with: {failed[0].error}"
         )
+
+
+class _Left(BaseException):
+    """A point was interrupted, so the sweep ends. Hydra would print any other exception."""
+
+    def __init__(self, interrupted: Interrupted) -> None:
+        super().__init__(str(interrupted))
+        self.interrupted = interrupted
 
 
 def _says_who_runs(override: str) -> bool:
@@ -151,9 +169,13 @@ def _at_once(arguments: Arguments) -> int | None:
 def _point_graphs(arguments: Arguments, points: list[list[str]]) -> list[tuple[Graph, Node]]:
     graphs = []
     for point in points:
-        config = compose_config([word for word in point if not word.startswith("hydra")])
+        config = compose_config(_without_hydra(point))
         graphs.append(_target(arguments.command, config, point))
     return graphs
+
+
+def _without_hydra(point: list[str]) -> list[str]:
+    return [word for word in point if not word.startswith("hydra")]
 
 
 def _prepare_points(
@@ -206,7 +228,7 @@ def _stage(arguments: Arguments, config: Config) -> list[Node]:
     before = nodes if asked is None else [node for node in nodes if node is not target]
     # A page about named runs is recorded under these runs, not under the current experiment.
     about = config.runs if arguments.command == "report" else []
-    _record(graph, before, about or [config.name], replace=False)
+    _record(graph, before, about or [config.name], replace=False, arguments=arguments)
     execute_all(before, _at_once(arguments))
     if asked is not None:
         make_share(target, asked)
@@ -222,7 +244,7 @@ def _run(arguments: Arguments, config: Config) -> list[Node]:
     console.print(as_table(plan(nodes, graph.store)))
     chosen = select_stages(nodes, arguments.options.get("--from"), arguments.options.get("--until"))
     is_sweep = "-m" in arguments.options
-    _record(graph, nodes, [config.name], replace=not is_sweep)
+    _record(graph, nodes, [config.name], replace=not is_sweep, arguments=arguments)
     execute_all(chosen, _at_once(arguments))
     scored = [n.output.path for n in nodes if n.stage == "finetune" and n.output.is_done]
     if scored:
@@ -234,12 +256,22 @@ def _run(arguments: Arguments, config: Config) -> list[Node]:
     return chosen
 
 
-def _record(graph: Graph, nodes: list[Node], names: list[str], replace: bool) -> None:
+def _record(
+    graph: Graph, nodes: list[Node], names: list[str], replace: bool, arguments: Arguments
+) -> None:
     """Record outputs under the names of runs before they are made, so that others find them."""
     graph.checksums.save()
-    entries = [Entry(node.stage, node.output.fingerprint, node.label) for node in nodes]
+    entries = as_entries(nodes, arguments)
     for name in names:
         Runs(graph.store).record(name, entries, replace)
+
+
+def as_entries(nodes: list[Node], arguments: Arguments) -> list[Entry]:
+    """Return nodes as outputs of a run, with the command that makes them again."""
+    command = shlex.join(["sesame", arguments.command, *arguments.overrides])
+    return [
+        Entry(node.stage, node.output.fingerprint, node.label, command=command) for node in nodes
+    ]
 
 
 def experiment(config: Config, overrides: list[str]) -> Graph:

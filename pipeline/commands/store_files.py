@@ -19,8 +19,8 @@ EVERY_OUTPUT = (
     StoreFile(
         "manifest.json",
         "Description of the output: stage, format, result keys, fingerprints of the inputs, sizes "
-        "and checksums of the user's files, counts, and size and SHA-256 of every file. Written "
-        "last: an output without it is not finished.",
+        "and checksums of the user's files, counts, and size and SHA-256 of every file (above 64 "
+        "MB also of sampled blocks). Written last: an output without it is not finished.",
     ),
     StoreFile(
         "run.json",
@@ -138,9 +138,15 @@ BESIDE_OUTPUTS = (
         "run_facts/export/<fingerprint>.json", "Times, host, machine and versions of an export."
     ),
     StoreFile(
-        "runs/<name>.json", "The outputs of a named run. They are what `sesame clean` keeps."
+        "runs/<name>.json",
+        "The outputs of a named run, which `sesame clean` keeps, and the commands that made them.",
     ),
-    StoreFile(".cache/checksums.json", "Checksums of your files by path, size, inode and mtime."),
+    StoreFile(
+        "<stage>/.<fingerprint>.damaged/**",
+        "A damaged output that `sesame repair` set aside.",
+        False,
+    ),
+    StoreFile(".cache/checksums.json", "Checksums of files by path, size, inode and mtime."),
     StoreFile(
         ".cache/clean/**", "Cleaned text for corpora that grow; bounded by `corpus.cache_size`."
     ),

@@ -4,6 +4,7 @@ The user's own `./conf` comes before ours on the search path. A mistake raises `
 full key, the value and the allowed values.
 """
 
+import functools
 import importlib.util
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
@@ -11,18 +12,19 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+import yaml  # type: ignore[import-untyped]
 from hydra import compose, initialize_config_dir
-from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException, MissingConfigException
-from hydra.plugins.search_path_plugin import SearchPathPlugin
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from data_prep.errors import UsageError
 from data_prep.fields import Rule, check, walk
+from pipeline.config.recipes import Environment, UserConf, UserRecipes, check_hydra, refuse_code
 from pipeline.config.schema import Config
 from pipeline.config.sharing import reads_only
 from pipeline.models.registry import FAMILIES
@@ -36,13 +38,15 @@ GROUPS = (
 )  # fmt: skip
 
 
-class UserConf(SearchPathPlugin):
-    """Puts the user's `./conf` before ours on Hydra's search path."""
+# Errors of YAML files that Hydra passes on: not YAML, not UTF-8, or not of the shape it expects.
+UNREADABLE = (yaml.YAMLError, ValueError, TypeError, AttributeError, KeyError, AssertionError,
+              RecursionError)  # fmt: skip
+UserConf.ours = CONF
 
-    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        user = Path.cwd() / "conf"
-        if user.is_dir() and user.resolve() != CONF.resolve():
-            search_path.prepend("user", f"file://{user}")
+
+@functools.cache
+def _environment() -> Environment:
+    return Environment(Config())
 
 
 def package_path(package: str, inside: str) -> str:
@@ -66,7 +70,9 @@ def register() -> None:
     for name, family in FAMILIES.items():
         store.store(group="model", name=name, node=family.config)
     OmegaConf.register_new_resolver("package", package_path, replace=True)
+    OmegaConf.register_new_resolver("oc.env", _environment().resolve, replace=True)
     Plugins.instance().register(UserConf)
+    Plugins.instance().register(UserRecipes)
 
 
 def compose_raw(overrides: list[str]) -> DictConfig:
@@ -75,11 +81,18 @@ def compose_raw(overrides: list[str]) -> DictConfig:
     overrides = prepared(overrides)
     try:
         with initialize_config_dir(str(CONF), version_base="1.3", job_name="sesame"):
-            return emptied(compose("config", overrides), overrides)
+            raw = compose("config", overrides, return_hydra_config=True)
+        check_hydra(raw.hydra)
+        with open_dict(raw):
+            del raw["hydra"]
+        _environment().refuse_copies(raw)
+        return emptied(raw, overrides)
     except MissingConfigException as error:
         raise UsageError(_explain_missing(error, overrides)) from error
     except (HydraException, OmegaConfBaseException) as error:
         raise UsageError(_explain(error)) from error
+    except UNREADABLE as error:
+        raise UsageError(_explain_unreadable(error)) from error
 
 
 def emptied(raw: DictConfig, overrides: list[str]) -> DictConfig:
@@ -115,8 +128,8 @@ def typed(raw: DictConfig) -> Config:
     assert isinstance(config, Config)
     for section, key in ((config.corpus, "paths"), (config, "runs")):
         value = getattr(section, key)
-        if isinstance(value, str):
-            setattr(section, key, [value])
+        if not isinstance(value, list):
+            setattr(section, key, [] if value is None else [value])
     check(config)
     for item in fields(config):
         section = getattr(config, item.name)
@@ -193,6 +206,7 @@ def prepared(overrides: list[str]) -> list[str]:
     ready = []
     for text, override in zip(overrides, parsed, strict=True):
         key = override.key_or_group
+        _refuse_code(text, override)
         if any(key == name or key.startswith(f"{name}.") for name in free_form):
             ready.append(text if text.startswith(("+", "~")) else f"++{text}")
         elif key in known or key.startswith("hydra"):
@@ -203,6 +217,15 @@ def prepared(overrides: list[str]) -> list[str]:
             hint = f"; did you mean {close[0]}?" if close else ""
             raise UsageError(f"{text}: there is no key {key}{hint}")
     return ready
+
+
+def _refuse_code(text: str, override: Override) -> None:
+    """Raise `UsageError` for an override that would make Hydra run code or read other folders."""
+    key = override.key_or_group
+    value = override.value() if not override.is_sweep_override() else None
+    refuse_code(text, {**dict.fromkeys(key.split(".")), "": value})
+    if key == "hydra.searchpath":
+        raise UsageError(f"{text}: recipes are read from ./conf; put them there")
 
 
 def _explain(error: Exception) -> str:
@@ -217,6 +240,12 @@ def _explain(error: Exception) -> str:
         place = text.partition(":")[0]  # "In 'experiment/demo'", the file that sets the key
         return f"{inner.full_key}: {_first_line(inner)} ({place}); choose an experiment that fits"
     return f"{key}: {text}" if key and key not in text else text
+
+
+def _explain_unreadable(error: Exception) -> str:
+    mark = getattr(error, "problem_mark", None)
+    place = f"{mark.name}, line {mark.line + 1}" if mark else "a YAML file in ./conf"
+    return f"{place}: cannot be read as a recipe or group ({type(error).__name__}); correct it"
 
 
 def _first_line(error: BaseException) -> str:

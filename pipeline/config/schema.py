@@ -37,7 +37,9 @@ FLOORS = {TFIDF: ("classify", "regress"), MAJORITY: ("classify", "regress", "tag
 class PathsConfig:
     """Folders on disk."""
 
-    store: str = execution("${oc.env:SESAME_STORE,store}", "folder of all outputs")
+    store: str = execution(
+        "${oc.env:SESAME_STORE,store}", "folder of all outputs", holds_environment=True
+    )
 
 
 @dataclass
@@ -114,6 +116,13 @@ class Config:
         "vectors (./name if a run has that name), `random`, `vectors` (trained on the corpus), "
         "`tfidf`, `majority`, or a list of several (fine-tuning concatenates their vectors); this "
         "experiment's own pretraining if not set",
+        holds_environment=True,
+    )
+    verify: str = execution(
+        "sampled",
+        "compare files of the store above 64 MB with their manifest by sampled blocks, or in full; "
+        "smaller files are always compared in full, each version of a file once",
+        choices=("sampled", "full"),
     )
     runs: Any = execution([], "runs that a report compares; this experiment if empty")
     paths: PathsConfig = execution(PathsConfig(), "")
@@ -135,6 +144,11 @@ class Config:
     share: ShareConfig = execution(ShareConfig(), "")
 
     @property
+    def verifies_all(self) -> bool:
+        """True if large files are compared in full."""
+        return self.verify == "full"
+
+    @property
     def encoders(self) -> list[str | None]:
         """The value of `encoder` as a list."""
         names: list[str | None] = self.encoder if isinstance(self.encoder, list) else [self.encoder]
@@ -147,8 +161,11 @@ class Config:
 
     def check(self) -> None:
         """Raise `UsageError` for contradictions between sections."""
-        if not self.encoders or any(isinstance(name, list | dict) for name in self.encoders):
-            raise UsageError(f"encoder={self.encoder}: must be one encoder or a list of them")
+        if not self.encoders or not all(isinstance(name, str | None) for name in self.encoders):
+            raise UsageError(
+                f"encoder={self.encoder}: must be one encoder or a list of them, each a text; "
+                "write a fingerprint of digits in quotes: encoder='\"1234\"'"
+            )
         for floor in FLOORS.keys() & {name for name in self.encoders if name}:
             if len(self.encoders) > 1 or self.task.kind not in FLOORS[floor]:
                 raise UsageError(

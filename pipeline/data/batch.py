@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from data_prep.examples.chunks import Chunk
+from pipeline.data.device import send
 
 IGNORE_INDEX = -100  # torch's default ignore_index of cross_entropy
 
@@ -32,13 +33,13 @@ class Batch:
     def to(self, device: torch.device | str) -> "Batch":
         """Return a copy of the batch on `device`."""
         return Batch(
-            tokens_N=self.tokens_N.to(device, non_blocking=True),
-            positions_N=self.positions_N.to(device, non_blocking=True),
-            segments_N=self.segments_N.to(device, non_blocking=True),
+            tokens_N=send(self.tokens_N, device),
+            positions_N=send(self.positions_N, device),
+            segments_N=send(self.segments_N, device),
             lengths=self.lengths,
-            targets_M=self.targets_M.to(device, non_blocking=True),
-            labels_M=self.labels_M.to(device, non_blocking=True),
-            pair_labels_E=self.pair_labels_E.to(device, non_blocking=True),
+            targets_M=send(self.targets_M, device),
+            labels_M=send(self.labels_M, device),
+            pair_labels_E=send(self.pair_labels_E, device),
         )
 
 

@@ -25,8 +25,9 @@ from torch import Tensor
 from data_prep.errors import SesameError
 from data_prep.examples.chunks import Chunk, ChunkStore
 from data_prep.tokenizers import Tokenizer
-from data_prep.tokenizers.characters import Spelling
+from data_prep.tokenizers.characters import Spelling, symbol_counts
 from pipeline.data.cursor import Place, next_spans
+from pipeline.data.device import send
 from pipeline.data.loader import Step
 
 BLOCK = 64  # windows (of T words) read from the shards at once
@@ -43,16 +44,18 @@ class WordBatch:
     forward_targets_ST: Tensor  # int64, ids of the words to predict
     backward_targets_ST: Tensor  # int64, ids of the words to predict
     streams: slice  # the streams of this batch, among those of the rank
+    symbols: NDArray[np.int64]  # [U] on the host: characters per word, without padding
 
     def to(self, device: torch.device | str) -> "WordBatch":
         """Return a copy of the batch on `device`."""
         return WordBatch(
-            characters_UC=self.characters_UC.to(device, non_blocking=True),
-            forward_index_ST=self.forward_index_ST.to(device, non_blocking=True),
-            backward_index_ST=self.backward_index_ST.to(device, non_blocking=True),
-            forward_targets_ST=self.forward_targets_ST.to(device, non_blocking=True),
-            backward_targets_ST=self.backward_targets_ST.to(device, non_blocking=True),
+            characters_UC=send(self.characters_UC, device),
+            forward_index_ST=send(self.forward_index_ST, device),
+            backward_index_ST=send(self.backward_index_ST, device),
+            forward_targets_ST=send(self.forward_targets_ST, device),
+            backward_targets_ST=send(self.backward_targets_ST, device),
             streams=self.streams,
+            symbols=self.symbols,
         )
 
 
@@ -78,13 +81,15 @@ class Words:
         asked_2ST = words_4ST[[FORWARD_TARGETS, BACKWARD_TARGETS]]
         known_2ST = np.where(asked_2ST < self.predicted, asked_2ST, self.unknown)
         forward_targets_ST, backward_targets_ST = torch.from_numpy(known_2ST.astype(np.int64))
+        characters_UC = self.spelling.characters(distinct_U)
         return WordBatch(
-            torch.from_numpy(self.spelling.characters(distinct_U).astype(np.int32)),
+            torch.from_numpy(characters_UC.astype(np.int32)),
             forward_index_ST,
             backward_index_ST,
             forward_targets_ST,
             backward_targets_ST,
             streams,
+            symbol_counts(characters_UC),
         )
 
 

@@ -16,8 +16,14 @@ import torch
 from torch import Tensor
 
 from data_prep.tokenizers import Tokenizer
-from data_prep.tokenizers.characters import BEGIN_SENTENCE, END_SENTENCE, character_ids
+from data_prep.tokenizers.characters import (
+    BEGIN_SENTENCE,
+    END_SENTENCE,
+    character_ids,
+    symbol_counts,
+)
 from data_prep.tokenizers.words import split_like_elmo
+from pipeline.data.device import send
 from pipeline.encoders.inputs import (
     EncodedInputs,
     InputBatch,
@@ -100,7 +106,8 @@ class ElmoEncoder(Encoder):
         device = batch.tokens_N.device
         words_U, inverse_N = np.unique(batch.tokens_N.numpy(force=True), return_inverse=True)
         index_N = torch.from_numpy(inverse_N)
-        characters_UC = torch.from_numpy(self._characters[words_U].astype(np.int32))
+        characters = self._characters[words_U]
+        characters_UC = send(characters.astype(np.int32), device)
         lengths = _sentences(batch)
         starts, width = np.cumsum(lengths) - lengths, int(lengths.max())
         steps_TS = np.arange(width)[:, None]
@@ -109,7 +116,7 @@ class ElmoEncoder(Encoder):
             [np.minimum(starts + steps_TS, last_S), np.maximum(last_S - steps_TS, starts)]
         )
         index_2TS = index_N[torch.from_numpy(places_2TS)].to(device)
-        x_UP, outputs, _ = self.elmo(characters_UC.to(device), index_2TS)
+        x_UP, outputs, _ = self.elmo(characters_UC, symbol_counts(characters), index_2TS)
         sentence_N = np.repeat(np.arange(len(lengths)), lengths)
         step_N = np.arange(len(index_N)) - starts[sentence_N]
         mirrored_N = (lengths - 1)[sentence_N] - step_N

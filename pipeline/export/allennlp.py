@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save
 
 from data_prep.errors import SesameError
 from data_prep.files import atomic_write, write_atomically
-from data_prep.tokenizers.characters import character_ids
+from data_prep.tokenizers.characters import character_ids, symbol_counts
 from data_prep.tokenizers.vocabulary import COUNTS, VOCABULARY
 from pipeline.export.card import Facts, front_matter, record
 from pipeline.export.huggingface import PROBES, TOKENIZER_FILES
@@ -83,7 +83,8 @@ def _prove(elmo: Elmo, out: Path) -> None:
     index_2T1 = torch.stack([order_T1, order_T1.flip(0)])
 
     def vectors(model: Elmo) -> torch.Tensor:
-        x_UP, outputs, _ = model.double().eval()(torch.from_numpy(characters), index_2T1)
+        inputs = (torch.from_numpy(characters), symbol_counts(characters), index_2T1)
+        x_UP, outputs, _ = model.double().eval()(*inputs)
         return torch.stack([x_UP, *(x_T1P[:, 0] for layers in outputs for x_T1P in layers)])
 
     difference = float((vectors(elmo) - vectors(load_allennlp(out))).abs().max())

@@ -10,6 +10,7 @@ N tokens, E examples, B examples of a block, L its longest, H heads, D width of 
 """
 
 from dataclasses import dataclass
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import Any, cast
 
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from pipeline.data.device import send
 from pipeline.models.dropout import dropped, random_bits
 
 ALONE = 256  # tokens: examples of one length with fewer in total get no block of their own
@@ -70,7 +72,7 @@ class Block:
 class AttentionPlan:
     """The order of a batch's tokens, sorted by length of example, and its blocks."""
 
-    blocks: tuple[Block, ...]
+    lengths: NDArray[np.int64]  # [E] on the host, descending
     order_N: Tensor | None  # sorted row -> given row; None if the batch is sorted already
     place_N: Tensor | None  # given row -> sorted row; None if the batch is sorted already
     starts_E: Tensor  # sorted row of each example's first token, examples in the given order
@@ -88,9 +90,6 @@ class AttentionPlan:
     ) -> "AttentionPlan":
         """Return the plan for examples of these lengths, with its tensors on `device`."""
 
-        def tensor(array: NDArray[Any]) -> Tensor:
-            return torch.from_numpy(array).to(device, non_blocking=True)
-
         by_length = np.argsort(-lengths, kind="stable")
         offsets = np.concatenate([[0], np.cumsum(lengths[by_length])])
         starts_E = np.empty_like(lengths)
@@ -102,16 +101,23 @@ class AttentionPlan:
             place_N = np.repeat(starts_E - given_starts, lengths) + rows
             order_N = np.empty_like(place_N)
             order_N[place_N] = rows
-            order, place = tensor(order_N), tensor(place_N)
+            order, place = send(order_N, device), send(place_N, device)
         return cls(
-            tuple(_block(part, start, device) for start, part in _cut(lengths[by_length])),
+            lengths[by_length],
             order,
             place,
-            tensor(starts_E),
-            tensor(offsets.astype(np.int32)),
+            send(starts_E, device),
+            send(offsets.astype(np.int32), device),
             int(lengths.max(initial=0)),
             is_causal,
         )
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """The blocks of the batch. Flash attention does not need them, so they are made on demand
+        and once for all layers."""
+        device = self.offsets.device
+        return tuple(_block(part, start, device) for start, part in _cut(self.lengths))
 
     def sort(self, x: Tensor) -> Tensor:
         """Reorder rows from the given order to the plan's."""
@@ -149,10 +155,7 @@ def _block(lengths: NDArray[np.int64], start: int, device: torch.device | str) -
         return Block(start, end, examples, longest, None)
     real_BL = np.arange(longest) < lengths[:, None]
     mask_B1L = np.where(real_BL, 0.0, -np.inf).astype(np.float32)[:, None]
-    padding = Padding(
-        torch.from_numpy(np.flatnonzero(real_BL)).to(device),
-        torch.from_numpy(mask_B1L).to(device),
-    )
+    padding = Padding(send(np.flatnonzero(real_BL), device), send(mask_B1L, device))
     return Block(start, end, examples, longest, padding)
 
 
@@ -162,17 +165,36 @@ def attend(qkv_N3HD: Tensor, plan: AttentionPlan, dropout: float) -> Tensor:
     In a causal plan a token attends only to itself and to earlier tokens. Rows are in the plan's
     order. `dropout` is the share of attention probabilities set to zero.
     """
-    if qkv_N3HD.is_cuda and qkv_N3HD.dtype in (torch.float16, torch.bfloat16) and not dropout:
-        # Not tested by us, for lack of a CUDA device. The kernel supports neither dropout nor fp32.
-        from torch.nn.attention.varlen import varlen_attn
-
-        q, k, v = qkv_N3HD.unbind(1)
-        offsets, longest = plan.offsets, plan.longest
-        window = (-1, 0 if plan.is_causal else -1)  # tokens before and after; -1: all
-        return cast(
-            Tensor, varlen_attn(q, k, v, offsets, offsets, longest, longest, window_size=window)
-        )
+    if qkv_N3HD.is_cuda and has_flash(qkv_N3HD):
+        return attend_flash(qkv_N3HD, plan, dropout)
     return cast(Tensor, _attend_uncompiled(qkv_N3HD, plan, dropout))
+
+
+def has_flash(qkv_N3HD: Tensor) -> bool:
+    """Return True if flash attention supports these tensors: half precision, heads of at most 256
+    in multiples of 8, and a GPU of compute capability 8.0 or higher."""
+    width = qkv_N3HD.shape[-1]
+    fits = qkv_N3HD.dtype in (torch.float16, torch.bfloat16) and width % 8 == 0 and width <= 256
+    return fits and _capability(qkv_N3HD.device.index) >= (8, 0)
+
+
+@cache
+def _capability(index: int) -> tuple[int, int]:
+    return torch.cuda.get_device_capability(index)
+
+
+def attend_flash(qkv_N3HD: Tensor, plan: AttentionPlan, dropout: float) -> Tensor:
+    """Compute `attend` in one call of flash attention over all examples.
+
+    Only the pretended device of our tests has run this line. The public function for examples of
+    any length (`torch.nn.attention.varlen`) has no dropout, but its operator has.
+    """
+    q, k, v = qkv_N3HD.unbind(1)
+    offsets, longest = plan.offsets, plan.longest
+    output: Tensor = torch.ops.aten._flash_attention_forward(
+        q, k, v, offsets, offsets, longest, longest, dropout, plan.is_causal, False
+    )[0]
+    return output
 
 
 # Blocks differ from batch to batch, so torch.compile would recompile for every batch.

@@ -36,7 +36,7 @@ class Objective(ABC):
 
     @abstractmethod
     def count(self, batch: Any) -> Sums:
-        """Count the predictions and tokens of a batch."""
+        """Count the predictions and tokens of a batch, which is still on the host."""
 
     @abstractmethod
     def mean(self, losses: Any, asked: Sums) -> Tensor:
@@ -47,7 +47,10 @@ class Objective(ABC):
 
     @abstractmethod
     def loss(self, sums: Sums) -> float:
-        """Return the training loss of rows with these sums; `mean` without gradients."""
+        """Return the training loss of rows with these sums; `mean` without gradients.
+
+        Uses arithmetic only, so that summed losses may also be tensors on a device.
+        """
 
     @abstractmethod
     def metrics(self, sums: Sums) -> dict[str, float | None]:

@@ -15,8 +15,9 @@ from data_prep.errors import SesameError, UsageError
 from pipeline.config.schema import Config
 from pipeline.models.registry import family_of
 from pipeline.stages.tokenizer import upstream
-from pipeline.store.outputs import fingerprint
+from pipeline.store.outputs import Output, fingerprint
 from pipeline.store.references import Folder, resolve
+from pipeline.store.verify import refuse_damage
 from pipeline.training.source import read_model
 from pipeline.workflow.stage import Input, Instance, Node, Planner, Request, Stage, Work
 
@@ -76,6 +77,8 @@ class Export(Stage):
                 "tokenizer": upstream(graph.store, found, "tokenizer"),
             },
         )
+        if not node.output.is_done:
+            refuse_damage(found.output, graph.checksums, config.verifies_all)
         if (found.output.is_done or found.is_step) and not node.output.is_done:
             check_finished(found.output.path, found.checkpoint)
         return node
@@ -147,6 +150,14 @@ def check_finished(pretrain: Path, checkpoint: str) -> None:
     family_of(model).check_export(model, pairs_of(read_recipe(pretrain)))
 
 
+def _last_step(pretrain: Path, found: list[Path]) -> int | None:
+    """Return the step at which a finished pretraining ended, else of its newest checkpoint."""
+    output = Output(pretrain.parent.name, pretrain.name, pretrain)
+    if output.is_done:
+        return int(output.manifest()["counts"]["steps"])
+    return int(found[-1].name) if found else None
+
+
 def choose_checkpoint(pretrain: Path, which: str) -> Path:
     """Return the checkpoint that is last, best (lowest held-out loss) or of a step.
 
@@ -157,7 +168,7 @@ def choose_checkpoint(pretrain: Path, which: str) -> Path:
 
     found = checkpoints(pretrain / CHECKPOINTS)
     if which == "last":
-        chosen = found[-1:]
+        chosen = [path for path in found if int(path.name) == _last_step(pretrain, found)]
     elif which == "best":
         losses = {step: values["heldout_loss"] for step, values in evaluations(pretrain).items()}
         evaluated = [path for path in found if int(path.name) in losses]

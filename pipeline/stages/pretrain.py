@@ -47,6 +47,7 @@ class Pretrain(Stage):
     keeps_inputs = True
     sections = ("model", "optim", "trainer", "pretrain")
     obeyed = ("init", "tracking")
+    resumes = True
 
     def inputs(self, config: Config) -> dict[str, Request]:
         """Return tokenizer, examples of every phase, and the model or vectors to start from.
@@ -100,7 +101,7 @@ class Pretrain(Stage):
         """
         from data_prep.progress import console
         from pipeline.store.checkpoints import CHECKPOINTS, checkpoints
-        from pipeline.training.checkpoint import damage, newest_good, read_state
+        from pipeline.training.checkpoint import damage, newest_good, read_state, remove_old
         from pipeline.training.exits import REPORTS, Diverged
         from pipeline.training.launch import launch
 
@@ -127,6 +128,9 @@ class Pretrain(Stage):
                 "check the disk, then run the same command again"
             )
         state = read_state(last)
+        # A launch that was killed after its last checkpoint could not remove the ones before.
+        trainer = work.config.trainer
+        remove_old(folder, trainer.keep_checkpoints, trainer.keep_every)
         shutil.rmtree(work.out / REPORTS)
         return {"steps": state.step, "updates": state.updates, "tokens": state.tokens}
 
@@ -158,7 +162,7 @@ def check_family(config: Config) -> None:
     for key, setting in family.unsupported.items():
         section, name = key.split(".")
         value = getattr(getattr(config, section), name)
-        if value != setting.neutral:
+        if value is not None and value != setting.neutral:  # null: the family decides
             shown = "[...]" if isinstance(value, list) else value
             raise UsageError(f"{key}={shown}: model.kind={family.name} {setting.why}")
 

@@ -7,15 +7,18 @@ Files up to 64 MB are hashed completely, larger ones by sampled blocks. Checksum
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from data_prep.errors import SesameError, UsageError
-from data_prep.files import BLOCK, sha256, write_atomically
+from data_prep.files import BLOCK, read_json_object, sha256, write_atomically
+from data_prep.progress import console
 
 WHOLE_UP_TO = 64 << 20  # bytes
 SAMPLED_BLOCKS = 64
+SAMPLED = "sampled"  # key of the manifest, and prefix of checksums, of large files
+WHOLE = ":whole"  # suffix of the cache's key for the SHA-256 of a large file
 
 
 def checksum(path: Path) -> str:
@@ -28,7 +31,7 @@ def checksum(path: Path) -> str:
         for block in range(SAMPLED_BLOCKS):
             stream.seek((size - BLOCK) * block // (SAMPLED_BLOCKS - 1))
             digest.update(stream.read(BLOCK))
-    return f"sampled-{digest.hexdigest()}"
+    return f"{SAMPLED}-{digest.hexdigest()}"
 
 
 class Checksums:
@@ -36,22 +39,55 @@ class Checksums:
 
     def __init__(self, store: Path):
         self._path = store / ".cache" / "checksums.json"
-        self._known: dict[str, list[int | str]] = {}
-        if self._path.exists():
-            self._known = json.loads(self._path.read_text())
+        self._known: dict[str, list[int | str]] = self._load()
         self._changed = False
+
+    @classmethod
+    def empty(cls, store: Path) -> "Checksums":
+        """Return an object that has forgotten every file, so that all are read again."""
+        made = cls(store)
+        made._known = {}
+        return made
+
+    def _load(self) -> dict[str, list[int | str]]:
+        """Read the cache; a damaged one is only a cache, so it is made anew."""
+        if not self._path.exists():
+            return {}
+        content = read_json_object(self._path)
+        if content is None or not all(
+            isinstance(entry, list) and len(entry) == 4 for entry in content.values()
+        ):
+            said = f"{self._path}: is damaged; checksums are computed again"
+            console.print(said, markup=False, soft_wrap=True)
+            return {}
+        return content
 
     def of(self, path: Path) -> str:
         """Return the checksum of one file; read it only if size, inode or mtime changed."""
+        return self._remembered(str(path.resolve()), path, checksum)
+
+    def of_whole(self, path: Path) -> str:
+        """Return the SHA-256 of one file, however large; otherwise as `of`."""
+        if path.stat().st_size <= WHOLE_UP_TO:
+            return self.of(path)
+        return self._remembered(f"{path.resolve()}{WHOLE}", path, sha256)
+
+    def _remembered(self, key: str, path: Path, compute: Callable[[Path], str]) -> str:
         status = path.stat()
         seen: list[int | str] = [status.st_size, status.st_ino, status.st_mtime_ns]
-        key = str(path.resolve())
         remembered = self._known.get(key)
         if remembered is not None and remembered[:3] == seen:
             return str(remembered[3])
-        self._known[key] = [*seen, checksum(path)]
+        self._known[key] = [*seen, compute(path)]
         self._changed = True
         return str(self._known[key][3])
+
+    def for_manifest(self, path: Path) -> dict[str, int | str]:
+        """Return the entry of a finished file in its manifest: size, SHA-256, and for a large file
+        also the checksum of sampled blocks."""
+        size = path.stat().st_size
+        sampled = {SAMPLED: self.of(path)} if size > WHOLE_UP_TO else {}
+        return {"size": size, "sha256": self.of_whole(path), **sampled}
 
     def describe(self, files: Iterable[tuple[str, Path]]) -> dict[str, dict[str, int | str]]:
         """Return size and checksum by name of the files a stage reads, for its fingerprint.

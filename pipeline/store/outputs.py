@@ -20,8 +20,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from data_prep.errors import SesameError
-from data_prep.files import sha256, sync_directory, write_atomically
+from data_prep.errors import SesameError, UsageError
+from data_prep.files import is_text, read_json_object, sync_directory, write_atomically
+from pipeline.store.content import Checksums
 
 MANIFEST, RUN, REQUEST, LEASE = "manifest.json", "run.json", ".request.json", ".lease.json"
 FINGERPRINT_LENGTH = 16
@@ -51,7 +52,15 @@ class Output:
 
     @property
     def is_done(self) -> bool:
-        """True if the output is finished: it has a manifest."""
+        """True if the output is finished: it has its manifest, and the manifest is readable.
+
+        `store.verify` compares the files with it.
+        """
+        return self.has_manifest and _manifest_of(self) is not None
+
+    @property
+    def has_manifest(self) -> bool:
+        """True if there is a manifest, damaged or not."""
         return (self.path / MANIFEST).exists()
 
     @property
@@ -66,7 +75,14 @@ class Output:
 
     def manifest(self) -> dict[str, Any]:
         """Read the manifest. Raises `SesameError` if it is missing or damaged."""
-        return _load(self.path / MANIFEST)
+        found = _manifest_of(self) if self.has_manifest else None
+        if found is None:
+            state = "is damaged" if self.has_manifest else "is missing"
+            raise SesameError(
+                f"{self.path / MANIFEST}: {state}; to set the output aside and make it again: "
+                f"sesame repair {self.reference}"
+            )
+        return found
 
     def request(self) -> dict[str, Any]:
         """Read the content that the fingerprint hashes, of a finished or unfinished output."""
@@ -76,7 +92,7 @@ class Output:
                 key: manifest[key]
                 for key in ("stage", "format", "config", "upstream", "files_read")
             }
-        return _load(self.path / REQUEST)
+        return _load_request(self.path / REQUEST)
 
     def begin(self, request: dict[str, Any]) -> None:
         """Create the folder and write .request.json."""
@@ -95,10 +111,11 @@ class Output:
         Hashing may take minutes, so `check_lease` is called after it, and again immediately before
         the manifest is renamed to its final name.
         """
+        known = Checksums(self.path.parents[1])
         files = {
-            str(path.relative_to(self.path)): {"size": path.stat().st_size, "sha256": sha256(path)}
-            for path in self.files()
+            str(path.relative_to(self.path)): known.for_manifest(path) for path in self.files()
         }
+        known.save()  # so that the first reader does not hash them again
         manifest = request | {"fingerprint": self.fingerprint, "counts": counts, "files": files}
         check_lease()
         facts = _facts_outside(self.path) if self.stage in PUBLISHED else self.path / RUN
@@ -138,6 +155,11 @@ class Store:
     """All outputs below one folder."""
 
     def __init__(self, root: Path):
+        """Raises `UsageError` if `root` cannot be a folder; it need not exist."""
+        if not is_text(str(root)):
+            raise UsageError("paths.store: the path is not valid UTF-8; use another folder")
+        if root.exists() and not root.is_dir():
+            raise UsageError(f"paths.store={root}: is a file; name a folder, or move the file away")
         self.root = root
 
     def output(self, stage: str, fingerprint: str) -> Output:
@@ -169,7 +191,7 @@ class Store:
         if folder.is_dir():
             for path in sorted(folder.iterdir()):
                 output = Output(stage, path.name, path)
-                if not path.name.startswith(".") and (output.is_done or output.is_begun):
+                if not path.name.startswith(".") and (output.has_manifest or output.is_begun):
                     yield output
 
 
@@ -223,11 +245,26 @@ def run_facts(name: str, started: datetime, seconds: float) -> dict[str, Any]:
     }
 
 
-def _load(path: Path) -> dict[str, Any]:
-    try:
-        loaded: dict[str, Any] = json.loads(path.read_text())
-    except (OSError, json.JSONDecodeError) as error:
+def _manifest_of(output: Output) -> dict[str, Any] | None:
+    """Read a manifest; None if the file is not the manifest of this output."""
+    found = read_json_object(output.path / MANIFEST)
+    if found is None or found.get("fingerprint") != output.fingerprint:
+        return None
+    if not all(isinstance(found.get(key), dict) for key in ("config", "upstream", "files")):
+        return None
+    are_entries = all(
+        isinstance(entry, dict)
+        and isinstance(entry.get("size"), int)
+        and isinstance(entry.get("sha256"), str)
+        for entry in found["files"].values()
+    )
+    return found if are_entries else None
+
+
+def _load_request(path: Path) -> dict[str, Any]:
+    found = read_json_object(path)
+    if found is None or not isinstance(found.get("upstream"), dict):
         raise SesameError(
-            f"{path}: cannot be read ({error}); remove the folder {path.parent} and run again"
-        ) from error
-    return loaded
+            f"{path}: is damaged; move the folder {path.parent} away and run the same command again"
+        )
+    return found

@@ -14,12 +14,13 @@ from dataclasses import replace as changed
 from difflib import get_close_matches
 from pathlib import Path
 
-from data_prep.errors import UsageError
-from data_prep.files import write_atomically
+from data_prep.errors import SesameError, UsageError
+from data_prep.files import read_json_object, write_atomically
 from pipeline.store.lease import Lease, lease
 from pipeline.store.outputs import Output, Store
 
 NAME = re.compile(r"[\w.-]+")
+LONGEST_NAME = 100  # a file's name has at most 255 bytes, with what is added to it
 FINGERPRINT = re.compile(r"[0-9a-f]{4,16}")  # a fingerprint or its beginning
 
 
@@ -37,6 +38,7 @@ class Entry:
     fingerprint: str
     label: str
     is_current: bool = True  # False if a later plan of the run replaced it
+    command: str = ""  # the command that makes it, for `sesame repair`; as typed in a shell
 
 
 class Runs:
@@ -78,7 +80,13 @@ class Runs:
         path = self._path(name)
         if not path.exists():
             return []
-        return [Entry(**entry) for entry in json.loads(path.read_text())["outputs"]]
+        try:
+            return [Entry(**entry) for entry in (read_json_object(path) or {})["outputs"]]
+        except (KeyError, TypeError) as error:
+            raise SesameError(
+                f"{path}: is damaged; move it away, and give the commands of this run again: its "
+                "outputs are kept, and are found without it"
+            ) from error
 
     def current(self, name: str) -> list[Entry]:
         """Return the outputs of a run's current plan."""
@@ -127,6 +135,8 @@ class Runs:
         self._path(name).unlink()
 
     def _path(self, name: str) -> Path:
+        if len(name) > LONGEST_NAME:
+            raise UsageError(f"name={name[:20]}…: use at most {LONGEST_NAME} characters")
         if not NAME.fullmatch(name):
             raise UsageError(f"name={name}: use letters, digits, dots, dashes and underscores only")
         return self._folder / f"{name}.json"

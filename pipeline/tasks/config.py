@@ -37,7 +37,7 @@ class TaskConfig:
         "wiki_links = links of a MediaWiki dump; squad = SQuAD's JSON",
         choices=tuple(dict.fromkeys(name for names in READERS.values() for name in names)),
     )
-    data_dir: str | None = execution(None, "folder of the task's files")
+    data_dir: str | None = execution(None, "folder of the task's files", holds_environment=True)
     train: str | None = result(None, "training file below data_dir")
     dev: str | None = result(
         None, "development file; when not set, a part of train is split off by hash"

@@ -9,6 +9,9 @@ from data_prep.errors import SesameError
 from data_prep.text.cleaning import LONE_SURROGATE
 from pipeline.tasks.config import TaskConfig
 
+# Python's limits, which are no syntax errors.
+UNREADABLE_JSON = "its JSON has a number of thousands of digits or is nested too deeply"
+
 # A class, a number, one tag per word, or all accepted answers to a question.
 Gold = str | float | tuple[str, ...]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from data_prep.errors import SesameError
 from pipeline.tasks.config import TaskConfig
-from pipeline.tasks.examples import Example, TaskFile
+from pipeline.tasks.examples import UNREADABLE_JSON, Example, TaskFile
 from pipeline.tasks.groups import GroupFinder
 
 
@@ -91,6 +91,8 @@ def _load(file: TaskFile) -> Entry:
         raise SesameError(
             f"{file.path}: byte {error.start} is not UTF-8; convert it, for example with iconv"
         ) from None
+    except (ValueError, RecursionError) as error:
+        raise SesameError(f"{file.path}: {UNREADABLE_JSON}") from error
 
 
 def _example(

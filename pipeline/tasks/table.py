@@ -16,7 +16,7 @@ from typing import Any
 
 from data_prep.errors import SesameError
 from pipeline.tasks.config import TaskConfig
-from pipeline.tasks.examples import Example, TaskFile, read_lines
+from pipeline.tasks.examples import UNREADABLE_JSON, Example, TaskFile, read_lines
 from pipeline.tasks.groups import GroupFinder
 
 Row = tuple[int, dict[str, Any]]  # first line number, cells by column
@@ -96,6 +96,8 @@ def _json_rows(path: Path) -> Iterator[Row]:
             raise SesameError(
                 f"{path}:{line}: not JSON at character {error.colno} ({error.msg})"
             ) from None
+        except (ValueError, RecursionError) as error:
+            raise SesameError(f"{path}:{line}: {UNREADABLE_JSON}") from error
         if not isinstance(row, dict):
             raise SesameError(f"{path}:{line}: each line must be one JSON object")
         yield line, row

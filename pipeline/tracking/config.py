@@ -22,7 +22,7 @@ class TrackingConfig:
         choices=("online", "offline", "disabled", "environment"),
     )
     project: str = execution("sesame", "wandb project")
-    entity: str | None = execution(None, "wandb entity")
+    entity: str | None = execution(None, "wandb entity", holds_environment=True)
     group: str | None = execution(None, "wandb group")
     tags: list[str] = execution([], "wandb tags")
 

@@ -39,6 +39,7 @@ from pipeline.training.speed import Meter, Reference, Timed, peak_flops
 from pipeline.training.strategy import Engine, make_engine
 from pipeline.training.train_step import Pretraining
 
+CUDA_WORKERS = 2  # loader processes per rank if trainer.loader_workers is not set
 EVALUATION_ROWS = 64  # rows per forward pass if trainer.micro_batch_size is not set
 
 
@@ -63,6 +64,7 @@ class Data:
     phases: list[Phase]
     identities: list[Identity]
     rank: int
+    workers: int  # loader processes of this rank
 
     def steps(self, start: TrainingState) -> Iterator[Step]:
         """Yield every optimizer step from `start` to the end of the last phase."""
@@ -92,7 +94,7 @@ class Data:
             rank=self.rank,
             world=trainer.world_size,
             micro_batch_size=micro_batch_size,
-            workers=trainer.loader_workers,
+            workers=self.workers,
         )
 
     def held_out(self, phase: int) -> Iterable[Any]:
@@ -104,7 +106,7 @@ class Data:
         return family.held_out(self.job.model, feed, self.job.trainer.eval_rows)
 
 
-def open_data(job: Job, rank: int) -> Data:
+def open_data(job: Job, rank: int, accelerator: str) -> Data:
     """Open the training examples of a job and fix the steps of each phase.
 
     Raises `UsageError` if the job has no usable budget.
@@ -126,7 +128,10 @@ def open_data(job: Job, rank: int) -> Data:
         )
         for folder, store in zip(job.examples, stores, strict=True)
     ]
-    return Data(job, stores, phases, identities, rank)
+    workers = job.trainer.loader_workers
+    if workers is None:  # a GPU must not wait for the loader; CPU ranks need their cores themselves
+        workers = CUDA_WORKERS if accelerator == "cuda" else 0
+    return Data(job, stores, phases, identities, rank, workers)
 
 
 class Start(Callback):
@@ -176,7 +181,7 @@ def assemble(
     other data.
     """
     trainer = job.trainer
-    data = open_data(job, rank)
+    data = open_data(job, rank, accelerator)
     checkpoint = run_dir / CHECKPOINTS / job.checkpoint if job.checkpoint else None
     state = _state(checkpoint, data)
     network, objective = make_network(job)
@@ -184,8 +189,17 @@ def assemble(
         start_from(network, job, say)
     if trainer.compile:
         network.compile(dynamic=True)
+    steps = Timed(data.steps(state))
     module = Pretraining(
-        network, objective, job.optim, trainer, state, data.phases, data.identities, stop_requested
+        network,
+        objective,
+        job.optim,
+        trainer,
+        state,
+        data.phases,
+        data.identities,
+        stop_requested,
+        steps.next_step,
     )
     engine = make_engine(
         trainer.strategy,
@@ -204,7 +218,6 @@ def assemble(
         training = Training.in_folder(job.name, run_dir)
         tracker = Tracker(job.tracking, training, state.step, say)
     track: Callable[[dict[str, Any]], None] = tracker.log if tracker else _nowhere
-    steps = Timed(data.steps(state))
     inner, outer = family_of(job.model).cost(job.model, job.vocab_size).largest_product()
     meter = Meter(
         steps,

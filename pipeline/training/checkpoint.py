@@ -24,11 +24,11 @@ from data_prep.files import sha256
 from pipeline.data.cursor import Cursor, Identity, Span, merge_spans
 from pipeline.models.sums import Sums
 from pipeline.store.checkpoints import CHECKSUMS, checkpoints
+from pipeline.store.verify import DAMAGED, set_aside
 
 FORMAT = 1
 WEIGHTS = "weights.safetensors"
 STATE = "state.json"
-DAMAGED = ".damaged"  # suffix of a checkpoint that was set aside
 
 
 @dataclass
@@ -116,7 +116,7 @@ def newest_good(folder: Path, say: Callable[[str], None]) -> Path | None:
         fault = damage(checkpoint)
         if fault is None:
             return checkpoint
-        aside = _set_aside(checkpoint)
+        aside = set_aside(checkpoint)
         say(f"checkpoint {checkpoint.name} is damaged ({fault}); it is kept as {aside}")
     if lost := damaged_checkpoints(folder):
         names = ", ".join(path.name for path in lost)
@@ -128,18 +128,11 @@ def newest_good(folder: Path, say: Callable[[str], None]) -> Path | None:
     return None
 
 
-def _set_aside(checkpoint: Path) -> Path:
-    """Rename a damaged checkpoint, so that nothing uses, counts or removes it.
-
-    The new name is hidden, because hidden files are not part of the finished output.
-    """
-    aside = checkpoint.with_name(f".{checkpoint.name}{DAMAGED}")
-    number = 1
-    while aside.exists():
-        number += 1
-        aside = checkpoint.with_name(f".{checkpoint.name}{DAMAGED}-{number}")
-    checkpoint.rename(aside)
-    return aside
+def remove_old(folder: Path, keep: int, keep_every: int | None) -> None:
+    """Remove all checkpoints but the newest `keep` and those at multiples of `keep_every`."""
+    for checkpoint in checkpoints(folder)[:-keep]:
+        if keep_every is None or int(checkpoint.name) % keep_every:
+            shutil.rmtree(checkpoint)
 
 
 def before_divergence(folder: Path, say: Callable[[str], None]) -> Path | None:

@@ -21,6 +21,7 @@ class InitConfig:
         None,
         "model to start from: a run, name@step, fingerprint, Hugging Face BERT folder or AllenNLP "
         "pair; random weights if not set",
+        holds_environment=True,
     )
     vectors: bool = execution(
         False,
@@ -116,7 +117,9 @@ class TrainerConfig:
     log_every: int = execution(10, "steps between lines of metrics.jsonl", at_least=1)
     eval_every: int = execution(1000, "steps between held-out evaluations", at_least=1)
     eval_rows: int = result(2048, "most held-out rows per evaluation", at_least=1)
-    loader_workers: int = execution(0, "loader processes per rank", at_least=0)
+    loader_workers: int | None = execution(
+        None, "loader processes per rank; null: 2 on CUDA, otherwise 0", at_least=0
+    )
     threads: int = execution(
         0, "CPU threads per rank; 0 divides the cores equally among ranks", at_least=0
     )

@@ -17,7 +17,11 @@ class Adagrad(torch.optim.Optimizer):
     This is not torch's class. That one creates its state in the constructor, before DeepSpeed
     replaces the parameters. DeepSpeed therefore constructs it again, with one parameter group and
     default settings.
+
+    `found_inf`, as in torch's fused optimizers, is a scalar on the device: 1 skips the update.
     """
+
+    found_inf: Tensor | None = None
 
     def __init__(
         self, params: Any, *, initial_accumulator: float, eps: float, lr: float = 0.0
@@ -38,8 +42,14 @@ class Adagrad(torch.optim.Optimizer):
         if not state:
             state["step"] = torch.tensor(0.0)
             state["sum"] = torch.full_like(parameter, self._initial_accumulator)
-        if group["weight_decay"]:
-            parameter.mul_(1 - group["lr"] * group["weight_decay"])
+        decay, found_inf = group["lr"] * group["weight_decay"], self.found_inf
+        if decay:
+            parameter.mul_(1 - decay * (1.0 if found_inf is None else 1 - found_inf))
+        if found_inf is not None and not parameter.is_cpu:
+            # A gradient of zero changes neither weight nor sum. Only the fused kernel, which CUDA
+            # lacks, reads the flag itself.
+            gradient = gradient.masked_fill(found_inf.bool(), 0.0)
+            found_inf = None
         # Fused on CPUs: one pass over memory. Most rows of a large vocabulary have no gradient in a
         # step, but every pass reads them.
         adagrad(
@@ -48,6 +58,7 @@ class Adagrad(torch.optim.Optimizer):
             [state["sum"]],
             [state["step"]],
             fused=parameter.is_cpu,
+            found_inf=found_inf,
             lr=group["lr"],
             weight_decay=0.0,
             lr_decay=0.0,

@@ -111,7 +111,21 @@ def choose_accelerator(wanted: str) -> str:
             "use trainer.accelerator=cpu"
         )
     os.environ["DS_ACCELERATOR"] = chosen
+    if chosen == "cuda":
+        prepare_cuda()
     return chosen
+
+
+def prepare_cuda() -> None:
+    """Choose CUDA's settings for training, before its first use in this process.
+
+    fp32 products may use TF32. The allocator grows its segments, because the sizes of unpadded
+    batches vary and would fragment the memory.
+    """
+    import torch
+
+    torch.set_float32_matmul_precision("high")
+    os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 
 
 def train(run_dir: Path, stop: StopRequest) -> bool:

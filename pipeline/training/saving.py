@@ -15,8 +15,8 @@ from torch import Tensor
 
 from data_prep.errors import SesameError
 from data_prep.files import sha256, sync_directory, write_atomically
-from pipeline.store.checkpoints import CHECKSUMS, checkpoints
-from pipeline.training.checkpoint import STATE, WEIGHTS, TrainingState
+from pipeline.store.checkpoints import CHECKSUMS
+from pipeline.training.checkpoint import STATE, WEIGHTS, TrainingState, remove_old
 from pipeline.training.strategy import Engine, ParameterState
 
 CARRIED_STREAMS = 2  # index of the stream dimension in [layer, direction, stream, width]
@@ -102,7 +102,7 @@ class Saver:
         )
         if first:
             if saved:
-                self._remove_old()
+                remove_old(self._folder, self._keep, self._keep_every)
             else:
                 shutil.rmtree(partial, ignore_errors=True)
         return saved
@@ -159,11 +159,6 @@ class Saver:
             shutil.rmtree(final)
         os.replace(partial, final)
         sync_directory(self._folder)
-
-    def _remove_old(self) -> None:
-        for checkpoint in checkpoints(self._folder)[: -self._keep]:
-            if self._keep_every is None or int(checkpoint.name) % self._keep_every:
-                shutil.rmtree(checkpoint)
 
 
 def _clear(partial: Path) -> None:

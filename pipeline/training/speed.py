@@ -27,21 +27,30 @@ MEASURE_EVERY = 60.0  # seconds of training between two measurements on a CPU
 
 
 class Timed:
-    """Iterates over the loader's steps and adds up the time spent waiting for them."""
+    """Iterates over the loader's steps, one ahead, and adds up the time spent waiting for them."""
 
     def __init__(self, steps: Iterable[Step]) -> None:
         self._steps = steps
+        self._next: Step | None = None
         self.waited = 0.0
 
     def __iter__(self) -> Iterator[Step]:
         steps = iter(self._steps)
-        while True:
-            started = time.monotonic()
-            step = next(steps, None)
-            self.waited += time.monotonic() - started
-            if step is None:
-                return
-            yield step
+        current = self._take(steps)
+        while current is not None:
+            self._next = self._take(steps)
+            yield current
+            current = self._next
+
+    def _take(self, steps: Iterator[Step]) -> Step | None:
+        started = time.monotonic()
+        step = next(steps, None)
+        self.waited += time.monotonic() - started
+        return step
+
+    def next_step(self) -> Step | None:
+        """Return the step after the one that was yielded last; None after the last."""
+        return self._next
 
 
 class Reference:

@@ -13,6 +13,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cached_property
 from typing import Any, cast
 
 import torch
@@ -31,6 +32,8 @@ from torch.nn.parallel import DistributedDataParallel
 from data_prep.errors import SesameError
 from pipeline.training.config import ZERO_BUCKET
 from pipeline.training.optimizer import MOMENTS
+
+PERSISTENT = 100_000  # ZeRO 3 keeps parameters with fewer elements on every rank, as by default
 
 
 @dataclass(frozen=True)
@@ -64,12 +67,30 @@ class Engine(Strategy):
         return dist.get_rank() if dist.is_initialized() else 0
 
     def all_reduce_sum(self, values: list[float]) -> list[float]:
-        """Return each value summed over all ranks. Collective: every rank must call it."""
+        """Return each value summed over all ranks. Collective: every rank must call it.
+
+        Exchanges values of the host, so that no device has to synchronise.
+        """
         if self.ranks == 1:
             return values
-        total = torch.tensor(values, dtype=torch.float64, device=self.root_device)
-        dist.all_reduce(total)
+        total = torch.tensor(values, dtype=torch.float64)
+        dist.all_reduce(total, group=self._host_group)
         return cast(list[float], total.tolist())
+
+    @cached_property
+    def _host_group(self) -> dist.ProcessGroup | None:
+        """A process group for tensors on the CPU; None: the default group is one."""
+        return None if dist.get_backend() == "gloo" else dist.new_group(backend="gloo")
+
+    def all_reduce_sum_(self, values: Tensor) -> Tensor:
+        """Sum a tensor on the device over all ranks, in place. Collective."""
+        if self.ranks > 1:
+            dist.all_reduce(values)
+        return values
+
+    def read(self, values: Tensor) -> list[float]:
+        """Copy values from the device to the host; waits for all work on the device."""
+        return cast(list[float], values.tolist())
 
     def gather(self, value: Any) -> list[Any]:
         """Return the values of all ranks, indexed by rank. Collective: every rank must call it."""
@@ -112,10 +133,10 @@ class Engine(Strategy):
         """Create the optimizer state without changing a weight."""
 
     @abstractmethod
-    def update(self, clip: float) -> float:
+    def update(self, clip: float) -> Tensor:
         """Clip the gradient to norm `clip` (0: no clipping), update the weights, clear gradients.
 
-        Returns the norm before clipping. If it is not finite, no weight changes.
+        Returns the norm before clipping, on the device. If it is not finite, no weight changes.
         """
 
     @abstractmethod
@@ -158,12 +179,13 @@ class _WholeEngine(Engine):
         optimizer.zero_grad(set_to_none=True)
         self._set_updates(0)
 
-    def update(self, clip: float) -> float:
+    def update(self, clip: float) -> Tensor:
         parameters = [parameter for _, parameter in self.named_parameters()]
-        norm = float(nn.utils.clip_grad_norm_(parameters, clip or math.inf))
+        norm = nn.utils.clip_grad_norm_(parameters, clip or math.inf)
         optimizer = self.optimizers[0]
-        if math.isfinite(norm):
-            optimizer.step()
+        # The optimizer's kernel reads this flag on the device and skips the update.
+        optimizer.found_inf = (~torch.isfinite(norm)).float()  # type: ignore[attr-defined]
+        optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         return norm
 
@@ -219,6 +241,8 @@ class ShardedEngine(Engine, DeepSpeedStrategy):
             "reduce_scatter": True,
             "reduce_bucket_size": ZERO_BUCKET,
         }
+        if stage == 3:
+            zero["stage3_param_persistence_threshold"] = PERSISTENT
         super().__init__(
             config={
                 "zero_optimization": zero,
@@ -286,12 +310,12 @@ class ShardedEngine(Engine, DeepSpeedStrategy):
             zero._lazy_init_hp_params_optimizer_state()
         self._set_updates(0)
 
-    def update(self, clip: float) -> float:
-        # DeepSpeed clips by its own config and skips the update if the gradient is not finite.
+    def update(self, clip: float) -> Tensor:
+        # DeepSpeed clips by its own config and skips the update if the gradient is not finite. It
+        # reads the device itself.
         self.deepspeed_engine.step()
-        if self._zero.overflow:
-            return math.inf
-        return float(self.deepspeed_engine.get_global_grad_norm())
+        norm = math.inf if self._zero.overflow else self.deepspeed_engine.get_global_grad_norm()
+        return torch.as_tensor(norm, device=self.root_device)
 
     def state(self) -> Iterator[ParameterState]:
         from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state
@@ -368,5 +392,5 @@ def make_engine(strategy: str, accelerator: str, clip: float, timeout: timedelta
     }
     if strategy == "ddp":
         # The view saves a second copy of the gradients.
-        return ReplicatedEngine(gradient_as_bucket_view=True, **common)
+        return ReplicatedEngine(gradient_as_bucket_view=True, broadcast_buffers=False, **common)
     return ShardedEngine(int(strategy[-1]), clip, overlap=accelerator == "cuda", **common)

@@ -6,7 +6,7 @@ The call chain of one step, on every rank:
       speed.Timed -> build.Data.steps        reads the next `Step`: this rank's micro-batches
       Engine.training_step                   strategy.py; calls the module without DDP's wrapper
         Pretraining.training_step            this file
-          _count_globally                    all-reduce 1: predictions and tokens; rank 0's clock
+          _agreed_counts                     predictions and tokens of the global batch, on the host
           Engine.set_learning_rate           from schedule.learning_rate
           Objective.begin                    ELMo draws its negatives here
           for each micro-batch:
@@ -16,10 +16,13 @@ The call chain of one step, on every rank:
                   BertForPretraining.forward, or ElmoForPretraining.forward
             Objective.mean                   divides by the counts of the global batch
             after the last forward pass only:
-              _sum_globally                  all-reduce 2: summed losses, requests to stop
-              _reason_to_skip                guard.fault; a bad loss makes the gradient NaN
+              Engine.all_reduce_sum_         summed losses, on the device
+              guard.factor                   a bad loss makes the gradient NaN, on the device
             Engine.accumulate_gradients      backward; ranks exchange gradients in the last one
           Engine.update                      clips and steps, or skips a gradient that is not finite
+          _agree                             counts of the next step, while the device still works
+          Engine.read                        the only read of the device: losses, gradient norm
+          _reason_to_skip                    guard.fault, by the values that were read
           Objective.end                      ELMo keeps or discards the new LSTM state
           _advance                           step, cursor and phase; counts skipped steps
       callbacks.EndOfStep.after_step         metrics, held-out evaluation, checkpoint, progress bar
@@ -85,6 +88,7 @@ class Pretraining(LightningModule):
         phases: list[Phase],
         identities: list[Identity],
         stop_requested: Callable[[], bool],
+        next_step: Callable[[], Step | None] = lambda: None,
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
@@ -100,6 +104,8 @@ class Pretraining(LightningModule):
         self.stop_agreed = False  # True on every rank once any rank was asked to stop
         self.compute_seconds = 0.0  # spent in forward, backward and update, for timing.jsonl
         self._stop_requested = stop_requested
+        self._next_step = next_step  # the step after the current one, if it is loaded already
+        self._agreed: tuple[Step, Sums] | None = None  # a coming step and its global counts
         self._started = 0.0
 
     @property
@@ -144,10 +150,11 @@ class Pretraining(LightningModule):
         """
         started = time.monotonic()
         engine, state, objective = self.engine, self.state, self.objective
-        global_counts = self._count_globally(step.micro_batches)
+        global_counts = self._agreed_counts(step)
         lr = learning_rate(self.optim, self._budget_spent())
         engine.set_learning_rate(lr)
         objective.begin(state.step, self.device)
+        highest = guard.limit(state.recent_losses)
         local_losses: list[NamedTuple] = []
         for number, batch in enumerate(step.micro_batches):
             last = number == len(step.micro_batches) - 1
@@ -157,33 +164,55 @@ class Pretraining(LightningModule):
             local_losses.append(losses)
             loss = objective.mean(losses, global_counts)
             if last:
-                global_sums = global_counts + self._sum_globally(local_losses)
-                global_loss = objective.loss(global_sums)
-                rejected = self._reason_to_skip(global_loss)
-                if rejected:
-                    # Every engine skips the update if the gradient is not finite.
-                    loss = loss * math.nan
+                names = losses._fields
+                totals = engine.all_reduce_sum_(_add_up(local_losses))
+                loss = loss * guard.factor(self._loss_of(names, totals, global_counts), highest).to(
+                    loss.dtype
+                )
             engine.accumulate_gradients(loss)
         norm = engine.update(self.optim.clip)
-        if rejected is None and not math.isfinite(norm):
+        self._agree(self._next_step())
+        *sums, norm_read = engine.read(torch.cat([totals, norm.to(totals).reshape(1)]))
+        global_sums = global_counts + Sums(dict(zip(names, sums, strict=True)))
+        global_loss = objective.loss(global_sums)
+        rejected = self._reason_to_skip(global_loss, highest)
+        if rejected is None and not math.isfinite(norm_read):
             rejected = "the gradient is not finite"
         objective.end(accepted=rejected is None)
         self.outcome = Outcome(
-            global_sums, global_loss, lr, norm, rejected, state.cursor.phase, step.rows
+            global_sums, global_loss, lr, norm_read, rejected, state.cursor.phase, step.rows
         )
         self._advance(step, self.outcome)
         self.compute_seconds += time.monotonic() - started
 
-    def _count_globally(self, batches: Sequence[Any]) -> Sums:
-        """Return the predictions and tokens of the global batch. Collective.
+    def _agreed_counts(self, step: Step) -> Sums:
+        """Return the predictions and tokens of the step's global batch. Collective."""
+        if self._agreed is None or self._agreed[0] is not step:
+            self._agree(step)
+        assert self._agreed is not None
+        return self._agreed[1]
 
-        Also sets `state.seconds` on every rank to rank 0's clock.
+    def _agree(self, step: Step | None) -> None:
+        """Sum the counts of a step over all ranks, on the host. Collective.
+
+        The same all-reduce sets `state.seconds` on every rank to rank 0's clock, and `stop_agreed`
+        if any rank was asked to stop. Without a step nothing is exchanged; all ranks see the same
+        steps.
         """
-        local = sum((self.objective.count(batch) for batch in batches), Sums())
-        clock = time.monotonic() - self._started if self.engine.rank == 0 else 0.0
+        if step is None:
+            return
+        local = sum((self.objective.count(batch) for batch in step.micro_batches), Sums())
         names = local.by_name
-        *totals, self.state.seconds = self.engine.all_reduce_sum([*names.values(), clock])
-        return Sums(dict(zip(names, totals, strict=True)))
+        clock = time.monotonic() - self._started if self.engine.rank == 0 else 0.0
+        values = [*names.values(), clock, float(self._stop_requested())]
+        *totals, self.state.seconds, stops = self.engine.all_reduce_sum(values)
+        self.stop_agreed = self.stop_agreed or stops > 0
+        self._agreed = step, Sums(dict(zip(names, totals, strict=True)))
+
+    def _loss_of(self, names: Sequence[str], totals: Tensor, counts: Sums) -> Tensor:
+        """Return the loss of the global batch as a scalar on the device."""
+        by_name = dict(zip(names, totals.unbind(), strict=True))
+        return cast(Tensor, self.objective.loss(counts + Sums(cast(dict[str, float], by_name))))
 
     def _budget_spent(self) -> float:
         """Return the share of the budget, from 0 to 1, that is spent halfway through this step."""
@@ -192,23 +221,12 @@ class Pretraining(LightningModule):
         assert self.config.max_hours is not None
         return self.state.seconds / (self.config.max_hours * 3600)
 
-    def _sum_globally(self, local_losses: list[NamedTuple]) -> Sums:
-        """Sum the losses over micro-batches and ranks. Collective.
-
-        The same all-reduce tells every rank whether any rank was asked to stop (`stop_agreed`).
-        """
-        totals = sum(torch.stack([loss.detach().float() for loss in part]) for part in local_losses)
-        local = [*cast(Tensor, totals).tolist(), float(self._stop_requested())]
-        *sums, stops = self.engine.all_reduce_sum(local)
-        self.stop_agreed = self.stop_agreed or stops > 0
-        return Sums(dict(zip(local_losses[0]._fields, sums, strict=True)))
-
-    def _reason_to_skip(self, loss: float) -> str | None:
+    def _reason_to_skip(self, loss: float, highest: float) -> str | None:
         """Return why a step with this loss must not change the weights, or None to accept it.
 
         An accepted loss is added to `state.recent_losses`.
         """
-        reason = guard.fault(loss, self.state.recent_losses)
+        reason = guard.fault(loss, highest)
         if reason is None:
             self.state.recent_losses = guard.remember(loss, self.state.recent_losses)
         return reason
@@ -238,3 +256,10 @@ class Pretraining(LightningModule):
         if state.dropped_steps > DROPPED_AT_MOST:
             span = (state.cursor.phase, state.dropped_since, step.next_row)
             raise Diverged(Dropped(*span, reason))
+
+
+def _add_up(local_losses: list[NamedTuple]) -> Tensor:
+    """Return each field summed over the micro-batches, in double precision, on the device."""
+    totals = sum(torch.stack([loss.detach().float() for loss in part]) for part in local_losses)
+    assert isinstance(totals, Tensor)
+    return totals if totals.device.type == "mps" else totals.double()  # mps has no doubles

@@ -15,10 +15,17 @@ import psutil
 from data_prep.errors import SesameError, UsageError
 from data_prep.files import write_atomically
 from data_prep.progress import console, progress
-from data_prep.work_units import ArraySlice, end_with_parent, usable_cores
+from data_prep.work_units import (
+    ArraySlice,
+    end_with_parent,
+    kill_workers,
+    stop_signals_blocked,
+    usable_cores,
+)
 from pipeline.store.content import Checksums
 from pipeline.store.lease import lease
-from pipeline.store.outputs import LEASE, MANIFEST, Output, run_facts
+from pipeline.store.outputs import LEASE, Output, run_facts
+from pipeline.store.verify import refuse_damage
 from pipeline.workflow.plan import titled
 from pipeline.workflow.stage import Node, Work
 
@@ -40,8 +47,10 @@ class SomeFailed(SesameError):
 def execute(node: Node) -> None:
     """Make one output under its lease; return at once if it is finished.
 
-    Waits while another process makes it. Raises `SesameError` if an input is not finished.
+    Waits while another process makes it. Raises `SesameError` if an input is not finished, or if
+    an input or the output itself is not what its manifest says.
     """
+    refuse_damage(node.output, Checksums(node.store), node.config.verifies_all)
     if node.output.is_done:
         return
 
@@ -81,13 +90,14 @@ def _share_path(output: Output, share: ArraySlice) -> Path:
 def _unfinished(node: Node) -> str | None:
     """Return the role of an unfinished input, or None if all are usable."""
     for role, item in node.inputs.items():
-        is_enough = item.may_go_on or item.reference.startswith("folder/")
-        if not is_enough and not (item.path / MANIFEST).exists():
+        is_enough = item.may_go_on or item.output is None
+        if not is_enough and not (item.output is not None and item.output.has_manifest):
             return role
     return None
 
 
-def _work(node: Node, share: ArraySlice | None, check_lease: Callable[[], None]) -> dict[str, Any]:
+def _check_inputs(node: Node) -> None:
+    """Raise `SesameError` if an input is not finished, or not what its manifest says."""
     role = _unfinished(node)
     if role is not None:
         instead = ", or name a step that is kept: <run>@<step>" if role == "pretrain" else ""
@@ -95,6 +105,15 @@ def _work(node: Node, share: ArraySlice | None, check_lease: Callable[[], None])
             f"{node.stage}: its input {role} ({node.inputs[role].path}) is not finished; "
             f"run what makes it to its end{instead}"
         )
+    known = Checksums(node.store)
+    for item in node.inputs.values():
+        if item.output is not None:
+            refuse_damage(item.output, known, node.config.verifies_all)
+    known.save()
+
+
+def _work(node: Node, share: ArraySlice | None, check_lease: Callable[[], None]) -> dict[str, Any]:
+    _check_inputs(node)
     node.output.begin(node.request)
     inputs = {role: item.path for role, item in node.inputs.items()}
     out, fingerprint = node.output.path, node.output.fingerprint
@@ -102,21 +121,27 @@ def _work(node: Node, share: ArraySlice | None, check_lease: Callable[[], None])
     work = Work(node.config, inputs, out, fingerprint, share, node.files, files_read, check_lease)
     counts = node.maker.run(work)
     if files_read:
-        store = node.output.path.parents[1]
-        Checksums(store).refuse_changes(node.files.named, files_read)
+        Checksums(node.store).refuse_changes(node.files.named, files_read)
     return counts
+
+
+def refuse_damaged(nodes: list[Node]) -> None:
+    """Raise `SesameError` with the remedy if a finished output is not what its manifest says."""
+    for node in nodes:
+        refuse_damage(node.output, Checksums(node.store), node.config.verifies_all)
 
 
 def execute_all(nodes: list[Node], at_once: int | None = None) -> None:
     """Make every unfinished output in order and print how long each took.
 
-    Raises `UsageError` before any work if this machine cannot make one of them.
+    Raises an error before any work if one of them is damaged or cannot be made on this machine.
 
     Outputs of stages with `runs_beside` (fine-tunings) are made `at_once` at a time, each in its
     own process with an equal share of the cores. None: as many as cores and memory allow.
     """
     for node in nodes:
         node.output.move_run_facts_out()
+    refuse_damaged(nodes)
     left = [node for node in nodes if not node.output.is_done]
     for node in left:
         node.maker.check_machine(node.config)
@@ -164,15 +189,16 @@ def _execute_beside(nodes: list[Node], at_once: int) -> None:
 
     Raises `SesameError` at once if a process was killed.
     """
-    pool = ProcessPoolExecutor(
-        at_once,
-        multiprocessing.get_context("spawn"),
-        initializer=_begin_process,
-        initargs=(max(1, usable_cores() // at_once),),
-    )
+    with stop_signals_blocked():
+        pool = ProcessPoolExecutor(
+            at_once,
+            multiprocessing.get_context("spawn"),
+            initializer=_begin_process,
+            initargs=(max(1, usable_cores() // at_once),),
+        )
+        futures = {pool.submit(_timed, node): node for node in nodes}
     failures: dict[str, SesameError] = {}
     with pool, progress(nodes[0].stage, len(nodes)) as bar:
-        futures = {pool.submit(_timed, node): node for node in nodes}
         try:
             for future in as_completed(futures):
                 try:
@@ -184,8 +210,7 @@ def _execute_beside(nodes: list[Node], at_once: int) -> None:
                 bar.advance()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            for process in multiprocessing.active_children():  # waiting could take hours
-                process.terminate()
+            kill_workers()
             raise
     if failures:
         raise SomeFailed(failures)

@@ -11,7 +11,9 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
+from pipeline.store.content import Checksums
 from pipeline.store.outputs import Output, Store
+from pipeline.store.verify import find_faults
 from pipeline.workflow.stage import Node
 
 DIFFERENCES_SHOWN = 3
@@ -22,16 +24,20 @@ class PlanRow:
     """The state of one node, and a note that explains it."""
 
     node: Node
-    state: str  # done, goes on, new
-    note: str  # progress of an unfinished output; for a new one, the nearest existing output
+    state: str  # done, goes on, new, damaged
+    note: str  # progress of an unfinished output; the fault of a damaged one; for a new one, the
+    # nearest existing output
 
 
 def plan(nodes: list[Node], store: Store) -> list[PlanRow]:
-    """Return one line per node."""
-    return [_row(node, store) for node in nodes]
+    """Return one row per node. Finished outputs are compared with their manifests."""
+    known = Checksums(store.root)
+    return [_row(node, store, known) for node in nodes]
 
 
-def _row(node: Node, store: Store) -> PlanRow:
+def _row(node: Node, store: Store, known: Checksums) -> PlanRow:
+    for fault in find_faults(node.output, known, node.config.verifies_all):
+        return PlanRow(node, "damaged", str(fault))
     if node.output.is_done:
         return PlanRow(node, "done", "")
     if node.output.is_begun:
@@ -43,6 +49,8 @@ def _nearest(node: Node, store: Store) -> str:
     """Describe the most similar output in the store and its differences; empty if there is none."""
     best: tuple[int, Output, list[str]] | None = None
     for output in store.outputs(node.stage):
+        if output.has_manifest and not output.is_done:
+            continue  # damaged: what it was made from is not known
         differences = list(compare(output.request(), node.request))
         if best is None or len(differences) < best[0]:
             best = (len(differences), output, differences)
@@ -96,7 +104,7 @@ def as_table(lines: list[PlanRow]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("stage", "output", "state", ""):
         table.add_column(heading)
-    colours = {"done": "green", "goes on": "yellow", "new": "cyan"}
+    colours = {"done": "green", "goes on": "yellow", "new": "cyan", "damaged": "red"}
     for line in lines:
         state = f"[{colours[line.state]}]{line.state}[/]"
         table.add_row(titled(line.node), line.node.output.fingerprint[:8], state, escape(line.note))

@@ -69,6 +69,12 @@ class Input:
         False  # True: usable before it is finished, because the part read is immutable
     )
 
+    @property
+    def output(self) -> Output | None:
+        """The output of the store; None for a folder of the user."""
+        stage, _, name = self.reference.partition("/")
+        return None if stage == "folder" else Output(stage, name, self.path)
+
 
 @dataclass(frozen=True)
 class Instance:
@@ -113,6 +119,7 @@ class Stage(ABC):
     sections: ClassVar[tuple[str, ...]]
     obeyed: ClassVar[tuple[str, ...]] = ()  # further sections it reads; only shown in the help
     takes_shares: ClassVar[bool] = False  # True: `run` accepts `Work.share`
+    resumes: ClassVar[bool] = False  # True: `run` continues a folder in which files are missing
     runs_beside: ClassVar[bool] = False  # True: several outputs may be made in parallel processes
 
     @abstractmethod
@@ -173,6 +180,11 @@ class Node:
     def stage(self) -> str:
         """The stage's name."""
         return self.maker.name
+
+    @property
+    def store(self) -> Path:
+        """The root of the store that has the output."""
+        return self.output.path.parents[1]
 
 
 def as_input(item: Node | Input) -> Input:

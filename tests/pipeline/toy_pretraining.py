@@ -115,8 +115,10 @@ class Toy:
         return Work(config, inputs, out, name)
 
 
-def toy_config(two_phases: bool = False, lr: float = 3e-3, **trainer: Any) -> Config:
-    """Eight steps of a BERT with two layers, without dropout; a checkpoint every four."""
+def toy_config(
+    two_phases: bool = False, lr: float = 3e-3, dropout: float = 0.0, **trainer: Any
+) -> Config:
+    """Eight steps of a BERT with two layers; a checkpoint every four."""
     phases = [PhaseConfig(24, 0.5), PhaseConfig(40, 0.5)] if two_phases else []
     defaults: dict[str, Any] = {
         "global_batch_size": 16,
@@ -132,7 +134,7 @@ def toy_config(two_phases: bool = False, lr: float = 3e-3, **trainer: Any) -> Co
     config = Config(
         model=BertConfig(
             layers=2, hidden=30, heads=2, intermediate=50, max_positions=64,
-            dropout=0.0, attention_dropout=0.0,
+            dropout=dropout, attention_dropout=dropout,
         ),
         optim=OptimConfig(lr=lr, warmup=0.2),
         trainer=TrainerConfig(**(defaults | trainer)),
@@ -311,7 +313,9 @@ if __name__ == "__main__":
     import torch
     import torch.distributed as dist
 
+    from pipeline.training import strategy
     from pipeline.training.train_step import Pretraining
 
+    strategy.PERSISTENT = 0  # else ZeRO 3 would keep the toy's small parameters on every rank
     for item in json.loads(Path(sys.argv[1]).read_text()):
         _train_leg(Leg(**item), int(os.environ["RANK"]))

@@ -5,15 +5,17 @@ exactly, or it cannot be exported. This is checked from the config, before any t
 torch.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from data_prep.errors import UsageError
+from data_prep.fields import check, check_types
+from data_prep.reading.untrusted import read_object
 from pipeline.models.bert.config import SEGMENTS, BertConfig
 from pipeline.models.config import THETA, setting
 
+MOST_TOKENS = 1 << 31  # in a vocabulary; published ones have up to a million
 Names = dict[str, tuple[str, ...]]  # our module -> theirs; their tensors concatenated give ours
 
 
@@ -244,24 +246,38 @@ class Stated:
 
 
 def read_stated(folder: Path) -> Stated:
-    """Read config.json of a Hugging Face folder. Raises `UsageError` if it is not supported."""
+    """Read config.json of a Hugging Face folder. Raises `SesameError` if it is not supported."""
     path = folder / "config.json"
-    try:
-        stated = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: cannot be read; give a Hugging Face BERT folder") from error
+    if not path.exists():
+        raise UsageError(f"{path}: there is no such file; give a Hugging Face BERT folder")
+    stated = read_object(path)
     known = {each.model_type: each for each in ARCHITECTURES}
     model_type = stated.get("model_type", BERT.model_type)
-    if model_type not in known:
-        raise UsageError(f"{path}: model_type is {model_type}; only {', '.join(known)} can be read")
+    if not isinstance(model_type, str) or model_type not in known:
+        raise UsageError(
+            f"{path}: model_type is {model_type!s:.40}; only {', '.join(known)} can be read"
+        )
     architecture = known[model_type]
-    said = architecture.absent | _said_once(stated)
+    try:
+        said = architecture.absent | _said_once(stated)
+    except (TypeError, AttributeError, KeyError) as error:
+        raise UsageError(f"{path}: not the settings of a {architecture.title}") from error
     for key, value in architecture.fixed.items():
         if value is not None and said.get(key, value) != value:
-            raise UsageError(f"{path}: {key} is {said[key]}; only {value} can be read")
+            raise UsageError(f"{path}: {key} is {said[key]!s:.40}; only {value} can be read")
     given = {ours: stated[theirs] for ours, theirs in architecture.keys.items() if theirs in stated}
     config = BertConfig(**architecture.options | given)
-    return Stated(architecture, config, stated.get("vocab_size"))
+    vocab_size = stated.get("vocab_size")
+    is_number = isinstance(vocab_size, int) and not isinstance(vocab_size, bool)
+    if vocab_size is not None and not (is_number and 1 <= vocab_size <= MOST_TOKENS):
+        raise UsageError(f"{path}: vocab_size must be a whole number from 1 to {MOST_TOKENS:,}")
+    try:
+        check_types(config, "model.")
+        check(config, "model.")
+        config.check()
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error
+    return Stated(architecture, config, vocab_size)
 
 
 def _said_once(stated: dict[str, Any]) -> dict[str, Any]:

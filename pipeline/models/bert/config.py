@@ -13,11 +13,15 @@ SEGMENTS = 2  # number of segment embeddings
 class BertConfig(ModelConfig):
     """BERT as published; modern variants are options."""
 
-    layers: int = result(12, "encoder layers", at_least=1)
-    hidden: int = result(768, "width of the hidden states", at_least=1)
-    heads: int = result(12, "attention heads", at_least=1)
-    intermediate: int = result(3072, "width inside the feed-forward block", at_least=1)
-    max_positions: int = result(512, "largest length of an example in tokens", at_least=8)
+    layers: int = result(12, "encoder layers", at_least=1, at_most=1000)
+    hidden: int = result(768, "width of the hidden states", at_least=1, at_most=1 << 16)
+    heads: int = result(12, "attention heads", at_least=1, at_most=1 << 16)
+    intermediate: int = result(
+        3072, "width inside the feed-forward block", at_least=1, at_most=1 << 18
+    )
+    max_positions: int = result(
+        512, "largest length of an example in tokens", at_least=8, at_most=1 << 20
+    )
     dropout: float = result(
         0.1, "dropout of embeddings and block outputs", at_least=0.0, at_most=0.9
     )
@@ -36,8 +40,12 @@ class BertConfig(ModelConfig):
         True, "use segment embeddings, which distinguish first and second segment", is_later=True
     )
     tied: bool = result(True, "use the token embeddings as the matrix of the masked-LM head")
-    norm_eps: float = result(1e-12, "epsilon added to the variance in layer norm")
-    init_std: float = result(0.02, "standard deviation of the initial weights", at_least=0.0)
+    norm_eps: float = result(
+        1e-12, "epsilon added to the variance in layer norm", at_least=0.0, at_most=1.0
+    )
+    init_std: float = result(
+        0.02, "standard deviation of the initial weights", at_least=1e-6, at_most=10.0
+    )
 
     def check(self) -> None:
         """Raise `UsageError` if heads do not divide the width, or a rotary head's width is odd."""

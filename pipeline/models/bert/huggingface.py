@@ -6,13 +6,12 @@ architectures without pairs have no pooler and pair head.
 D width of a head
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from pickle import UnpicklingError
+from typing import TypeVar
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
 from data_prep.errors import SesameError, UsageError
@@ -20,8 +19,14 @@ from pipeline.models.bert.architectures import ROFORMER, Architecture, read_stat
 from pipeline.models.bert.config import BertConfig
 from pipeline.models.bert.network import Bert, BertForPretraining
 from pipeline.models.positions import sinusoids
+from pipeline.models.untrusted import (
+    State,
+    read_safetensors,
+    refuse_unusable,
+    refused_weights,
+)
 
-State = dict[str, Tensor]
+Network = TypeVar("Network", Bert, BertForPretraining)
 
 # Parts that a folder may lack, by the beginning of their tensors' names.
 HEADS = {"bert.pooler": "pooler", "masked": "masked-LM head", "pair": "pair head"}
@@ -98,9 +103,7 @@ class _Folder:
 
 def load_folder(folder: Path) -> Bert:
     """Read the encoder of a Hugging Face folder; a missing pooler keeps random weights."""
-    read = _read(folder)
-    model = Bert(read.config, read.vocab_size)
-    _fill(model, read, "bert.")
+    model, _ = _load(folder, Bert, "bert.")
     return model
 
 
@@ -109,21 +112,45 @@ def load_for_pretraining(folder: Path) -> tuple[BertForPretraining, list[str]]:
 
     Also returns the names of the parts that the folder lacks; they keep random weights.
     """
-    read = _read(folder)
-    model = BertForPretraining(read.config, read.vocab_size)
-    return model, _fill(model, read, "")
+    return _load(folder, BertForPretraining, "")
 
 
-def _fill(model: torch.nn.Module, read: _Folder, prefix: str) -> list[str]:
-    """Copy the folder's weights into the model, in place; return the names of missing heads.
+def _load(
+    folder: Path, build: Callable[[BertConfig, int], Network], prefix: str
+) -> tuple[Network, list[str]]:
+    """Build a network with the folder's weights; also return the names of missing heads.
 
-    Raises `SesameError` if a tensor of the encoder is missing or has another shape.
+    Raises `SesameError` if a tensor of the encoder is missing or unusable. Memory for the network
+    is allocated only after all shapes are known to be those of the file.
     """
-    state = model.state_dict()
-    wanted = [prefix + name for name in state]
-    found = from_huggingface(read.weights, wanted, read.architecture, read.config)
-    fresh: dict[str, None] = {}  # an ordered set
-    for name in wanted:
+    read = _read(folder)
+    if read.config.layers > len(read.weights):
+        raise SesameError(
+            f"{read.path}: has {len(read.weights)} tensors, but the folder's config.json asks for "
+            f"{read.config.layers} layers"
+        )
+    with torch.device("meta"):
+        wanted = build(read.config, read.vocab_size).state_dict()
+    found, missing = _find(read, {prefix + name: tensor.shape for name, tensor in wanted.items()})
+    model = build(read.config, read.vocab_size)
+    model.load_state_dict(
+        {name.removeprefix(prefix): tensor for name, tensor in found.items()}, strict=False
+    )
+    return model, missing
+
+
+def _find(read: _Folder, shapes: dict[str, torch.Size]) -> tuple[State, list[str]]:
+    """Return the folder's tensors by our names, and the names of missing heads."""
+    names = [theirs for ours in shapes for theirs in read.architecture.names(ours)]
+    for name in names:
+        if name in read.weights:
+            refuse_unusable(read.path, name, read.weights[name])
+    try:
+        found = from_huggingface(read.weights, list(shapes), read.architecture, read.config)
+    except RuntimeError as error:
+        raise SesameError(f"{read.path}: its tensors do not fit together") from error
+    missing: dict[str, None] = {}  # an ordered set
+    for name in shapes:
         if name in found:
             continue
         head = next((title for start, title in HEADS.items() if name.startswith(start)), None)
@@ -132,43 +159,32 @@ def _fill(model: torch.nn.Module, read: _Folder, prefix: str) -> list[str]:
                 f"{read.path}: has no {read.architecture.names(name)[0]}, so it is no complete "
                 f"{read.architecture.title} encoder"
             )
-        fresh[head] = None
+        missing[head] = None
     for name, tensor in found.items():
-        expected = state[name.removeprefix(prefix)].shape
-        if tensor.shape != expected:
+        if tensor.shape != shapes[name]:
             raise SesameError(
                 f"{read.path}: {read.architecture.names(name)[0]} makes {list(tensor.shape)}, but "
-                f"the folder's config.json asks for {list(expected)}"
+                f"the folder's config.json asks for {list(shapes[name])}"
             )
-    model.load_state_dict(
-        {name.removeprefix(prefix): tensor for name, tensor in found.items()}, strict=False
-    )
-    return list(fresh)
+    return found, list(missing)
 
 
 def _read(folder: Path) -> _Folder:
     stated = read_stated(folder)
     architecture = stated.architecture
-    path, tensors = _read_weights(folder)
+    path = folder / "model.safetensors"
+    pickled = folder / "pytorch_model.bin"
+    if not path.exists() and pickled.exists():
+        raise refused_weights(pickled)
+    if not path.exists():
+        raise UsageError(f"{folder}: has no model.safetensors")
+    tensors = read_safetensors(path)
     weights = {_full_name(name, architecture): tensor for name, tensor in tensors.items()}
     words = weights.get(architecture.names("bert.embeddings.tokens.weight")[0])
     vocab_size = stated.vocab_size
     if vocab_size is None:
-        vocab_size = 0 if words is None else len(words)
+        vocab_size = len(words) if words is not None and words.ndim else 1
     return _Folder(architecture, stated.config, vocab_size, weights, path)
-
-
-def _read_weights(folder: Path) -> tuple[Path, State]:
-    path = folder / "model.safetensors"
-    try:
-        if path.exists():
-            return path, load_file(path)
-        path = folder / "pytorch_model.bin"
-        return path, torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError as error:
-        raise UsageError(f"{folder}: has neither model.safetensors nor {path.name}") from error
-    except (SafetensorError, UnpicklingError, RuntimeError, OSError, ValueError) as error:
-        raise SesameError(f"{path}: damaged or not a file of weights; fetch it again") from error
 
 
 def _full_name(name: str, architecture: Architecture) -> str:

@@ -19,7 +19,7 @@ class MaskedTokens(Objective):
         return Sums(
             {
                 "predictions": len(batch.targets_M),
-                "pairs": int((batch.pair_labels_E >= 0).sum()),
+                "pairs": int((batch.pair_labels_E.numpy() >= 0).sum()),
                 "tokens": len(batch.tokens_N),
             }
         )
@@ -30,7 +30,7 @@ class MaskedTokens(Objective):
 
     def loss(self, sums: Sums) -> float:
         masked, pair = sums.mean("mlm_sum", "predictions"), sums.mean("pair_sum", "pairs")
-        return (masked or 0.0) + (pair or 0.0)
+        return (0.0 if masked is None else masked) + (0.0 if pair is None else pair)
 
     def metrics(self, sums: Sums) -> dict[str, float | None]:
         masked = sums.mean("mlm_sum", "predictions")

@@ -12,8 +12,7 @@ Try it: sesame embed encoder=<folder> input=sentences.txt
 """
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import h5py
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 
 from data_prep.errors import SesameError, UsageError
 from data_prep.files import atomic_write, write_atomically
+from data_prep.reading.untrusted import file_size
 from data_prep.tokenizers.characters import ALPHABET
 from pipeline.models.elmo.allennlp_options import (
     OPTIONS,
@@ -33,6 +33,7 @@ from pipeline.models.elmo.allennlp_options import (
 )
 from pipeline.models.elmo.config import ElmoConfig
 from pipeline.models.elmo.network import DIRECTIONS, Elmo
+from pipeline.models.untrusted import Hdf5Weights, State, read_safetensors, refuse_unusable
 
 Array = NDArray[np.float32]
 
@@ -53,14 +54,37 @@ def load_allennlp(folder: Path) -> Elmo:
     pair = find_pair(folder)
     if pair is None:
         raise UsageError(f"{folder}: has no pair of {OPTIONS} and {WEIGHTS}")
-    elmo = Elmo(read_options(pair[0]))
+    config = read_options(pair[0])
+    file_size(pair[1])
     try:
         with h5py.File(pair[1], "r") as file:
-            state = dict(_read_members(_Reader(pair[1], file), elmo.config))
-    except OSError as error:
+            # Before the network is built: only now it is known that the file has all of it.
+            state = dict(_read_members(Hdf5Weights(pair[1], file).read, config))
+    except SesameError:
+        raise
+    except Exception as error:  # h5py has no class of its own for damage
         raise SesameError(f"{pair[1]}: damaged or not an HDF5 file; fetch it again") from error
+    elmo = Elmo(config)
     elmo.load_state_dict({name: torch.tensor(array) for name, array in state.items()})
     return elmo
+
+
+def read_softmax(path: Path, config: ElmoConfig) -> State:
+    """Read the softmax over words that an export wrote beside the pair: `weight` and `bias`."""
+    softmax = read_safetensors(path)
+    weight, bias = softmax.get("weight"), softmax.get("bias")
+    if (
+        weight is None
+        or bias is None
+        or bias.ndim != 1
+        or weight.shape != (len(bias), config.projection)
+    ):
+        raise SesameError(
+            f"{path}: not a weight [words, {config.projection}] and a bias [words]; fetch it again"
+        )
+    for name, tensor in softmax.items():
+        refuse_unusable(path, name, tensor)
+    return {"weight": weight.float(), "bias": bias.float()}
 
 
 def _members(elmo: Elmo) -> Iterator[tuple[str, Array]]:
@@ -86,7 +110,7 @@ def _members(elmo: Elmo) -> Iterator[tuple[str, Array]]:
         yield f"{cell}/W_P_0", state[f"{ours}.projection"].T
 
 
-def _read_members(read: "_Reader", config: ElmoConfig) -> Iterator[tuple[str, Array]]:
+def _read_members(read: Callable[..., Array], config: ElmoConfig) -> Iterator[tuple[str, Array]]:
     """Yield (name, array) of every tensor of `Elmo`, converted from the datasets."""
     width = sum(count for _, count in config.filters)
     characters, projected, cells = config.character_dim, config.projection, config.cell
@@ -136,22 +160,3 @@ def _swapped(gates: Array) -> Array:
     """Reorder gates from i, f, g, o to i, g, f, o, or back."""
     i, second, third, o = np.split(gates, 4)
     return np.concatenate([i, third, second, o])
-
-
-@dataclass(frozen=True)
-class _Reader:
-    path: Path
-    file: h5py.File
-
-    def __call__(self, name: str, *shape: int) -> Array:
-        """Read a dataset. Raises `SesameError` if it is missing or has another shape."""
-        member = self.file.get(name)
-        if not isinstance(member, h5py.Dataset):
-            raise SesameError(f"{self.path}: has no {name}, so it is no complete ELMo")
-        if member.shape != shape or member.dtype.kind != "f":
-            raise SesameError(
-                f"{self.path}: {name} is {member.dtype} {list(member.shape)}, but the options ask "
-                f"for floats {list(shape)}"
-            )
-        array: Array = member[...].astype(np.float32)
-        return array

@@ -4,12 +4,12 @@ A pair is options.json and weights.hdf5 in one folder, also under the longer nam
 pairs (elmo_2x4096_..._options.json).
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
 from data_prep.errors import SesameError, UsageError
-from data_prep.fields import check
+from data_prep.fields import check, check_types
+from data_prep.reading.untrusted import read_object
 from pipeline.models.elmo.config import ElmoConfig
 
 OPTIONS, WEIGHTS = "options.json", "weights.hdf5"
@@ -61,8 +61,8 @@ def read_options(path: Path) -> ElmoConfig:
     from data_prep.tokenizers.characters import ALPHABET  # with its package, slow to import
 
     defaults = ElmoConfig()
+    stated = read_object(path)
     try:
-        stated = json.loads(path.read_text())
         lstm, characters = stated["lstm"], stated["char_cnn"]
         config = ElmoConfig(
             layers=lstm["n_layers"],
@@ -81,18 +81,17 @@ def read_options(path: Path) -> ElmoConfig:
         )
         symbols = characters["n_characters"]
         residual = bool(lstm.get("use_skip_connections")) or config.layers == 1
+        check_types(config, "model.")
         check(config, "model.")
         config.check()
-    except OSError as error:
-        raise SesameError(f"{path}: cannot be read") from error
     except KeyError as error:
         raise SesameError(f"{path}: has no {error}, so these are no options of an ELMo") from error
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, OverflowError) as error:
         raise SesameError(f"{path}: not the JSON of an ELMo's options") from error
     except UsageError as error:
         raise SesameError(f"{path}: {error}") from error
     if symbols not in (ALPHABET - 1, ALPHABET):
-        raise SesameError(f"{path}: n_characters is {symbols}; only {ALPHABET} can be read")
+        raise SesameError(f"{path}: n_characters is {symbols!s:.40}; only {ALPHABET} can be read")
     if not residual:
         raise SesameError(f"{path}: layers without use_skip_connections cannot be read")
     return config

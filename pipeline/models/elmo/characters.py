@@ -8,14 +8,16 @@ changes no value.
 U words, C characters per word, E width of a character, F filters of all widths, P projected width
 """
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from data_prep.tokenizers.characters import ALPHABET, PADDING
+from data_prep.tokenizers.characters import ALPHABET
+from pipeline.data.device import send
 from pipeline.models.elmo.config import ElmoConfig
 
-PAD = PADDING + 1  # ids are shifted by one, because 0 is AllenNLP's mask
 COLUMNS = (8, 12, 16, 24)  # largest lengths of the groups; the last group has all longer words
 
 
@@ -55,12 +57,16 @@ class CharacterEncoder(nn.Module):
         nn.init.normal_(self.projection.weight, std=width**-0.5)
         nn.init.zeros_(self.projection.bias)
 
-    def forward(self, characters_UC: Tensor) -> Tensor:
-        """Return one vector per word, x_UP."""
-        lengths_U = (characters_UC != PAD).sum(1)
-        order_U = lengths_U.argsort()
-        limits = torch.tensor(COLUMNS, device=lengths_U.device)
-        ends = torch.searchsorted(lengths_U[order_U], limits, right=True).tolist()
+    def forward(self, characters_UC: Tensor, symbols: NDArray[np.int64]) -> Tensor:
+        """Return one vector per word, x_UP.
+
+        `symbols` [U] are the characters per word, without padding. They are on the host, so that
+        grouping words by length needs no device sync.
+        """
+        by_length = np.argsort(symbols, kind="stable")
+        ends = np.searchsorted(symbols[by_length], COLUMNS, side="right").tolist()
+        order_U = send(by_length, characters_UC.device)
+        place_U = send(np.argsort(by_length), characters_UC.device)
         columns = [size + self.widest for size in COLUMNS] + [characters_UC.shape[1]]
         pooled = []
         for start, end, size in zip([0, *ends], [*ends, len(order_U)], columns, strict=True):
@@ -70,7 +76,7 @@ class CharacterEncoder(nn.Module):
         for highway in self.highways:
             x_UF = highway(x_UF)
         x_UP: Tensor = self.projection(x_UF)
-        return x_UP[order_U.argsort()]
+        return x_UP[place_U]
 
     def _convolve(self, characters_UC: Tensor) -> Tensor:
         x_UEC = self.embedding(characters_UC.int()).transpose(1, 2)

@@ -108,15 +108,13 @@ class ElmoFamily(Family[ElmoConfig]):
 
     def load(self, folder: Path) -> Pretrained:
         """Read the pair, and the softmax where it lies beside it."""
-        from safetensors.torch import load_file
-
-        from pipeline.models.elmo.allennlp import load_allennlp
+        from pipeline.models.elmo.allennlp import load_allennlp, read_softmax
 
         elmo = load_allennlp(folder)
         state = {f"elmo.{name}": tensor for name, tensor in elmo.state_dict().items()}
         if not (folder / SOFTMAX).is_file():
             return Pretrained(elmo.config, None, state, ["the softmax over words"])
-        softmax = load_file(folder / SOFTMAX)
+        softmax = read_softmax(folder / SOFTMAX, elmo.config)
         state |= {f"softmax.{name}": tensor for name, tensor in softmax.items()}
         return Pretrained(elmo.config, len(softmax["bias"]), state, [])
 

@@ -54,12 +54,17 @@ class ProjectedLSTM(nn.Module):
     def fused(self, x_TSD: Tensor, h_SP: Tensor, c_SC: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Compute `forward` with torch's kernel (cuDNN on NVIDIA GPUs), without clipping."""
         weights = [self.input, self.recurrent, self.bias, self.no_bias_G, self.projection]
+        device, dtype = x_TSD.device.type, self.input.dtype
+        if torch.is_autocast_enabled(device):  # torch's own rule would choose fp16, without scaling
+            dtype = torch.get_autocast_dtype(device)
         # cuDNN requires contiguous states; the carried state is a slice of a larger tensor.
-        state = (h_SP[None].contiguous(), c_SC[None].contiguous())
-        y_TSP, h_1SP, c_1SC = torch.lstm(
-            x_TSD, state, weights, True, 1, 0.0, self.training, False, False
-        )
-        return y_TSP, h_1SP[0], c_1SC[0]
+        state = tuple(part[None].to(dtype).contiguous() for part in (h_SP, c_SC))
+        with torch.autocast(device, enabled=False):
+            y_TSP, h_1SP, c_1SC = torch.lstm(
+                x_TSD.to(dtype), state, [part.to(dtype) for part in weights],
+                True, 1, 0.0, self.training, False, False,
+            )  # fmt: skip
+        return y_TSP, h_1SP[0].to(h_SP.dtype), c_1SC[0].to(c_SC.dtype)
 
 
 class _Unrolled(torch.autograd.Function):

@@ -10,8 +10,10 @@ S streams, T words of a window, U distinct words, P projected width, L layers, C
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from pipeline.data.streams import WordBatch
@@ -73,15 +75,20 @@ class Elmo(nn.Module):
         return like.new_zeros(self.config.layers, DIRECTIONS, streams, width)
 
     def forward(
-        self, characters_UC: Tensor, index_2TS: Tensor, state: Tensor | None = None
+        self,
+        characters_UC: Tensor,
+        symbols: NDArray[np.int64],
+        index_2TS: Tensor,
+        state: Tensor | None = None,
     ) -> tuple[Tensor, list[list[Tensor]], Tensor]:
         """Return word vectors x_UP, the outputs [T, S, P] by direction and layer, and the state
         [L, 2, S, X] after the window.
 
-        `index_2TS` has the index into U of the word that each direction reads at each time.
+        `symbols` [U] are the characters per word, on the host. `index_2TS` has the index into U of
+        the word that each direction reads at each time.
         `state` is the state before the window; None: zeros.
         """
-        x_UP: Tensor = self.characters(characters_UC)
+        x_UP: Tensor = self.characters(characters_UC, symbols)
         if state is None:
             state = self.zero_state(index_2TS.shape[2], x_UP)
         outputs, states = [], []
@@ -109,7 +116,7 @@ class ElmoForPretraining(nn.Module):
         `negatives` None computes the exact softmax over the whole vocabulary.
         """
         index_2TS = torch.stack([batch.forward_index_ST.t(), batch.backward_index_ST.t()])
-        _, outputs, state = self.elmo(batch.characters_UC, index_2TS, state)
+        _, outputs, state = self.elmo(batch.characters_UC, batch.symbols, index_2TS, state)
         tops = [self.dropout(layers[-1]).flatten(0, 1) for layers in outputs]
         targets = [batch.forward_targets_ST.t(), batch.backward_targets_ST.t()]
         losses = self.softmax(tops, [words_TS.flatten() for words_TS in targets], negatives)

@@ -33,10 +33,9 @@ class Negatives:
     def draw(cls, count: int, vocab_size: int, seed: int, device: torch.device) -> "Negatives":
         """Draw `count` distinct words of a vocabulary that is sorted by descending frequency."""
         assert 0 < count < vocab_size, "the whole vocabulary needs no sample"
-        generator = torch.Generator(device).manual_seed(seed)
         words_V = torch.arange(vocab_size, device=device)
         clocks_V = torch.empty(vocab_size, dtype=torch.float64, device=device)
-        clocks_V.exponential_(generator=generator)
+        clocks_V.exponential_(generator=_seeded(device, seed))
         clocks_V /= log_uniform(words_V, vocab_size)
         times, words = clocks_V.topk(count + 1, largest=False)
         return cls(words[:-1], times[-1])
@@ -44,6 +43,10 @@ class Negatives:
     def log_counts(self, words: Tensor, vocab_size: int) -> Tensor:
         """Return the logarithm of each word's expected count among the drawn words."""
         return torch.log(-torch.expm1(-log_uniform(words, vocab_size) * self.time)).float()
+
+
+def _seeded(device: torch.device, seed: int) -> torch.Generator:
+    return torch.Generator(device).manual_seed(seed)
 
 
 def log_uniform(words: Tensor, vocab_size: int) -> Tensor:

@@ -146,6 +146,9 @@ def test_tables(tmp_path: Path) -> None:
     assert [section.id for section in everything(tmp_path / "out")] == ["1", "3", "9", "8"]
     with pytest.raises(UsageError, match=r"corpus\.text_field=body: a\.csv"):
         shard(tmp_path / "out2", tmp_path / "a.csv", text_field="body")
+    (tmp_path / "c.csv").write_bytes(b"te\rxt,id\n")
+    with pytest.raises(UsageError, match=r"c\.csv: its first line is not a row of column names"):
+        shard(tmp_path / "out3", tmp_path / "c.csv")
 
 
 def test_parquet(tmp_path: Path) -> None:

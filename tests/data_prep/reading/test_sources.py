@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from data_prep.errors import SesameError, UsageError
 from data_prep.reading import lines as reading
+from data_prep.reading import zstd
 from data_prep.reading.bzip2 import has_streams
 from data_prep.reading.lines import read_part, split_lines
 from data_prep.reading.sources import (
@@ -194,7 +195,7 @@ def test_zstandard_files_may_have_any_window(tmp_path: Path, window_log: int) ->
 def test_a_window_that_memory_cannot_hold_is_no_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "ZSTD_WINDOW_BYTES", 1 << 27)
+    monkeypatch.setattr(zstd, "WINDOW_BYTES", 1 << 27)
     part = write_zstandard(tmp_path / "x.txt.zst", b"one line\n", 31)
     with pytest.raises(SesameError, match=r"x\.txt\.zst .*memory.* corpus\.workers"):
         list(read_part(part, any_line, Tally()))

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data_prep.reading import wiki as wiki_module
 from data_prep.reading.sources import SourceFile
 from data_prep.reading.tally import Tally
 from data_prep.reading.wiki import (
@@ -80,6 +81,30 @@ def test_any_text_is_taken_and_leaves_no_nested_markup(wikitext: str) -> None:
     prose = to_prose(wikitext)
     for mark in ("{{", "}}", "[[", "]]", "''"):
         assert mark not in prose.replace("\n", "") or mark not in wikitext
+
+
+HOSTILE = [
+    "<!--", "{{", "[[", "<ref>", "[// ", "[//", "(", " ", " \t", "''", "{{disambig", "__A", "{|\n",
+    "[[a]]", "{{a", "<a ", "=", "= ", "a (", "&amp;", "[[a (", "\n=", "<!-- -->", "[[File:",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("beginning", ["", "{{disambig", "[[a"])
+def test_no_page_takes_the_square_of_its_length(beginning: str) -> None:
+    """Each of these takes minutes if an expression reads the same characters again and again."""
+    for mark in HOSTILE:
+        text = beginning + mark * (60_000 // len(mark)) + "]]x}}"
+        to_prose(text)
+        is_disambiguation(Page(1, "", 0, False, text))
+
+
+def test_a_page_that_never_ends_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wiki_module, "LONGEST_BYTES", 500)
+    endless = "  <page>\n" + "words and words\n" * 100
+    lines = [(0, line.encode()) for line in dump(endless, page_xml(2, "Short.")).splitlines(True)]
+    tally = Tally()
+    assert [page.id for page in split_pages(lines, "x", tally)] == [2]
+    assert tally.dropped == {"page_too_long": 1} and tally.read == 2
 
 
 def test_links_can_be_marked_instead_of_hidden() -> None:
@@ -169,13 +194,3 @@ def test_marks_that_are_never_closed_cost_linear_time() -> None:
     assert to_prose("{{ [[ " * count + "text").replace(" ", "") == "text"
     assert to_prose("<!-- " * count).count("<!--") == count
     assert to_prose("[[a]] }} " * count).count("a") == count
-
-
-def test_a_page_that_never_ends_is_dropped_at_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("data_prep.reading.wiki.LONGEST_PAGE", 100)
-    good = b"<page><title>T</title><ns>0</ns><id>7</id><revision><text>x</text></revision></page>\n"
-    lines = [b"<page>\n", *[b"filler filler\n"] * 50, good]
-    tally = Tally()
-    pages = list(split_pages(zip(range(len(lines)), lines, strict=True), "dump", tally))
-    assert [page.id for page in pages] == [7]
-    assert tally.dropped == {"truncated_page": 1} and tally.read == 2

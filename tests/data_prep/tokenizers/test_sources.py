@@ -1,5 +1,6 @@
 """Tokenizers others made: read with their own special ids and rules, or refused by name."""
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -123,6 +124,36 @@ def test_damaged_sources_are_named(tmp_path: Path, name: str, content: bytes, me
     with pytest.raises(SesameError, match=message) as caught:
         read_source(tmp_path)
     assert name in str(caught.value)
+
+
+def stated_tokenizer(vocabulary: dict[str, int]) -> str:
+    model = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+             "max_input_chars_per_word": 100, "vocab": vocabulary}  # fmt: skip
+    return json.dumps({"version": "1.0", "added_tokens": [], "model": model})
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"tokenizer.json": stated_tokenizer({"[UNK]": 0, "a": 2**32 - 1})}, "an id 4,294,967,295"),
+        ({"tokenizer.json": stated_tokenizer({"[UNK]": 0})}, "has special tokens only"),
+        ({"tokenizer.json": "[" * 100_000}, "not a tokenizer"),
+        ({"tokenizer.json": stated_tokenizer({"a": 0, "b": 1}), "tokenizer_config.json":
+          '{"unk_token": "a"}'}, "not a tokenizer"),
+        ({"own.model": ""}, "not a SentencePiece model"),
+        ({"vocab.txt": "[UNK]\na\n", "tokenizer_config.json": '{"pad_token": 7}'},
+         "pad_token is not a string"),
+        ({"vocab.txt": "[UNK]\na\n", "tokenizer_config.json": '{"cls_token": "\\ud800"}'},
+         "cls_token is not a string"),
+        ({"vocab.txt": "[UNK]\na\n", "tokenizer_config.json": '{"do_lower_case": "no"}'},
+         "do_lower_case must be true or false"),
+    ],
+)  # fmt: skip
+def test_hostile_sources_are_refused(tmp_path: Path, files: dict[str, str], message: str) -> None:
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    with pytest.raises(SesameError, match=message):
+        read_source(tmp_path)
 
 
 def test_a_source_without_a_vocabulary_is_bad_usage(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Word vectors: every published form gives the same table, and training repeats itself."""
 
 import io
+import struct
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -84,7 +85,12 @@ def test_words_with_spaces_and_words_that_come_twice(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "place"),
-    [("a 1 2\nsecret 3\n", ":2:"), ("a 1 2\nb x 2\n", ":2:"), ("", "no vectors"), ("a\n", ":1:")],
+    [
+        ("a 1 2\nsecret 3\n", ":2:"),
+        ("a 1 2\nb x 2\n", ":2:"),
+        ("", "no words with vectors"),
+        ("a\n", ":1:"),
+    ],
 )
 def test_a_damaged_line_is_named_and_not_shown(text: str, place: str, tmp_path: Path) -> None:
     path = tmp_path / "bad.txt"
@@ -103,11 +109,88 @@ def test_damaged_binaries_and_folders_are_refused(tmp_path: Path) -> None:
         read_vectors(tmp_path)
     matrix_and_list(tmp_path)
     np.save(tmp_path / "matrix.npy", VECTORS[:2])
-    with pytest.raises(SesameError, match="lists 4 words"):
+    with pytest.raises(SesameError, match="lists 4 words, but there are 2 vectors"):
         read_vectors(tmp_path)
     glove(tmp_path).write_text("a 1 nan\n")
     with pytest.raises(SesameError, match=r"vector 1 .* not finite"):
         read_vectors(tmp_path / "glove.txt")
+
+
+def fasttext_binary(folder: Path, **changed: int) -> Path:
+    """Two words without n-grams, unless changed."""
+    stated = {"width": 2, "buckets": 0, "shortest": 0, "longest": 0, "words": 2, "labels": 0,
+              "pruned": -1, "quantized": 0, "rows": 2, "columns": 2} | changed  # fmt: skip
+    settings = [12, stated["width"], 5, 5, 1, 5, 1, 1, 1, stated["buckets"], stated["shortest"],
+                stated["longest"], 100]  # fmt: skip
+    content = struct.pack("<i13id", 793712314, *settings, 1e-4)
+    content += struct.pack("<3i2q", stated["words"], stated["words"], stated["labels"], 9,
+                           stated["pruned"])  # fmt: skip
+    content += b"".join(word + b"\0" + struct.pack("<qb", 3, 0) for word in (b"good", b"bad"))
+    content += struct.pack("<?2q", stated["quantized"], stated["rows"], stated["columns"])
+    (folder / "fasttext.bin").write_bytes(content + VECTORS[:2, :2].tobytes())
+    return folder / "fasttext.bin"
+
+
+def test_a_fasttext_model_without_ngrams_is_its_matrix(tmp_path: Path) -> None:
+    table = read_vectors(fasttext_binary(tmp_path))
+    assert table.words == ["good", "bad"]
+    assert np.array_equal(table.vectors, VECTORS[:2, :2])
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"words": 3}, "its matrix is"),
+        ({"words": 2**31 - 1}, "cannot hold 2,147,483,647 words"),
+        ({"words": -1}, "cannot hold -1 words"),
+        ({"width": 2**31 - 1, "columns": 2**31 - 1}, "too early"),
+        ({"rows": 2**62}, "its matrix is"),
+        ({"columns": 3}, "its matrix is"),
+        ({"buckets": -2, "rows": 0}, "n-grams are impossible"),
+        ({"longest": 2**31 - 1}, "n-grams are impossible"),
+        ({"labels": 1}, "supervised and pruned"),
+        ({"pruned": 2**62}, "supervised and pruned"),
+        ({"quantized": 1}, "quantized"),
+    ],
+)
+def test_lying_sizes_of_fasttext_binaries_are_refused(
+    tmp_path: Path, changed: dict[str, int], message: str
+) -> None:
+    with pytest.raises(SesameError, match=message):
+        read_vectors(fasttext_binary(tmp_path, **changed))
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        (b"4 999999999\n", "cannot hold 4 words of 999,999,999 numbers"),
+        (b"99999999999999999999 3\n", "cannot hold"),
+        (b"0 3\n", "cannot hold"),
+        (b"-4 3\n", "not a count of words and a width"),
+        (b"4 3" * 100, "not a count of words and a width"),
+        (b"", "is empty"),
+    ],
+)
+def test_lying_sizes_of_word2vec_binaries_are_refused(
+    tmp_path: Path, header: bytes, message: str
+) -> None:
+    path = tmp_path / "vectors.bin"
+    path.write_bytes(header + bytes(64) * bool(header))
+    with pytest.raises(SesameError, match=message):
+        read_vectors(path)
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [(VECTORS.astype(np.complex64), "complex64"), (np.ones((4, 3), np.int8), "int8"),
+     (np.full((4, 3), np.nan), "not finite"), (np.full((4, 3), 1e300), "not finite")],
+)  # fmt: skip
+def test_numbers_that_are_no_vectors_are_refused(
+    tmp_path: Path, array: np.ndarray, message: str
+) -> None:
+    np.save(matrix_and_list(tmp_path) / "matrix.npy", array)
+    with pytest.raises(SesameError, match=message):
+        read_vectors(tmp_path)
 
 
 def test_vectors_are_trained_on_shards_and_repeat_themselves(tmp_path: Path) -> None:

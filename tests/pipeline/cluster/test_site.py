@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from data_prep.errors import UsageError
+from data_prep.errors import SesameError, UsageError
 from pipeline.cluster.scripts import TEMPLATES, environment, fill_template
 from pipeline.cluster.site import Site, StageSite, read_site
 
@@ -58,6 +58,13 @@ def test_a_mistake_in_the_site_file_is_named(
     assert says in str(error.value)
 
 
+def test_a_site_file_must_be_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "", monkeypatch)
+    (tmp_path / "site.yaml").write_bytes(b"partition: \xff\n")
+    with pytest.raises(SesameError, match=r"site\.yaml: not UTF-8 at byte 11"):
+        read_site()
+
+
 def test_a_site_file_that_was_named_must_exist(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,3 +95,47 @@ def test_a_filled_template_has_each_option_once(template: str) -> None:
     assert "PYTHONPATH='/c o'" in text
     assert "set -- job 'a b'" in text
     assert text.rstrip().splitlines()[-1].startswith("exec python -m pipeline.commands.main ")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('partition: "gpu\\ntouch ran"', "partition: must be one word"),
+        ("partition: gpu --wrap=id", "partition: must be one word"),
+        ('account: "a;id"', "account: must be one word"),
+        ('stages: {shard: {memory: "8G\\n"}}', "stages.shard.memory: must be one word"),
+        ('extra: [--exclusive, "--a\\ntouch ran"]', "extra: item 2 must be one option"),
+        ("extra: [touch ran]", "extra: item 1 must be one option"),
+        ("extra: [{touch: ran}]", "extra: item 1 must be one option"),
+        ("extra: [--exclusive --mem=8G]", "extra: item 1 must be one option"),
+        ('stages: {pretrain: {extra: ["--x=\\ry"]}}', "stages.pretrain.extra: item 1"),
+        ('modules: [cuda, "gcc; touch ran"]', "modules: item 2 must be one module"),
+        ("modules: [{touch: ran}]", "modules: item 1 must be one module"),
+        ("modules: [cuda gcc]", "modules: item 1 must be one module"),
+        ('activate: "source a\\ntouch ran"', "activate: must be one line"),
+    ],
+)
+def test_no_value_becomes_a_line_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, says: str
+) -> None:
+    write(tmp_path, text, monkeypatch)
+    with pytest.raises(UsageError) as error:
+        read_site()
+    assert says in str(error.value) and "touch" not in str(error.value)
+
+
+def test_spaces_in_paths_are_quoted() -> None:
+    options = ["--chdir=/a b/#c", '--output=/a "b"/%j.log', "--comment=it's", "--mem=8G"]
+    text = fill_template("stage", options, environment(Site(), Path("/c"), Path("/s")), [])
+    written = [line for line in text.splitlines() if line.startswith("#SBATCH")]
+    assert written[-4:] == [
+        '#SBATCH --chdir="/a b/#c"',
+        '#SBATCH --output="/a \\"b\\"/%j.log"',
+        '#SBATCH --comment="it\'s"',
+        "#SBATCH --mem=8G",
+    ]
+
+
+def test_modules_are_quoted_for_the_shell() -> None:
+    lines = environment(Site(modules=["cuda/12&id"]), Path("/c"), Path("/s"))
+    assert "module load 'cuda/12&id'" in lines

@@ -142,9 +142,9 @@ def test_a_command_composes_and_searches_once(
     walked: list[str] = []
     compose, walk = composing.compose, sources._walk
 
-    def count_compositions(name: str, overrides: list[str]) -> object:
+    def count_compositions(name: str, overrides: list[str], **options: bool) -> object:
         composed.append(tuple(overrides))
-        return compose(name, overrides)
+        return compose(name, overrides, **options)
 
     def count_walks(key: str, folder: str, *others: Any) -> None:
         walked.append(folder)

@@ -96,6 +96,23 @@ def test_the_users_conf_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "ours" in group_options("model")
 
 
+@pytest.mark.parametrize(
+    "content",
+    [b"name: [", b"name: \xff", b"name: \0", b"defaults: 3", b"defaults: {a: b}", b"a: 1\na: 2",
+     b"name: *unknown", b"name: !!python/name:os.system"],
+)  # fmt: skip
+def test_a_recipe_that_cannot_be_read_is_told_in_a_sentence(
+    content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "conf" / "experiment").mkdir(parents=True)
+    (tmp_path / "conf" / "experiment" / "mine.yaml").write_bytes(
+        b"# @package _global_\n" + content + b"\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError):
+        compose_config(["experiment=mine"])
+
+
 def test_help_does_not_import_torch() -> None:
     code = (
         "import sys; from pipeline.commands.main import run; run(['pretrain', '--help']);"

@@ -68,7 +68,7 @@ def make_store(root: Path, model: BertConfig, pairs: str) -> Path:
     described = {"model": asdict(model), "vocab_size": len(VOCABULARY)}
     (pretrain / "config.json").write_text(json.dumps(described))
     upstream = {"tokenizer": "tokenizer/t0", "examples.0": "examples/e0"}
-    _write_manifest(pretrain, {"optim": {"lr": 0.001}}, {}, upstream)
+    _write_manifest(pretrain, {"optim": {"lr": 0.001}}, {"steps": max(STEPS)}, upstream)
     upstream = {"shard": "shard/s0"}
     counts = {"kind": "wordpiece", "vocab_size": len(VOCABULARY), "name": "canary"}
     _write_manifest(tokenizer, {"tokenizer": {"kind": "wordpiece"}}, counts, upstream)
@@ -110,6 +110,7 @@ def _write_manifest(
 ) -> None:
     manifest = {"stage": folder.parent.name, "config": config, "counts": counts}
     manifest |= {"upstream": upstream, "files_read": files or {}}
+    manifest |= {"fingerprint": folder.name, "files": {}}
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MANIFEST).write_text(json.dumps(manifest))
 
@@ -274,7 +275,7 @@ def test_the_card_of_a_model_gone_on_from_tells_its_own_recipe(tmp_path: Path) -
     store = make_store(tmp_path / "store", MODEL, "nsp")
     pretrain = store / "pretrain" / "p0"
     upstream = {"tokenizer": "tokenizer/t0", "examples.0": "examples/e0", "init": "export/x0"}
-    _write_manifest(pretrain, {"optim": {"lr": 0.002}}, {}, upstream)
+    _write_manifest(pretrain, {"optim": {"lr": 0.002}}, {"steps": max(STEPS)}, upstream)
     _write_manifest(store / "export" / "x0", {}, {}, {"pretrain": "pretrain/p1"})
     _write_manifest(store / "pretrain" / "p1", {"optim": {"lr": 0.9}}, {}, {})
     facts = gather_facts(pretrain, pretrain / CHECKPOINTS / "00000010", ExportConfig())

@@ -8,8 +8,11 @@ import pytest
 
 from data_prep.errors import SesameError, UsageError
 from pipeline.config.compose import compose_config
+from pipeline.data.cursor import Cursor, Identity
 from pipeline.stages.pretrain import Pretrain
-from pipeline.training.exits import Diverged, Dropped
+from pipeline.store.checkpoints import checkpoints
+from pipeline.training.checkpoint import TrainingState
+from pipeline.training.exits import REPORTS, Diverged, Dropped
 from pipeline.training.job import Job
 from tests.pipeline.toy_pretraining import Toy, toy_config
 
@@ -78,3 +81,24 @@ def test_a_launch_that_lost_its_lease_does_not_train_again_after_a_divergence(
     work = replace(Toy.make(tmp_path).work("run", toy_config()), check_lease=check_lease)
     with pytest.raises(SesameError, match="the lease was taken over"):
         Pretrain().run(work)
+
+
+def test_a_launch_killed_after_its_last_checkpoint_leaves_none_too_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = Toy.make(tmp_path).work("run", toy_config())
+    identity = Identity("examples", "shards", 0, 2, 16, 0)
+
+    def find_all_steps_taken(run_dir: Path, job: Job, first_node: Callable[[], str]) -> None:
+        (run_dir / REPORTS).mkdir()
+
+    for step in (2, 4, 6, 8):
+        checkpoint = work.out / "checkpoints" / f"{step:08d}"
+        checkpoint.mkdir(parents=True)
+        (checkpoint / "state.json").write_text(
+            TrainingState(Cursor(0, 0, (), identity), step).as_json()
+        )
+        (checkpoint / "checksums.json").write_text("{}")
+    monkeypatch.setattr("pipeline.training.launch.launch", find_all_steps_taken)
+    assert Pretrain().run(work)["steps"] == 8
+    assert [int(each.name) for each in checkpoints(work.out / "checkpoints")] == [4, 6, 8]

@@ -15,9 +15,10 @@ from pipeline.store.runs import Entry, Runs
 def made(store: Store, fingerprint: str, *, done: bool) -> Output:
     """An output of the run `mine`, finished or failed at once."""
     output = store.output("tokenizer", fingerprint)
-    output.begin({"stage": "tokenizer"})
+    request = {"stage": "tokenizer", "config": {}, "upstream": {}}
+    output.begin(request)
     if done:
-        output.finish({"stage": "tokenizer"}, {}, {})
+        output.finish(request, {}, {})
     Runs(store).record("mine", [Entry("tokenizer", fingerprint, "tokenizer")], replace=False)
     return output
 

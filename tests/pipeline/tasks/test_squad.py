@@ -111,6 +111,8 @@ def test_faults_name_file_and_place_but_never_the_text(
         (b'{"data": [\n{"secret"', r"squad\.json:2: not JSON at character"),
         (b'{"data": "secret"}', r"squad\.json:top: no list data"),
         (b'{"data": ["\xff"]}', r"squad\.json: byte 11 is not UTF-8"),
+        (b'{"data": ' + b"7" * 5000 + b"}", r"squad\.json: its JSON has a number of thousands"),
+        (b"[" * 100_000, r"squad\.json: its JSON .* is nested too deeply"),
     ],
 )
 def test_what_is_no_squad_file_is_refused(tmp_path: Path, content: bytes, fault: str) -> None:

@@ -78,6 +78,8 @@ def test_a_first_line_of_text_is_not_shown_as_columns(tmp_path: Path) -> None:
         ("t.csv", 'sentence,label\nsecret,1\n"secret,1\n', r"t\.csv:3: not a CSV row"),
         ("t.jsonl", '{"sentence": "secret", \n', r"t\.jsonl:1: not JSON at character"),
         ("t.jsonl", '["secret"]\n', r"t\.jsonl:1: each line must be one JSON object"),
+        ("t.jsonl", '{"label": ' + "7" * 5000 + "}", r"t\.jsonl:1: its JSON has a number of thou"),
+        ("t.jsonl", "[" * 100_000, r"t\.jsonl:1: its JSON .* is nested too deeply"),
         ("t.xml", "secret", r"must end in \.tsv, \.txt, \.csv or \.jsonl"),
     ],
 )

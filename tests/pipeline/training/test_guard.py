@@ -5,16 +5,20 @@ import random
 from collections.abc import Iterable
 
 import pytest
+import torch
 
-from pipeline.training.guard import LEAST, WINDOW, fault, remember
+from pipeline.training.guard import LEAST, WINDOW, factor, fault, limit, remember
 
 
 def refused(losses: Iterable[float]) -> list[int]:
-    """The numbers of the losses that the guard refuses."""
+    """The numbers of the losses that the guard refuses; device and host decide alike."""
     recent: list[float] = []
     found = []
     for number, loss in enumerate(losses):
-        if fault(loss, recent) is None:
+        highest = limit(recent)
+        is_good = fault(loss, highest) is None
+        assert torch.isfinite(factor(torch.tensor(loss, dtype=torch.float64), highest)) == is_good
+        if is_good:
             recent = remember(loss, recent)
         else:
             found.append(number)

@@ -25,3 +25,15 @@ def test_adagrad_follows_its_definition_and_leaves_rows_without_gradient(decay: 
     torch.testing.assert_close(optimizer.state[parameter]["sum"].double(), sums)
     assert optimizer.state[parameter]["step"] == 3
     assert torch.equal(parameter[2:4], start[2:4]) == (decay == 0)
+
+
+def test_a_step_with_found_inf_changes_nothing() -> None:
+    parameter = torch.nn.Parameter(torch.ones(4))
+    group = {"params": [parameter], "weight_decay": 0.1}
+    optimizer = Adagrad([group], initial_accumulator=1.0, eps=1e-10, lr=0.2)
+    optimizer.found_inf = torch.tensor(1.0)
+    parameter.grad = torch.full((4,), torch.nan)
+    optimizer.step()
+    assert torch.equal(parameter, torch.ones(4))
+    assert torch.equal(optimizer.state[parameter]["sum"], torch.ones(4))
+    assert optimizer.state[parameter]["step"] == 0

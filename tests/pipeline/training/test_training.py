@@ -74,6 +74,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
         runs.add(f"{strategy} poisoned", {"poison": (5,), "hit": (1,)}, **shared)
         still = {"copy_of": "single", "step": 4}  # goes through a step that changes nothing
         runs.add(f"{strategy} still", still, strategy=strategy, devices=2, max_steps=5, lr=0.0)
+        noisy = shared | {
+            "dropout": 0.1,
+            "precision": "bf16-mixed",
+            "activation_checkpointing": True,
+        }
+        runs.add(f"{strategy} noisy", **noisy)
+        runs.add(f"{strategy} noisy resumed", {"copy_of": f"{strategy} noisy", "step": 4}, **noisy)
     for start, end in CHANGES:
         runs.add(f"{start} to {end}", {"copy_of": start, "step": 4}, strategy=end, devices=2)
     pair: dict[str, Any] = {"strategy": "ddp", "devices": 2}
@@ -133,7 +140,19 @@ def test_strategies_give_the_same_curve(runs: Runs, strategy: str) -> None:
     assert losses(runs[strategy]) == pytest.approx(expected, rel=1e-4)
 
 
-@pytest.mark.parametrize("strategy", [*SHARED, "phases"])
+@pytest.mark.parametrize("strategy", SHARED)
+def test_strategies_have_the_same_gradients(runs: Runs, strategy: str) -> None:
+    """AdamW ignores the gradient's scale, so equal losses alone do not show equal gradients."""
+    expected = [line["gradient_norm"] for line in lines(runs["single"]) if "lr" in line]
+    found = [line["gradient_norm"] for line in lines(runs[strategy]) if "lr" in line]
+    assert len(expected) == 8
+    assert found == pytest.approx(expected, rel=1e-3)
+
+
+NOISY = [f"{strategy} noisy" for strategy in SHARED]  # bf16, dropout, recomputed activations
+
+
+@pytest.mark.parametrize("strategy", [*SHARED, "phases", *NOISY])
 def test_resuming_is_bit_exact(runs: Runs, strategy: str) -> None:
     whole, resumed = runs[strategy], runs[f"{strategy} resumed"]
     assert (whole / "metrics.jsonl").read_bytes() == (resumed / "metrics.jsonl").read_bytes()

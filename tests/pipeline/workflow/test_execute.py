@@ -18,7 +18,7 @@ from data_prep.errors import SesameError
 from data_prep.vectors.table import VectorTable
 from pipeline.config.schema import Config
 from pipeline.stages import STAGES
-from pipeline.store import outputs as store_module
+from pipeline.store import content
 from pipeline.store.lease import read_holder
 from pipeline.store.outputs import LEASE, Store
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
@@ -104,13 +104,13 @@ def test_a_launch_that_loses_its_lease_while_it_hashes_finishes_nothing(
         return {}
 
     node = toy_node(tmp_path, run)
-    hash_file = store_module.sha256
+    hash_file = content.checksum
 
     def slow(path: Path) -> str:
         take_over(node.output.path)
         return hash_file(path)
 
-    monkeypatch.setattr(store_module, "sha256", slow)
+    monkeypatch.setattr(content, "checksum", slow)
     with pytest.raises(SesameError, match="taken over by another launch"):
         execute(node)
     left = sorted(path.name for path in node.output.path.iterdir())

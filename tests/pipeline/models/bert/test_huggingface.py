@@ -1,7 +1,10 @@
 """Weights go to and from transformers' encoders one to one, and compute the same."""
 
 import json
-from collections.abc import Iterator
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -176,7 +179,7 @@ def test_missing_heads_start_fresh_and_are_listed(
     assert torch.equal(ours.bert.embeddings.tokens.weight, words)
 
 
-def test_old_names_and_pickled_weights_are_read_safely(folder: Path, tmp_path: Path) -> None:
+def test_old_names_are_read(folder: Path, tmp_path: Path) -> None:
     old = {
         name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
             "LayerNorm.bias", "LayerNorm.beta"
@@ -184,7 +187,7 @@ def test_old_names_and_pickled_weights_are_read_safely(folder: Path, tmp_path: P
         for name, tensor in load_file(folder / "model.safetensors").items()
     }
     (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
-    torch.save(old, tmp_path / "pytorch_model.bin")
+    save_file(old, tmp_path / "model.safetensors")
     ours, fresh = load_for_pretraining(tmp_path)
     expected, _ = load_for_pretraining(folder)
     assert fresh == []
@@ -192,16 +195,45 @@ def test_old_names_and_pickled_weights_are_read_safely(folder: Path, tmp_path: P
         assert torch.equal(ours.state_dict()[name], tensor)
 
 
-def test_code_in_pickled_weights_is_never_run(folder: Path, tmp_path: Path) -> None:
+def test_pickled_weights_are_refused_with_the_command_that_converts_them(
+    folder: Path, tmp_path: Path
+) -> None:
     class Trap:
         def __reduce__(self):
             return (Path.touch, (tmp_path / "trapped",))
 
     (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
     torch.save({"x": Trap()}, tmp_path / "pytorch_model.bin")
-    with pytest.raises(SesameError, match=r"pytorch_model\.bin"):
+    with pytest.raises(SesameError, match=r"pytorch_model\.bin: refused because .* run code"):
+        load_folder(tmp_path)
+    torch.save({"x": Trap()}, tmp_path / "model.safetensors")
+    with pytest.raises(SesameError, match=r"model\.safetensors: refused because .* run code"):
         load_folder(tmp_path)
     assert not (tmp_path / "trapped").exists()
+
+    (tmp_path / "model.safetensors").unlink()
+    weights = load_file(folder / "model.safetensors")
+    torch.save(
+        weights | {"tied": weights["bert.pooler.dense.bias"]}, tmp_path / "pytorch_model.bin"
+    )
+    with pytest.raises(SesameError) as refused:
+        load_folder(tmp_path)
+    command = str(refused.value).partition("folder: ")[2]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        command,
+        shell=True,
+        cwd=tmp_path,
+        env=os.environ | {"PATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    expected = load_folder(folder).state_dict()
+    assert all(
+        torch.equal(expected[name], tensor)
+        for name, tensor in load_folder(tmp_path).state_dict().items()
+    )
 
 
 def broken_copy(folder: Path, out: Path, config: dict, without: str = "") -> Path:
@@ -259,11 +291,72 @@ def test_a_modernbert_that_attends_otherwise_is_refused(
         load_folder(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"num_hidden_layers": 10**8}, "model.layers=100000000: must be at most 1000"),
+        ({"num_hidden_layers": 900}, "tensors, but the folder's config.json asks for 900 layers"),
+        ({"num_hidden_layers": -1}, "model.layers=-1: must be at least 1"),
+        ({"num_hidden_layers": True}, "model.layers: must be of type int, not True"),
+        ({"hidden_size": "24"}, "model.hidden: must be of type int, not str"),
+        ({"hidden_size": 65_520}, r"\[53, 24\], but .* \[53, 65520\]"),
+        ({"hidden_size": 2**63}, "model.hidden=9223372036854775808: must be at most 65536"),
+        ({"num_attention_heads": 7}, "must divide"),
+        ({"num_attention_heads": 0}, "at least 1"),
+        ({"vocab_size": [1]}, "vocab_size must be a whole number from 1 to"),
+        ({"vocab_size": True}, "vocab_size must be a whole number from 1 to"),
+        ({"vocab_size": 2**64}, "vocab_size must be a whole number from 1 to"),
+        ({"vocab_size": 2**30}, r"\[53, 24\], but .* \[1073741824, 24\]"),
+        ({"layer_norm_eps": "x"}, "model.norm_eps: must be of type float, not str"),
+        ({"model_type": {}}, "model_type is {}"),
+        ({"rope_parameters": 3}, "not the settings of a BERT"),
+    ],
+    ids=str,
+)
+def test_absurd_settings_are_refused_before_memory_is_taken(
+    folder: Path, tmp_path: Path, config: dict, message: str
+) -> None:
+    with pytest.raises(SesameError, match=message) as caught:
+        load_folder(broken_copy(folder, tmp_path, config))
+    assert str(tmp_path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda tensor: tensor * float("nan"), "query.weight holds a number that is not finite"),
+        (lambda tensor: tensor.to(torch.int8), "query.weight holds torch.int8"),
+        (lambda tensor: tensor.to(torch.complex64), "damaged|holds torch.complex64"),
+        (lambda tensor: tensor[:5, :5].clone(), "do not fit together"),
+    ],
+    ids=["nan", "int8", "complex", "shape"],
+)
+def test_weights_that_are_none_are_refused(
+    folder: Path, tmp_path: Path, change: Callable[[Tensor], Tensor], message: str
+) -> None:
+    name = "bert.encoder.layer.0.attention.self.query.weight"
+    weights = load_file(folder / "model.safetensors")
+    weights[name] = change(weights[name])
+    save_file(weights, broken_copy(folder, tmp_path, {}) / "model.safetensors")
+    with pytest.raises(SesameError, match=message):
+        load_for_pretraining(tmp_path)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_weights_of_other_precisions_are_converted(
+    folder: Path, tmp_path: Path, dtype: torch.dtype
+) -> None:
+    weights = {name: t.to(dtype) for name, t in load_file(folder / "model.safetensors").items()}
+    save_file(weights, broken_copy(folder, tmp_path, {}) / "model.safetensors")
+    bert = load_folder(tmp_path)
+    assert {tensor.dtype for tensor in bert.state_dict().values()} == {torch.float32}
+
+
 def test_missing_and_damaged_files_are_named(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"config\.json"):
         load_folder(tmp_path)
     (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
-    with pytest.raises(UsageError, match=r"neither model\.safetensors"):
+    with pytest.raises(UsageError, match=r"has no model\.safetensors"):
         load_folder(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(b"nonsense")
     with pytest.raises(SesameError, match=r"model\.safetensors"):

@@ -138,6 +138,42 @@ def not_numbers(file: h5py.File) -> None:
     file["CNN/b_cnn_1"] = np.array([b"text"] * 5)
 
 
+def replaced(make: Callable[[h5py.Group], Any]) -> Callable[[h5py.File], None]:
+    """Put something else where a bias of five numbers was."""
+
+    def replace_bias(file: h5py.File) -> None:
+        del file["CNN/b_cnn_1"]
+        make(file["CNN"])
+
+    return replace_bias
+
+
+def external_group(file: h5py.File) -> None:
+    del file["CNN"]
+    file["CNN"] = h5py.ExternalLink("/etc/hostname", "/")
+
+
+def add_virtual(group: h5py.Group) -> None:
+    layout = h5py.VirtualLayout((5,), np.float32)
+    layout[:] = h5py.VirtualSource("/etc/hostname", "x", shape=(5,))
+    group.create_virtual_dataset("b_cnn_1", layout)
+
+
+external_link = replaced(lambda group: group.update(b_cnn_1=h5py.ExternalLink("/etc/passwd", "/x")))
+soft_link = replaced(lambda group: group.update(b_cnn_1=h5py.SoftLink("/CNN/b_cnn_0")))
+external_storage = replaced(
+    lambda group: group.create_dataset(
+        "b_cnn_1", (5,), np.float32, external=[("/etc/passwd", 0, 20)]
+    )
+)
+virtual = replaced(add_virtual)
+compressed = replaced(
+    lambda group: group.create_dataset("b_cnn_1", data=np.zeros(5, "f4"), compression="gzip")
+)
+never_written = replaced(lambda group: group.create_dataset("b_cnn_1", (5,), np.float32))
+not_finite = replaced(lambda group: group.create_dataset("b_cnn_1", data=np.full(5, np.nan, "f4")))
+
+
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
@@ -145,6 +181,14 @@ def not_numbers(file: h5py.File) -> None:
         (without("RNN_1/RNN/MultiRNNCell/Cell1"), r"has no RNN_1/RNN/MultiRNNCell/Cell1/LSTM"),
         (misshapen, r"CNN/b_cnn_1 is float32 \[4\], but the options ask for floats \[5\]"),
         (not_numbers, r"CNN/b_cnn_1 is \|S4 \[5\]"),
+        (external_link, "CNN/b_cnn_1 is a link, which is not followed"),
+        (soft_link, "CNN/b_cnn_1 is a link, which is not followed"),
+        (external_group, "CNN/W_cnn_0 is a link, which is not followed"),
+        (external_storage, "CNN/b_cnn_1 lies in another file, which is not opened"),
+        (virtual, "CNN/b_cnn_1 lies in another file, which is not opened"),
+        (compressed, "CNN/b_cnn_1 is compressed or incomplete; h5repack"),
+        (never_written, "CNN/b_cnn_1 is compressed or incomplete"),
+        (not_finite, "CNN/b_cnn_1 holds a number that is not finite"),
     ],
 )
 def test_missing_and_misshapen_members_are_named(
@@ -167,6 +211,12 @@ def test_missing_and_misshapen_members_are_named(
         (lambda o: o["char_cnn"].update(n_characters=60), "n_characters is 60"),
         (lambda o: o["char_cnn"].update(activation="gelu"), "must be one of relu, tanh"),
         (lambda o: o["char_cnn"].update(filters=3), "not the JSON of an ELMo's options"),
+        (lambda o: o["char_cnn"].update(max_characters_per_token=10**9), "must be at most 1000"),
+        (lambda o: o["char_cnn"].update(filters=[[1, 2**40]]), r"model\.filters: .* up to 65536"),
+        (lambda o: o["char_cnn"].update(filters=[["1", 2]]), r"model\.filters: must be of type"),
+        (lambda o: o["lstm"].update(n_layers=-1), r"model\.layers=-1: must be at least 1"),
+        (lambda o: o["lstm"].update(n_layers=90), r"has no RNN_0/RNN/MultiRNNCell/Cell2"),
+        (lambda o: o["lstm"].update(dim=60_000), r"W_0 is float32 \[12, 44\], but .* 240000\]"),
     ],
 )
 def test_bad_options_are_named(
@@ -188,5 +238,5 @@ def test_files_that_are_something_else_are_refused(folder: Path, tmp_path: Path)
     with pytest.raises(SesameError, match=r"weights\.hdf5: damaged or not an HDF5 file"):
         load_allennlp(tmp_path)
     (tmp_path / "options.json").write_text("[")
-    with pytest.raises(SesameError, match="not the JSON"):
+    with pytest.raises(SesameError, match=r"options\.json, line 1: not JSON"):
         load_allennlp(tmp_path)

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from data_prep.errors import UsageError
-from data_prep.tokenizers.characters import character_ids
+from data_prep.tokenizers.characters import character_ids, symbol_counts
 from pipeline.data.streams import WordBatch
 from pipeline.models.elmo.characters import CharacterEncoder
 from pipeline.models.elmo.config import ElmoConfig
@@ -114,8 +114,9 @@ def test_leaving_out_padding_changes_no_word(activation: str) -> None:
         gate = highway.gate(x_UF).sigmoid()
         x_UF = gate * highway.transform(x_UF).relu() + (1 - gate) * x_UF
     expected = encoder.projection(x_UF)
-    torch.testing.assert_close(encoder(characters_UC), expected)
-    alone = torch.cat([encoder(word[None]) for word in characters_UC])
+    symbols = symbol_counts(characters_UC.numpy())
+    torch.testing.assert_close(encoder(characters_UC, symbols), expected)
+    alone = torch.cat([encoder(word[None], symbols[[n]]) for n, word in enumerate(characters_UC)])
     torch.testing.assert_close(alone, expected)
 
 
@@ -222,9 +223,11 @@ def streams(streams: int, words: int, seed: int = 0) -> WordBatch:
     def draw(below: int) -> Tensor:
         return torch.from_numpy(random.integers(0, below, (streams, words)))
 
-    characters_UC = torch.from_numpy(character_ids(WORDS).astype(np.int32))
+    characters = character_ids(WORDS)
+    characters_UC = torch.from_numpy(characters.astype(np.int32))
+    symbols = symbol_counts(characters)
     indices = draw(len(WORDS)), draw(len(WORDS))
-    return WordBatch(characters_UC, *indices, draw(VOCAB), draw(VOCAB), slice(0, streams))
+    return WordBatch(characters_UC, *indices, draw(VOCAB), draw(VOCAB), slice(0, streams), symbols)
 
 
 def window(batch: WordBatch, start: int, stop: int) -> WordBatch:
