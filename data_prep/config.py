@@ -18,6 +18,12 @@ from data_prep.fields import execution, result
 SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # in the order of their ids
 MOST_COPIES = 1000  # largest weight of a source
 DEFAULT_ID_FIELD = "id"  # records may lack it; any other field that the user names must exist
+# Languages that data_prep.text.languages tells apart, by ISO 639-1 code.
+LANGUAGES = (
+    "am", "ar", "bg", "bn", "cs", "da", "de", "el", "en", "es", "et", "fa", "fi", "fr", "he", "hi",
+    "hr", "hu", "hy", "it", "ja", "ka", "km", "ko", "lo", "lt", "my", "nl", "no", "pl", "pt", "ro",
+    "ru", "sr", "sv", "ta", "te", "th", "tr", "uk", "ur", "vi", "zh",
+)  # fmt: skip
 WORD_KINDS = ("words", "spaced_words")  # tokenizers whose tokens are whole words
 
 
@@ -69,14 +75,22 @@ class CorpusConfig:
         1.0, "share of documents to keep, chosen by hash; a smaller share is a subset of a larger",
         at_least=0.0, at_most=1.0,
     )  # fmt: skip
+    languages: Any = result(
+        "auto",
+        "auto identifies the language of each document and uses the abbreviations of that language "
+        "only; a list of codes such as [sv, de] also drops all other documents; none identifies "
+        "nothing",
+        choices=("auto", "none", *LANGUAGES),
+        is_later=True,
+    )
     sentences: str = result(
         "rules",
         "sentence splitting: by rules, one sentence per line, or none (whole paragraphs)",
         choices=("rules", "lines", "none"),
     )
     abbreviations: list[str] = result(
-        ["de", "en", "ru", "sv"], "languages whose abbreviations do not end a sentence; "
-        "for corpus.sentences=rules",
+        ["de", "en", "ru", "sv"], "languages whose abbreviations do not end a sentence; all of "
+        "them apply to documents of undetermined language; for corpus.sentences=rules",
         choices=("de", "en", "ru", "sv"),
     )  # fmt: skip
     abbreviations_file: str | None = execution(
@@ -143,6 +157,11 @@ class CorpusConfig:
                 f"{self.min_characters} drops all shorter documents, so nothing would be left; "
                 "raise the one or lower the other"
             )
+        if isinstance(self.languages, list) and {"auto", "none"} & set(self.languages):
+            raise UsageError(
+                f"corpus.languages={self.languages}: auto and none stand alone; write "
+                "corpus.languages=auto, or a list of codes such as [sv, de]"
+            )
         if self.paths and self.sources:
             raise UsageError(
                 "corpus.sources: corpus.paths is given too; name all files in corpus.sources, "
@@ -201,8 +220,9 @@ class TokenizerConfig:
         [], "strings that are always one token, such as [PATIENT]; recognised in any text"
     )
     min_documents: int = result(
-        1, "train only on words that occur in at least this many documents; for privacy, since a "
-        "vocabulary is published with its model", at_least=1,
+        1, "train only on words that occur in at least this many documents, or groups where "
+        "corpus.group_field names them; for privacy, since a vocabulary is published with its "
+        "model", at_least=1,
     )  # fmt: skip
     character_coverage: float = result(
         0.99999, "share of the text's characters that the alphabet covers; the rest becomes [UNK] "

@@ -42,6 +42,28 @@ def draw_unit(key: Any, number: Any) -> Any:
 
 
 @njit(cache=True)
+def permute(key: Any, index: Any, size: Any) -> Any:
+    """Return the image of `index` under the permutation of range(size) that `key` chooses.
+
+    A Feistel network of four rounds permutes the next power of four above `size`. Images outside
+    the range are permuted again (cycle walking: Black and Rogaway, 2002).
+    """
+    half = 1
+    while (1 << (2 * half)) < size:
+        half += 1
+    mask = np.uint64((1 << half) - 1)
+    image = np.uint64(index)
+    while True:
+        left, right = image >> np.uint64(half), image & mask
+        for turn in range(4):
+            number = (np.uint64(turn) << np.uint64(32)) + right
+            left, right = right, left ^ (draw(key, number) & mask)
+        image = (left << np.uint64(half)) | right
+        if image < np.uint64(size):
+            return np.int64(image)
+
+
+@njit(cache=True)
 def _draw_all(key: Any, numbers: Any) -> Any:
     drawn = np.empty(len(numbers), np.uint64)
     for index in range(len(numbers)):

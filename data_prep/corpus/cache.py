@@ -5,10 +5,12 @@ it reads, the cleaning settings, and the version of the clean format. The size o
 bounded; the least recently used work units are removed first.
 """
 
+import contextlib
 import hashlib
 import json
 import os
 import shutil
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,13 +52,13 @@ class PieceCache:
         return (self.root / key).is_dir()
 
     def take(self, key: str, folder: Path) -> bool:
-        """Hard-link a work unit's files into `folder`; return False if it is not in the cache.
+        """Link or copy a work unit's files into `folder`; return False if it is not in the cache.
 
         After False, `folder` is empty.
         """
         try:
             for path in sorted((self.root / key).iterdir()):
-                os.link(path, folder / path.name)
+                _link_or_copy(path, folder / path.name)
             os.utime(self.root / key)
         except FileNotFoundError:  # absent, or another process is trimming it right now
             for path in folder.iterdir():
@@ -65,13 +67,18 @@ class PieceCache:
         return True
 
     def keep(self, key: str, folder: Path) -> None:
-        """Move a finished work unit's folder into the cache, or remove it if it is there."""
+        """Move a finished work unit's folder into the cache, or remove it if it is there.
+
+        Another process may keep the same unit at the same time.
+        """
         self.root.mkdir(parents=True, exist_ok=True)
-        if self.has(key):
+        os.utime(folder)
+        try:
+            os.rename(folder, self.root / key)
+        except OSError:
+            if not self.has(key):
+                raise
             shutil.rmtree(folder)
-        else:
-            os.utime(folder)
-            os.replace(folder, self.root / key)
 
     def trim(self) -> None:
         """Remove the least recently used work units until the rest fits into `most_bytes`."""
@@ -81,9 +88,10 @@ class PieceCache:
             filled += size
             if filled > self.most_bytes:
                 # Rename before removing, so that no half-removed folder has a valid key.
-                doomed = path.with_name(f".{path.name}.removed")
-                os.replace(path, doomed)
-                shutil.rmtree(doomed)
+                doomed = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.removed")
+                with contextlib.suppress(FileNotFoundError):  # another process removed it
+                    os.rename(path, doomed)
+                    shutil.rmtree(doomed, ignore_errors=True)
         if self.root.is_dir():
             for leftover in self.root.glob(".*.removed"):
                 shutil.rmtree(leftover, ignore_errors=True)
@@ -91,5 +99,16 @@ class PieceCache:
 
     def _entries(self) -> Iterator[tuple[int, Path, int]]:
         for path in self.root.glob("[0-9a-f]*"):
-            size = sum(file.stat().st_size for file in path.iterdir())
-            yield path.stat().st_mtime_ns, path, size
+            with contextlib.suppress(FileNotFoundError):  # another process removed it
+                size = sum(file.stat().st_size for file in path.iterdir())
+                yield path.stat().st_mtime_ns, path, size
+
+
+def _link_or_copy(path: Path, target: Path) -> None:
+    """Hard-link a file, or copy it where the file system has no hard links."""
+    try:
+        os.link(path, target)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        shutil.copyfile(path, target)

@@ -18,12 +18,13 @@ from data_prep.corpus.clean_files import CleanDocument, CleanFileWriter, group_h
 from data_prep.corpus.minhash import signature
 from data_prep.corpus.shard_format import Origin
 from data_prep.progress import console
-from data_prep.reading.documents import RawDocument, cut_whole, read_documents
+from data_prep.reading.documents import cut_whole, read_documents
 from data_prep.reading.sources import Part, SourceFile, plan_pieces
 from data_prep.reading.tally import Tally
 from data_prep.text.abbreviations import load_abbreviations
 from data_prep.text.cleaning import clean_document
 from data_prep.text.filters import reason_to_drop
+from data_prep.text.languages import UNDETERMINED, identify
 from data_prep.text.sentences import Splitter
 from data_prep.work_units import ArraySlice, WorkUnit, run_units, worker_count
 
@@ -87,39 +88,70 @@ def take_or_clean(
 def clean_unit(parts: Sequence[Part], folder: Path, config: CorpusConfig) -> None:
     """Clean these parts of the corpus into `folder`."""
     tally = Tally(strict=config.strict)
-    known = load_abbreviations(config.abbreviations, config.abbreviations_file)
-    splitter = Splitter(config.sentences, known)
+    splitters = Splitters(config)
     with CleanFileWriter(folder, config.duplicate_characters) as writer:
         for part in parts:
             for document in read_documents(part, config, tally):
                 text = clean_document(document.text, config, tally.repaired)
                 digest = text_digest(text.encode())
-                reason = reason_to_drop(text, config) or outside_fraction(digest, config.fraction)
+                language = None if config.languages == "none" else identify(text)
+                reason = (
+                    reason_to_drop(text, config)
+                    or outside_fraction(digest, config.fraction)
+                    or other_language(language, config.languages)
+                )
                 if reason is not None:
                     tally.dropped[reason] += 1
-                else:
-                    writer.add(describe(document, part.file, text, digest, splitter, config))
+                    continue
+                if language is not None:
+                    tally.languages[language] += 1
+                origin = Origin(document.id, part.file.name, document.group, language)
+                paragraphs = splitters.of(language).paragraphs(text)
+                writer.add(describe(text, paragraphs, origin, digest, part.file.source, config))
             part.file.refuse_change()
     (folder / "tally.json").write_text(json.dumps(tally.as_json()))
 
 
+class Splitters:
+    """One splitter per language, with the abbreviations of that language and the user's."""
+
+    def __init__(self, config: CorpusConfig):
+        self._config = config
+        self._known: dict[str | None, Splitter] = {}
+
+    def of(self, language: str | None) -> Splitter:
+        """Return the splitter of a language; all lists together if it is not determined."""
+        if language not in self._known:
+            config = self._config
+            own = [each for each in config.abbreviations if each == language]
+            names = config.abbreviations if language in (None, UNDETERMINED) else own
+            known = load_abbreviations(names, config.abbreviations_file)
+            self._known[language] = Splitter(config.sentences, known)
+        return self._known[language]
+
+
 def describe(
-    document: RawDocument,
-    file: SourceFile,
     text: str,
+    paragraphs: list[list[str]],
+    origin: Origin,
     digest: bytes,
-    splitter: Splitter,
+    source: int,
     config: CorpusConfig,
 ) -> CleanDocument:
-    """Split a document's clean text into sentences and add what the later passes need of it."""
+    """Return a document's sentences with what the later passes need of it."""
     return CleanDocument(
-        paragraphs=splitter.paragraphs(text),
-        origin=Origin(document.id, file.name, document.group),
+        paragraphs=paragraphs,
+        origin=origin,
         digest=digest,
         signature=None if config.near_duplicates is None else signature(text),
-        group=group_hash(document.group),
-        source=file.source,
+        group=group_hash(origin.group),
+        source=source,
     )
+
+
+def other_language(language: str | None, wanted: str | list[str]) -> str | None:
+    """Return the reason to drop a document that is not of a wanted language, or None."""
+    return "language" if isinstance(wanted, list) and language not in wanted else None
 
 
 def outside_fraction(digest: bytes, fraction: float) -> str | None:

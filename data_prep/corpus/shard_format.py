@@ -9,11 +9,13 @@ between paragraphs) and `.json`:
     id        the document's own id, or its file and position
     source    the file it comes from; `<source>/<file>` below a named source (corpus.sources)
     group     the value of corpus.group_field; absent if that is not set or the document has none
+    language  its ISO 639-1 code, or und; absent with corpus.languages=none
 Each tar has an index `<tar>.index.json` with counts and cuts. Cuts are offsets of sections about
 4 MB apart; later stages split their work there. Any tar reader (webdataset, for example) can read
 the tars.
 """
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -45,6 +47,18 @@ class Section:
     sentences: list[str]
     weight: float = 1.0
     group: str | None = None
+    language: str | None = None
+
+    @property
+    def group_number(self) -> int:
+        """A number of the group (a hash), or the document number if it has no group."""
+        return self.document if self.group is None else (1 << 62) | hash_name(self.group)
+
+
+def hash_name(name: str) -> int:
+    """Return a number below 2⁶² for a name."""
+    digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 2
 
 
 @dataclass(frozen=True)
@@ -54,11 +68,11 @@ class Origin:
     id: str
     source: str
     group: str | None = None
+    language: str | None = None
 
     def encode(self) -> bytes:
         """Return a JSON object."""
-        group = {} if self.group is None else {"group": self.group}
-        values = {"id": self.id, "source": self.source, **group}
+        values = {name: value for name, value in vars(self).items() if value is not None}
         return json.dumps(values, ensure_ascii=False).encode()
 
 
@@ -92,6 +106,7 @@ class StoredSection:
             sentences=[line for line in text.decode().split("\n") if line],
             weight=values.get("weight", 1.0),
             group=values.get("group"),
+            language=values.get("language"),
         )
 
 
@@ -207,6 +222,13 @@ def parts(folder: Path, split: str) -> list[ShardPart]:
             if start < end
         ]
     return pieces
+
+
+def named_sources(folder: Path) -> tuple[str, ...]:
+    """Return the names of the corpus's sources (corpus.sources), if they have names."""
+    path = folder / "statistics.json"
+    counts = json.loads(path.read_text()) if path.exists() else {}
+    return tuple(sorted(counts.get("sources", ())))
 
 
 def read_sections(tar: Path, start: int = 0, end: int | None = None) -> Iterator[Section]:

@@ -1,7 +1,7 @@
 """Turn document shards and a tokenizer into example shards.
 
     texts   tokenize each part of a shard
-    pool    sample sentences that random next segments are drawn from (pairs=nsp only)
+    pairs   find where random next segments may start, and count these places (pairs=nsp only)
     rows    build pairs, pack and mask: one work unit per part of a shard and duplicate
     merge   write all rows to shard files, in corpus order
     check   validate the written rows and compare a sample with the tokenizer library
@@ -15,28 +15,38 @@ Try it: sesame examples 'corpus.paths=[my_texts/]'
 import json
 import os
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from data_prep.config import ExamplesConfig
-from data_prep.corpus.shard_format import ShardPart, parts
+from data_prep.corpus.shard_format import ShardPart, named_sources, parts
 from data_prep.errors import SesameError
 from data_prep.examples.chunks import ChunkWriter
 from data_prep.examples.masking import HELD_OUT_MASKS
-from data_prep.examples.pool import group_count, read_pool, write_pool
+from data_prep.examples.partners import (
+    PartnerSource,
+    Table,
+    find_openings,
+    make_table,
+    write_openings,
+)
 from data_prep.examples.retokenize import Source, check_sources
+from data_prep.examples.reuse import Reuse
 from data_prep.examples.rows import (
+    cut_pairs,
     is_static,
     make_rows,
     mask_rule,
+    pair_limit,
     read_chunk,
     read_counts,
     write_rows,
 )
+from data_prep.examples.segments import Text
 from data_prep.examples.statistics import statistics, summary
-from data_prep.examples.text import copies, read_text, write_text
+from data_prep.examples.text import Unit, copies, read_text, write_text
 from data_prep.examples.validate import Rules, validate
 from data_prep.fields import result_keys
 from data_prep.files import write_atomically
@@ -48,34 +58,25 @@ SPLITS = ("train", "heldout")
 
 @dataclass(frozen=True)
 class TextTask:
-    """Tokenize one part of a shard."""
+    """Tokenize one part of a shard; `sources` are the names of the corpus's sources."""
 
     part: ShardPart
     tokenizer: Path
-
-
-@dataclass(frozen=True)
-class PoolTask:
-    """Sample the pool of a split from its tokenized texts."""
-
-    texts: list[Path]
-    seed: int
+    sources: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class RowsTask:
-    """Make the rows of one part of a shard, for one duplicate of the corpus.
+    """Find the openings or make the rows of one unit.
 
     A document takes part in as many duplicates as `text.copies` says: duplicates × weight.
+    partners: the unit whose split and duplicate random segments come from; its own, as a rule.
     """
 
-    text: Path
-    pool: Path | None
+    unit: Unit
     tokenizer: Path
     config: ExamplesConfig
-    split: str
-    part: int
-    duplicate: int
+    partners: Unit | None = None
 
 
 def build(
@@ -96,24 +97,28 @@ def build(
     found = {split: parts(shards, split) for split in SPLITS}
     if not found["train"]:
         raise SesameError(f"{shards}: there is no training text; add documents to the corpus")
+    sources = named_sources(shards)
     texts = {
-        split: make_texts(found[split], split, tokenizer, pieces, workers, share)
+        split: make_texts(found[split], split, tokenizer, pieces, workers, share, sources)
         for split in SPLITS
     }
     if share is not None:
         return {}
-    pools = _make_pools(texts, config, pieces)
+    units = {split: _units(texts[split], split, config, pieces) for split in SPLITS}
+    partners = _find_partners(units, tokenizer, config, workers)
     every: dict[str, dict[str, Any]] = {}
     for split in SPLITS:
-        rows = _make_rows(texts[split], pools[split], tokenizer, config, split, pieces, workers)
+        rows = _make_rows(units[split], partners[split], tokenizer, config, workers)
         rules = Rules(config, _load(tokenizer), mask_rule(config, split))
-        _merge(rows, split, rules.tokenizer.size, config, out)
-        sources = _sources(found[split], rows)
-        draws = validate(out, split, rules)
-        compared = check_sources(out, split, sources, tokenizer, config.seed)
+        reuse = _measure_reuse(texts[split], partners[split], split)
+        _merge(rows, split, rules.tokenizer.size, config, out, reuse)
+        draws = validate(out, split, rules, reuse)
+        made_from = _sources(found[split], rows)
+        compared = check_sources(out, split, made_from, tokenizer, config.seed)
         counts = map(read_counts, (*texts[split], *rows))
         every[split] = statistics(counts, config) | {
-            "checked": {"rows": draws.rows, **asdict(compared)}
+            "checked": {"rows": draws.rows, **asdict(compared)},
+            **({} if reuse is None else {"partners": reuse.figures()}),
         }
     if every["train"]["rows"] == 0:
         raise SesameError(f"{shards}: the training text gives no example; add text to the corpus")
@@ -152,13 +157,14 @@ def make_texts(
     root: Path,
     workers: int,
     share: ArraySlice | None,
+    sources: tuple[str, ...] = (),
 ) -> list[Path]:
     """Tokenize a split, one work unit per part; return the folders of the units.
 
     With a `share`, only its units are made and returned.
     """
     tasks = [
-        WorkUnit(f"text-{split}-{number:06d}", TextTask(part, tokenizer))
+        WorkUnit(Unit(root, split, number).text.name, TextTask(part, tokenizer, sources))
         for number, part in enumerate(found)
     ]
     chosen = tasks if share is None else share.of(tasks)
@@ -167,84 +173,129 @@ def make_texts(
 
 def make_text(task: TextTask, folder: Path) -> None:
     """Run a `TextTask`: write the tokenized text to `folder`."""
-    write_text(task.part, _load(task.tokenizer), folder)
+    write_text(task.part, _load(task.tokenizer), folder, task.sources)
 
 
-def _make_pools(
-    texts: dict[str, list[Path]], config: ExamplesConfig, root: Path
-) -> dict[str, Path | None]:
-    """Make the pool of each split, or None unless pairs=nsp.
+def _units(texts: list[Path], split: str, config: ExamplesConfig, root: Path) -> list[list[Unit]]:
+    """List the units of a split by duplicate; held-out text has one duplicate."""
+    used = [copies(text, config.seed, config.duplicates) for text in texts]
+    duplicates = max((int(most.max(initial=0)) for most in used), default=0)
+    return [
+        [Unit(root, split, part, duplicate) for part in range(len(texts))]
+        for duplicate in range(duplicates if split == "train" else 1)
+    ]
 
-    A held-out split with fewer than two documents or groups uses the training pool. Raises
-    SesameError if the training split has fewer than two.
+
+def _find_partners(
+    units: dict[str, list[list[Unit]]], tokenizer: Path, config: ExamplesConfig, workers: int
+) -> dict[str, Unit | None]:
+    """Find the openings of all units and count them; needed for pairs=nsp only.
+
+    Returns, per split, a unit whose split random segments come from: its own, but the training
+    text for held-out text that is all of one document or group. Raises SesameError if the training
+    text is.
     """
-    pools: dict[str, Path | None] = dict.fromkeys(SPLITS)
     if config.pairs != "nsp":
-        return pools
-    counts = dict.fromkeys(SPLITS, 0)
+        return dict.fromkeys(SPLITS)
+    source: dict[str, Unit | None] = {}
     for split in SPLITS:
-        if texts[split]:
-            piece = WorkUnit(f"pool-{split}", PoolTask(texts[split], config.seed))
-            run_unit(piece, make_pool, root)
-            pools[split] = root / piece.name
-            counts[split] = group_count(root / piece.name)
-    if counts["train"] < 2:
+        every = [unit for duplicate in units[split] for unit in duplicate]
+        tasks = [WorkUnit(unit.openings.name, RowsTask(unit, tokenizer, config)) for unit in every]
+        if tasks:
+            run_units(tasks, make_openings, every[0].root, workers, f"{split} pairs")
+        for duplicate in filter(None, units[split]):
+            table = WorkUnit(duplicate[0].table.name, duplicate)
+            run_unit(table, write_table, duplicate[0].root)
+        has_two = bool(every) and Table.load(every[0].table).group_count > 1
+        source[split] = every[0] if has_two else source.get("train")
+    if source["train"] is None:
         raise SesameError(
             "examples.pairs=nsp: all training text belongs to one document or group, so a random "
             "next sentence cannot come from another; set corpus.documents or corpus.group_field "
             "so that there are several, or use examples.pairs=sop or none"
         )
-    if counts["heldout"] < 2:
-        pools["heldout"] = pools["train"]
-    return pools
+    return source
 
 
-def make_pool(task: PoolTask, folder: Path) -> None:
-    """Run a `PoolTask`: write the pool to `folder`."""
-    write_pool(task.texts, task.seed, folder)
+def make_openings(task: RowsTask, folder: Path) -> None:
+    """Run a `RowsTask`: write the openings of its random examples to `folder`."""
+    text = _read_used(task)
+    cuts = cut_pairs(text, task.config, task.unit.duplicate)
+    openings = find_openings(text, cuts, task.unit.part)
+    write_openings(text, openings, task.unit.part, folder)
+
+
+def write_table(units: list[Unit], folder: Path) -> None:
+    """Count the openings of one duplicate of a split, as `Table`."""
+    make_table(units).save(folder)
 
 
 def _make_rows(
-    texts: list[Path],
-    pool: Path | None,
+    units: list[list[Unit]],
+    partners: Unit | None,
     tokenizer: Path,
     config: ExamplesConfig,
-    split: str,
-    root: Path,
     workers: int,
 ) -> list[Path]:
-    used = [copies(text, config.seed, config.duplicates) for text in texts]
-    duplicates = max((int(most.max(initial=0)) for most in used), default=0)
+    every = [unit for duplicate in units for unit in duplicate]
     tasks = [
-        WorkUnit(
-            f"rows-{split}-{duplicate:03d}-{part:06d}",
-            RowsTask(text, pool, tokenizer, config, split, part, duplicate),
-        )
-        for duplicate in range(duplicates if split == "train" else 1)
-        for part, text in enumerate(texts)
+        WorkUnit(unit.rows.name, RowsTask(unit, tokenizer, config, partners)) for unit in every
     ]
-    return run_units(tasks, make_part, root, workers, f"{split} examples")
+    if not tasks:
+        return []
+    return run_units(tasks, make_part, every[0].root, workers, f"{every[0].split} examples")
 
 
 def make_part(task: RowsTask, folder: Path) -> None:
     """Run a `RowsTask`: write the rows to `folder`."""
     rows = make_rows(
-        read_text(task.text),
-        None if task.pool is None else read_pool(task.pool),
-        _load(task.tokenizer),
-        task.config,
-        is_used=copies(task.text, task.config.seed, task.config.duplicates) > task.duplicate,
-        split=task.split,
-        part=task.part,
-        duplicate=task.duplicate,
+        _read_used(task), task.unit, _load(task.tokenizer), task.config, _partner_source(task)
     )
     write_rows(rows, folder)
 
 
+def _partner_source(task: RowsTask) -> PartnerSource | None:
+    if task.partners is None:
+        return None
+    unit = task.unit
+    is_own = task.partners.split == unit.split
+    first = replace(task.partners, duplicate=0)
+    own = replace(first, duplicate=unit.duplicate) if is_own else first
+    return PartnerSource(
+        unit=unit,
+        table=Table.load(own.table),
+        openings_of=own,
+        fallback=Table.load(first.table).spares,
+        seed=task.config.seed,
+        limit=pair_limit(task.config),
+        is_own=is_own,
+    )
+
+
+def _read_used(task: RowsTask) -> Text:
+    used = copies(task.unit.text, task.config.seed, task.config.duplicates) > task.unit.duplicate
+    return replace(read_text(task.unit.text), is_used=used)
+
+
+def _measure_reuse(texts: list[Path], partners: Unit | None, split: str) -> Reuse | None:
+    """Return a counter of reuse if the split's random segments come from its own text."""
+    if partners is None or partners.split != split:
+        return None
+    return Reuse(1 + max(int(read_text(text).documents.max(initial=-1)) for text in texts))
+
+
 def _merge(
-    rows: list[Path], split: str, vocab_size: int, config: ExamplesConfig, out: Path
+    rows: list[Path],
+    split: str,
+    vocab_size: int,
+    config: ExamplesConfig,
+    out: Path,
+    reuse: Reuse | None,
 ) -> None:
-    """Write the rows of all folders, in this order, to the shard files of a split."""
+    """Write the rows of all folders, in this order, to the shard files of a split.
+
+    `reuse` counts where their segments come from.
+    """
     with ChunkWriter(
         out,
         split,
@@ -254,7 +305,10 @@ def _merge(
         static=is_static(config, split),
     ) as writer:
         for folder in rows:
-            writer.add(read_chunk(folder))
+            chunk = read_chunk(folder)
+            writer.add(chunk)
+            if reuse is not None:
+                reuse.add(chunk)
 
 
 def _sources(found: list[ShardPart], rows: list[Path]) -> list[Source]:

@@ -11,7 +11,8 @@ drawn ordinary token (10 %), or stays as it is (10 %). The mask unit is chosen a
            (Joshi et al., 2020, section 3.1); a run ends early before a special token, a word
            chosen before, and a word that exceeds the remaining predictions
 
-If every word is longer than the number of predictions, word and span choose none, as BERT does.
+A word is a run of tokens between white space or punctuation; in scripts without spaces, a token. If
+every word is longer than the number of predictions, a part of one word is chosen.
 The masks depend only on the example's tokens and its key, not on the batch it is in.
 
 R rows, E examples, T tokens, M targets
@@ -47,7 +48,7 @@ class Pieces(Protocol):
     mask: int
 
     @property
-    def starts_word(self) -> Array: ...
+    def starts_mask_word(self) -> Array: ...
 
     @property
     def ordinary(self) -> Array: ...
@@ -65,7 +66,7 @@ class Vocabulary:
     @classmethod
     def of(cls, tokenizer: Pieces) -> Self:
         """Read the properties from a tokenizer."""
-        starts_word = np.asarray(tokenizer.starts_word, np.bool_)
+        starts_word = np.asarray(tokenizer.starts_mask_word, np.bool_)
         special = np.zeros(len(starts_word), np.bool_)
         special[[tokenizer.pad, tokenizer.unk, tokenizer.cls, tokenizer.sep, tokenizer.mask]] = True
         return cls(tokenizer.mask, special, starts_word, np.asarray(tokenizer.ordinary, np.int64))
@@ -294,12 +295,15 @@ def _choose_units(units: Any, wanted: Any, example_key: Any, rule: Any, scratch:
     for index in range(units):
         shuffled[index] = index
     left = wanted
+    drawn = 0  # a word that is chosen in part if no word fits
     for index in range(units):  # a Fisher-Yates shuffle that stops early
         if left == 0:
             break
         other = index + draw_below(example_key, 2 * index, units - index)
         first = shuffled[other]
         shuffled[other] = shuffled[index]
+        if index == 0:
+            drawn = first
         words = 1
         if rule.unit == 2:
             chance = draw_unit(example_key, 2 * index + 1)
@@ -312,6 +316,8 @@ def _choose_units(units: Any, wanted: Any, example_key: Any, rule: Any, scratch:
                 break
             chosen[starts[word] : ends[word]] = True
             left -= size
+    if left == wanted and units > 0:
+        chosen[starts[drawn] : starts[drawn] + wanted] = True
 
 
 @njit(cache=True)

@@ -1,133 +1,69 @@
 """Choose the token spans of each example: segment pairs or full sentences.
 
 `next_sentence` builds pairs like Devlin et al. (create_pretraining_data.py), `sentence_order` like
-ALBERT, `full_sentences` like RoBERTa. All three read a `Text` and return `Spans`; no token is
-copied yet. No example crosses the end of a section: a section is what Devlin et al. call document.
+ALBERT, `full_sentences` like RoBERTa. All of them read a `Text`; no token is copied yet. No example
+crosses the end of a section: a section is what Devlin et al. call document.
 
-There are two differences from the original script. The target length is drawn per example, not
-per document, because a short target would otherwise apply to a whole book. The random segment
-starts at any sentence of the pool, but never in the same document or group.
+Next-sentence pairs are made in two steps. `next_sentence` cuts the text into examples and decides
+which of them get a random second segment. `join_partners` adds these segments, which the caller has
+found in other documents (data_prep.examples.partners). The cuts do not depend on the partners.
 
-S sentences, N sections, P sentences of the pool, E examples
+The target length is drawn per example, not per document as in the original script, because a short
+target would otherwise apply to a whole book.
 """
 
 # mypy: disallow-untyped-decorators=False
 
-from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from data_prep.corpus.shard_format import section_names
-from data_prep.random import draw_below, draw_unit
+from data_prep.examples.segments import Cuts, Discarded, Ints, Keys, Partners, Spans, Text
+from data_prep.random import draw, draw_below, draw_unit
 
-Ints = NDArray[np.int64]
-Keys = NDArray[np.uint64]
-
-NEXT, OTHER, NO_PAIR = 0, 1, -1  # pair labels; 0 and 1 as in Hugging Face's BERT
+TRUNCATION_DRAWS = np.uint64(1) << np.uint64(32)  # draws below this number cut the text
 
 
-@dataclass(frozen=True)
-class Text:
-    """The tokenized sections of one part of a shard, as flat arrays."""
-
-    ids: NDArray[np.unsignedinteger]  # [tokens] of all sentences, one after another
-    sentences: Ints  # [S+1] offsets into ids; no sentence is empty
-    sections: Ints  # [N+1] offsets into sentences
-    documents: Ints  # [N] document number of each section
-    numbers: Ints  # [N] section number in its document
-    groups: Ints  # [N] group number (`text.group_number`); random segments come from other groups
-    weights: NDArray[np.float64]  # [N] expected copies of the section's document
-
-    @property
-    def names(self) -> Ints:
-        """Section ids [N], unique in the whole corpus."""
-        names: Ints = section_names(self.documents, self.numbers)
-        return names
-
-    def only(self, is_kept: NDArray[np.bool_]) -> "Text":
-        """Return a text with only the sections where `is_kept` [N] is True."""
-        in_kept = np.repeat(is_kept, np.diff(self.sections))
-        lengths = np.diff(self.sentences)
-        return Text(
-            ids=self.ids[np.repeat(in_kept, lengths)],
-            sentences=np.concatenate([[0], np.cumsum(lengths[in_kept])]),
-            sections=np.concatenate([[0], np.cumsum(np.diff(self.sections)[is_kept])]),
-            documents=self.documents[is_kept],
-            numbers=self.numbers[is_kept],
-            groups=self.groups[is_kept],
-            weights=self.weights[is_kept],
-        )
-
-
-@dataclass(frozen=True)
-class Pool:
-    """Sentences at which random segments may start, ordered by group."""
-
-    ids: NDArray[np.unsignedinteger]  # [tokens]
-    sentences: Ints  # [P+1] offsets into ids
-    ends: Ints  # [P] one past the last sentence of the run that holds this sentence
-    documents: Ints  # [P] document number
-    groups: Ints  # [P] ascending, as in `Text`
-
-
-@dataclass(frozen=True)
-class Spans:
-    """Examples as token ranges: segment A in `Text.ids`, segment B there or in `Pool.ids`.
-
-    Segment B is in the pool where the two documents differ.
-    """
-
-    bounds: Ints  # [E, 4] start and end of A, start and end of B (B is empty without a pair)
-    label: NDArray[np.int8]  # [E] NEXT, OTHER or NO_PAIR
-    coin: NDArray[np.int8]  # [E] 1 if a random draw decided the label, 0 if it was forced
-    documents: Ints  # [E, 2] document numbers of A and B
-
-    @property
-    def lengths(self) -> Ints:
-        """Tokens per example [E], including [CLS] and [SEP]."""
-        first, first_end, second, second_end = self.bounds.T
-        lengths: Ints = first_end - first + second_end - second
-        return lengths + np.where(second == second_end, 2, 3)
-
-    def take(self, order: Ints) -> "Spans":
-        """Return the examples with these indices, in this order."""
-        return Spans(*(getattr(self, item.name)[order] for item in fields(self)))
-
-
-@dataclass(frozen=True)
-class Discarded:
-    """Counts of what did not fit into examples."""
-
-    truncated: int  # examples whose segments were truncated
-    truncated_pieces: int  # tokens removed by truncation
-    dropped: int  # lone one-token sentences, which sentence order cannot split
-    cut: int  # sentences longer than a row, which full sentences split over several rows
-
-
-def next_sentence(
-    text: Text, pool: Pool, keys: Keys, limit: int, short: float
-) -> tuple[Spans, Discarded]:
-    """Build pairs whose segment B follows A in the text, or is a random one from the pool.
+def next_sentence(text: Text, keys: Keys, limit: int, short: float) -> Cuts:
+    """Cut a text into examples whose segment B follows A in the text, or is a random one.
 
     keys: one random key per section [N].
     limit: most tokens per pair, without [CLS] and [SEP].
     short: probability that a pair gets a shorter target length.
-    A sentence without a neighbour always gets a random partner (coin = 0).
+    A sentence without a neighbour always gets a random partner.
     """
-    partners = _Partners(
-        pool.sentences,
-        pool.ends,
-        pool.documents,
-        own_first=np.searchsorted(pool.groups, text.groups, "left"),
-        own_end=np.searchsorted(pool.groups, text.groups, "right"),
+    made = np.empty((len(text.sentences) - 1, 7), np.int64)
+    count = _cut(_Sentences.of(text), _streams(keys), limit, short, made)
+    section, start, split, stop, target, is_random, is_lone = made[:count].T
+    return Cuts(section, start, split, stop, target, is_random > 0, is_lone > 0)
+
+
+def join_partners(
+    text: Text, cuts: Cuts, partners: Partners, keys: Keys, limit: int
+) -> tuple[Spans, Discarded]:
+    """Return the examples of `cuts`, with the partners as random second segments.
+
+    A random segment is the shortest run of sentences that fills the target length. Pairs longer
+    than `limit` are truncated. The other arguments are those of `next_sentence`.
+    """
+    columns = _Columns.empty(len(cuts.section))
+    losses = np.zeros(4, np.int64)
+    numbers = np.stack([cuts.section, cuts.start, cuts.split, cuts.stop, cuts.target], 1)
+    _join(
+        _Sentences.of(text),
+        numbers,
+        np.cumsum(cuts.is_random) * cuts.is_random - 1,
+        _Segments(partners.sentences, partners.start, partners.end, partners.documents),
+        keys,
+        limit,
+        columns,
+        losses,
     )
-    columns = _Columns.empty(len(text.sentences) - 1)
-    return columns.spans(
-        *_next_sentence(_Sentences.of(text), partners, _streams(keys), limit, short, columns)
-    )
+    columns.label[:] = cuts.is_random
+    columns.coin[:] = ~cuts.is_lone
+    return columns.spans(len(cuts.section), losses)
 
 
 def sentence_order(text: Text, keys: Keys, limit: int, short: float) -> tuple[Spans, Discarded]:
@@ -155,25 +91,25 @@ def full_sentences(text: Text, limit: int) -> tuple[Spans, Discarded]:
 
 
 class _Sentences(NamedTuple):
-    """The offsets and documents of a `Text`."""
+    """The offsets and documents of a `Text`, and which sections are used."""
 
     sentences: Ints
     sections: Ints
     documents: Ints
+    is_used: NDArray[np.bool_]
 
     @classmethod
     def of(cls, text: Text) -> "_Sentences":
-        return cls(text.sentences, text.sections, text.documents)
+        return cls(text.sentences, text.sections, text.documents, text.is_used)
 
 
-class _Partners(NamedTuple):
-    """The offsets and documents of a `Pool`, and the part of it that each section must not use."""
+class _Segments(NamedTuple):
+    """The fields of `Partners` without its ids."""
 
-    sentences: Ints  # [P+1]
-    ends: Ints  # [P]
-    documents: Ints  # [P]
-    own_first: Ints  # [N] the pool's sentences of the section's own group, from here
-    own_end: Ints  # [N] to here, excluded
+    sentences: Ints
+    start: Ints
+    end: Ints
+    documents: Ints
 
 
 class _Columns(NamedTuple):
@@ -260,50 +196,54 @@ def _fit(pair: Any, stream: Any, limit: Any, losses: Any) -> Any:
 
 
 @njit(cache=True)
-def _next_sentence(
-    text: Any, partners: Any, streams: Any, limit: Any, short: Any, columns: Any
-) -> Any:
-    sentences, count = text.sentences, 0
-    losses = np.zeros(4, np.int64)
+def _cut(text: Any, streams: Any, limit: Any, short: Any, made: Any) -> Any:
+    """Write one row of `Cuts` per example to `made`; return their number."""
+    count = 0
     for section in range(len(text.sections) - 1):
+        if not text.is_used[section]:
+            continue
         stream = streams[section]
         start, end = text.sections[section], text.sections[section + 1]
         while start < end:
             target = _target(stream, limit, short)
-            stop = _fill(sentences, start, end, target)
-            lone = stop - start == 1
-            split = stop if lone else start + 1 + _below(stream, stop - start - 1)
-            is_random = lone or _uniform(stream) < 0.5
-            pair = columns.bounds[count]
-            pair[0], pair[1] = sentences[start], sentences[split]
-            columns.documents[count] = text.documents[section]
-            if is_random:
-                chosen = _choose_partner(partners, section, stream)
-                wanted = target - (pair[1] - pair[0])
-                last = _fill(partners.sentences, chosen, partners.ends[chosen], wanted)
-                pair[2], pair[3] = partners.sentences[chosen], partners.sentences[last]
-                columns.documents[count, 1] = partners.documents[chosen]
-                start = split  # the unused sentences start the next example
-            else:
-                pair[2], pair[3] = sentences[split], sentences[stop]
-                start = stop
-            _fit(pair, stream, limit, losses)
-            columns.label[count] = 1 if is_random else 0
-            columns.coin[count] = 0 if lone else 1
+            stop = _fill(text.sentences, start, end, target)
+            is_lone = stop - start == 1
+            split = stop if is_lone else start + 1 + _below(stream, stop - start - 1)
+            is_random = is_lone or _uniform(stream) < 0.5
+            made[count] = (section, start, split, stop, target, int(is_random), int(is_lone))
             count += 1
-    return count, losses
+            start = split if is_random else stop  # unused sentences start the next example
+    return count
 
 
 @njit(cache=True)
-def _choose_partner(partners: Any, section: Any, stream: Any) -> Any:
-    """Draw a sentence of the pool that is not of the section's own group.
-
-    The pool is ordered by group, so skipping the range of the own group gives a uniform choice
-    among all other sentences, without retries.
-    """
-    own = partners.own_end[section] - partners.own_first[section]
-    chosen = _below(stream, len(partners.ends) - own)
-    return chosen + own if chosen >= partners.own_first[section] else chosen
+def _join(
+    text: Any, cuts: Any, partner_of: Any, partners: Any, keys: Any, limit: Any, columns: Any,
+    losses: Any,
+) -> Any:  # fmt: skip
+    """Fill `columns.bounds` and `columns.documents`; `partner_of` [E] is -1 for next segments."""
+    sentences = text.sentences
+    stream = np.empty(2, np.uint64)
+    for example in range(len(cuts)):
+        section, start, split, stop, target = cuts[example]
+        pair = columns.bounds[example]
+        pair[0], pair[1] = sentences[start], sentences[split]
+        columns.documents[example] = text.documents[section]
+        partner = partner_of[example]
+        if partner < 0:
+            pair[2], pair[3] = sentences[split], sentences[stop]
+        else:
+            first = partners.start[partner]
+            wanted = target - (pair[1] - pair[0])
+            last = _fill(partners.sentences, first, partners.end[partner], wanted)
+            pair[2], pair[3] = partners.sentences[first], partners.sentences[last]
+            columns.documents[example, 1] = partners.documents[partner]
+        # Truncation has draws of its own, so that the cuts do not depend on the partners.
+        stream[0] = draw(
+            keys[section], TRUNCATION_DRAWS + np.uint64(start - text.sections[section])
+        )
+        stream[1] = 0
+        _fit(pair, stream, limit, losses)
 
 
 @njit(cache=True)
@@ -311,6 +251,8 @@ def _sentence_order(text: Any, streams: Any, limit: Any, short: Any, columns: An
     sentences, count = text.sentences, 0
     losses = np.zeros(4, np.int64)
     for section in range(len(text.sections) - 1):
+        if not text.is_used[section]:
+            continue
         stream = streams[section]
         start, end = text.sections[section], text.sections[section + 1]
         while start < end:
@@ -342,6 +284,8 @@ def _full_sentences(text: Any, limit: Any, columns: Any) -> Any:
     sentences, count = text.sentences, 0
     losses = np.zeros(4, np.int64)
     for section in range(len(text.sections) - 1):
+        if not text.is_used[section]:
+            continue
         sentence, end = text.sections[section], text.sections[section + 1]
         start = sentences[sentence]
         while sentence < end:

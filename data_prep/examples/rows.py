@@ -27,14 +27,14 @@ from data_prep.examples.masking import (
 )
 from data_prep.examples.packing import pack
 from data_prep.examples.pairs import (
-    Discarded,
-    Pool,
-    Spans,
-    Text,
     full_sentences,
+    join_partners,
     next_sentence,
     sentence_order,
 )
+from data_prep.examples.partners import PartnerSource, find_openings
+from data_prep.examples.segments import Cuts, Keys, Spans, Text
+from data_prep.examples.text import Unit
 from data_prep.random import key, keys
 from data_prep.tokenizers import Tokenizer
 
@@ -67,37 +67,31 @@ class Rows:
 
 def make_rows(
     text: Text,
-    pool: Pool | None,
+    unit: Unit,
     tokenizer: Tokenizer,
     config: ExamplesConfig,
-    *,
-    is_used: NDArray[np.bool_],
-    split: str,
-    part: int,
-    duplicate: int,
+    partners: PartnerSource | None = None,
 ) -> Rows:
-    """Make the rows of one part of a split, for one duplicate.
+    """Make the rows of one unit from the used sections of its text.
 
-    pool: where random segments come from; needed for pairs=nsp only.
-    is_used: sections of `text` that take part in this duplicate [N].
-    part, duplicate: numbers that, with the seed, determine all random draws.
+    The unit's part and duplicate, with the seed, determine all random draws. `partners` gives the
+    random segments of pairs=nsp.
     """
-    text = text.only(is_used)
-    spans, losses = make_spans(text, pool, config, duplicate)
+    spans, partner_ids, losses = make_spans(text, unit, config, partners)
     order, row_examples = pack(spans.lengths, config.max_seq_length, config.packing_window)
-    counts = {"packed_rows": len(row_examples) - 1, **asdict(losses)}
+    counts = {"packed_rows": len(row_examples) - 1, **losses}
     if config.packing:
         spans = spans.take(order)
     else:
         row_examples = np.arange(len(spans.label) + 1)
-    columns = assemble(spans, text, pool, tokenizer)
+    columns = assemble(spans, text, partner_ids, tokenizer)
     columns["row_examples"] = row_examples.astype(np.int32)
-    if is_static(config, split):
+    if is_static(config, unit.split):
         rows = len(row_examples) - 1
         names = example_keys(
-            key(config.seed, split),
-            np.full(rows, duplicate),
-            (part << 32) + np.arange(rows),
+            key(config.seed, unit.split),
+            np.full(rows, unit.duplicate),
+            (unit.part << 32) + np.arange(rows),
             row_examples,
         )
         masks = choose_masks(
@@ -105,38 +99,63 @@ def make_rows(
             columns["example_tokens"],
             names,
             Vocabulary.of(tokenizer),
-            mask_rule(config, split),
+            mask_rule(config, unit.split),
         )
         columns |= vars(masks)
     chunk = Chunk(**columns)
     first_ids = text.sentences[text.sections]
     sections = np.searchsorted(first_ids, spans.bounds[:, 0], "right") - 1
-    sections = np.flatnonzero(is_used)[sections]
     return Rows(chunk, sections, counts | count(chunk, config.max_seq_length, tokenizer.mask))
 
 
+def pair_limit(config: ExamplesConfig) -> int:
+    """Return the most tokens of an example's segments, without special tokens."""
+    return config.max_seq_length - (2 if config.pairs == "none" else 3)
+
+
+def cut_pairs(text: Text, config: ExamplesConfig, duplicate: int) -> Cuts:
+    """Cut a text into the examples of pairs=nsp."""
+    return next_sentence(
+        text, pair_keys(text, config, duplicate), pair_limit(config), config.short_seq_prob
+    )
+
+
+def pair_keys(text: Text, config: ExamplesConfig, duplicate: int) -> Keys:
+    """Return the random key of each section [N] that determines its pairs."""
+    return keys(key(config.seed, "pairs", duplicate), text.names)
+
+
 def make_spans(
-    text: Text, pool: Pool | None, config: ExamplesConfig, duplicate: int
-) -> tuple[Spans, Discarded]:
-    """Choose the spans of a text's examples, as `config.pairs` says."""
-    names = keys(key(config.seed, "pairs", duplicate), text.names)
-    limit = config.max_seq_length - (2 if config.pairs == "none" else 3)
+    text: Text, unit: Unit, config: ExamplesConfig, partners: PartnerSource | None
+) -> tuple[Spans, Array, dict[str, int]]:
+    """Choose the spans of a text's examples, as `config.pairs` says.
+
+    Returns the spans, the ids of random segments, and the counts of what did not fit.
+    """
+    limit = pair_limit(config)
     if config.pairs == "none":
-        return full_sentences(text, limit)
+        spans, losses = full_sentences(text, limit)
+        return spans, text.ids, asdict(losses)
+    names = pair_keys(text, config, unit.duplicate)
     if config.pairs == "sop":
-        return sentence_order(text, names, limit, config.short_seq_prob)
-    assert pool is not None, "next sentences need a pool"
-    return next_sentence(text, pool, names, limit, config.short_seq_prob)
+        spans, losses = sentence_order(text, names, limit, config.short_seq_prob)
+        return spans, text.ids, asdict(losses)
+    assert partners is not None, "next sentences need random partners"
+    cuts = cut_pairs(text, config, unit.duplicate)
+    found, reused = partners.draw(find_openings(text, cuts, unit.part))
+    spans, losses = join_partners(text, cuts, found, names, limit)
+    return spans, found.ids, asdict(losses) | {"reused": reused}
 
 
-def assemble(spans: Spans, text: Text, pool: Pool | None, tokenizer: Tokenizer) -> dict[str, Array]:
+def assemble(
+    spans: Spans, text: Text, partner_ids: Array, tokenizer: Tokenizer
+) -> dict[str, Array]:
     """Copy the tokens of the spans, with [CLS] and [SEP], into the columns of a `Chunk`."""
     example_tokens = np.zeros(len(spans.label) + 1, np.int32)
     np.cumsum(spans.lengths, out=example_tokens[1:])
     tokens = np.empty(int(example_tokens[-1]), text.ids.dtype)
-    source = text.ids if pool is None else pool.ids
     is_random = spans.documents[:, 0] != spans.documents[:, 1]
-    _copy(text.ids, source, spans.bounds, is_random, tokenizer.cls, tokenizer.sep, tokens)
+    _copy(text.ids, partner_ids, spans.bounds, is_random, tokenizer.cls, tokenizer.sep, tokens)
     return {
         "tokens": tokens,
         "example_tokens": example_tokens,

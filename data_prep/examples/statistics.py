@@ -9,7 +9,7 @@ SUMMED = (
     "sections", "empty_sections", "sentences", "empty_sentences", "pieces",
     "examples", "rows", "packed_rows", "tokens", "next", "other", "forced",
     "truncated", "truncated_pieces", "dropped", "cut",
-    "predictions", "masked", "kept", "replaced",
+    "reused", "predictions", "masked", "kept", "replaced",
 )  # fmt: skip
 
 

@@ -28,8 +28,8 @@ from data_prep.errors import SesameError
 from data_prep.examples.build import SPLITS, clear_leftovers, make_texts
 from data_prep.examples.chunks import Chunk, ChunkStore, ChunkWriter, concatenate, token_dtype
 from data_prep.examples.masking import HELD_OUT_MASKS
-from data_prep.examples.pairs import NO_PAIR, Text
 from data_prep.examples.rows import read_counts
+from data_prep.examples.segments import NO_PAIR, Text
 from data_prep.examples.statistics import statistics, summary
 from data_prep.examples.text import read_text
 from data_prep.examples.validate import Rules, validate, violation

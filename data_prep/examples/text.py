@@ -1,36 +1,73 @@
 """First pass over the shards: tokenize each part and write the tokens to disk.
 
-The tokens are stored because later passes read them several times: the pool, and every duplicate.
-A text folder holds ids.npy (tokens of all sentences), sentences.npy (offsets into ids),
-sections.npy (document, section number, first sentence, group; a last row closes the offsets),
-weights.npy (one per section) and counts.json. Sentences without tokens are left out.
+The tokens are stored because later passes read them several times: as the text of every duplicate,
+and as the random segments of other parts. A text folder holds ids.npy (tokens of all sentences),
+sentences.npy (offsets into ids), sections.npy (document, section number, first sentence, group,
+stratum; a last row closes the offsets), weights.npy (one per section) and counts.json. Sentences
+without tokens are left out.
 """
 
-import hashlib
 import json
+from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from data_prep.arrays import save_array
-from data_prep.corpus.shard_format import Section, ShardPart, read_sections
+from data_prep.corpus.shard_format import Section, ShardPart, hash_name, read_sections
 from data_prep.examples.chunks import token_dtype
-from data_prep.examples.pairs import Ints, Text
+from data_prep.examples.segments import Ints, Text
 from data_prep.random import key, keys
 from data_prep.tokenizers import Tokenizer
 
 
-def write_text(part: ShardPart, tokenizer: Tokenizer, folder: Path) -> None:
-    """Tokenize a part of a shard and write its text folder."""
+@dataclass(frozen=True)
+class Unit:
+    """One part of a split, in one duplicate of the corpus; its folders are below `root`."""
+
+    root: Path
+    split: str
+    part: int
+    duplicate: int = 0
+
+    @property
+    def text(self) -> Path:
+        """The folder of the tokenized text, which all duplicates share."""
+        return self.root / f"text-{self.split}-{self.part:06d}"
+
+    @property
+    def openings(self) -> Path:
+        """The folder of the places where random segments start."""
+        return self.root / f"openings-{self.split}-{self.duplicate:03d}-{self.part:06d}"
+
+    @property
+    def table(self) -> Path:
+        """The folder of the number of these places in all parts of this split and duplicate."""
+        return self.root / f"partners-{self.split}-{self.duplicate:03d}"
+
+    @property
+    def rows(self) -> Path:
+        """The folder of the finished rows."""
+        return self.root / f"rows-{self.split}-{self.duplicate:03d}-{self.part:06d}"
+
+
+def write_text(
+    part: ShardPart, tokenizer: Tokenizer, folder: Path, sources: Collection[str] = ()
+) -> None:
+    """Tokenize a part of a shard and write its text folder.
+
+    `sources` are the names of the corpus's sources, if it has any.
+    """
     sentences: list[str] = []
-    sections: list[tuple[int, int, int, int]] = []
+    sections: list[tuple[int, int, int, int, int]] = []
     weights: list[float] = []
     for section in read_sections(part.path, part.start, part.end):
-        group = group_number(section)
-        sections.append((section.document, section.section, len(sentences), group))
+        numbers = section.group_number, stratum_number(section, sources)
+        sections.append((section.document, section.section, len(sentences), *numbers))
         weights.append(section.weight)
         sentences.extend(section.sentences)
-    sections.append((-1, -1, len(sentences), -1))
+    sections.append((-1, -1, len(sentences), -1, -1))
     encoded = tokenizer.encode(sentences)
     is_empty = np.diff(encoded.offsets) == 0
     table = np.array(sections, np.int64)
@@ -50,12 +87,17 @@ def write_text(part: ShardPart, tokenizer: Tokenizer, folder: Path) -> None:
     (folder / "counts.json").write_text(json.dumps(counts))
 
 
-def group_number(section: Section) -> int:
-    """Return the group's number (a hash), or the document number if it has no group."""
-    if section.group is None:
-        return section.document
-    digest = hashlib.blake2b(section.group.encode(), digest_size=8).digest()
-    return (1 << 62) | (int.from_bytes(digest, "little") >> 2)
+def stratum_number(section: Section, sources: Collection[str]) -> int:
+    """Return a number (a hash) for the section's named source and its language; 0 without both.
+
+    Random segments come from the same stratum: a segment of another source or language would be
+    recognised without reading it.
+    """
+    source = section.source.split("/", 1)[0]
+    name = source if source in sources else ""
+    if section.language is not None:
+        name += f" {section.language}"
+    return hash_name(name) if name else 0
 
 
 def copies(folder: Path, seed: int, duplicates: int) -> Ints:
@@ -80,5 +122,6 @@ def read_text(folder: Path) -> Text:
         documents=table[:-1, 0].copy(),
         numbers=table[:-1, 1].copy(),
         groups=table[:-1, 3].copy(),
-        weights=np.load(folder / "weights.npy"),
+        strata=table[:-1, 4].copy(),
+        is_used=np.ones(len(table) - 1, np.bool_),
     )

@@ -20,6 +20,7 @@ from data_prep.config import ExamplesConfig
 from data_prep.errors import SesameError
 from data_prep.examples.chunks import Chunk, ChunkStore
 from data_prep.examples.masking import MASKED, RANDOM, MaskRule, Vocabulary
+from data_prep.examples.reuse import Reuse
 from data_prep.tokenizers import Tokenizer
 
 Array = NDArray[Any]
@@ -61,8 +62,14 @@ class Draws:
     kept: int = 0
 
 
-def validate(folder: Path, split: str, rules: Rules) -> Draws:
-    """Check the rows of a split: all, or an evenly spaced sample of about `MOST_ROWS`."""
+def validate(folder: Path, split: str, rules: Rules, reuse: Reuse | None = None) -> Draws:
+    """Check the rows of a split: all, or an evenly spaced sample of about `MOST_ROWS`.
+
+    `reuse` has counted all rows of next-sentence pairs.
+    """
+    problem = None if reuse is None else reuse.problem()
+    if problem is not None:
+        raise SesameError(f"{folder / split}-*.tar: {problem}")
     store = ChunkStore(folder, split)
     share = min(1.0, MOST_ROWS / max(store.rows, 1))
     count = min(store.chunks, 1 + int(store.chunks * share))
@@ -217,8 +224,14 @@ def _mask_rules(chunk: Chunk, rules: Rules) -> Iterable[tuple[Flags, str]]:
     def of_words(is_wrong: Flags) -> Flags:
         return np.bincount(word_example[is_wrong], minlength=chunk.examples) > 0
 
-    yield of_words((chosen > 0) & (chosen < sizes)), "a word is predicted only in part"
-    is_free = (chosen == 0) & is_maskable[word_starts]
+    is_word = is_maskable[word_starts]
+    shortest = np.full(chunk.examples, len(chunk.tokens))
+    np.minimum.at(shortest, word_example[is_word], sizes[is_word])
+    has_fitting = shortest <= rule.predictions(maskable)
+    is_partial = (chosen > 0) & (chosen < sizes) & has_fitting[word_example]
+    yield of_words(is_partial), "a word is predicted only in part though another would have fitted"
+    yield ~has_fitting & (missing > 0), "there are too few predictions"
+    is_free = (chosen == 0) & is_word
     yield (
         of_words(is_free & (sizes <= missing[word_example])),
         "there are too few predictions: one more word would have fitted",

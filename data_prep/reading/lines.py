@@ -24,6 +24,7 @@ from data_prep.reading.tally import Tally
 from data_prep.reading.zstd import ZstdReader
 
 BLOCK_BYTES = 1 << 20
+STREAM_STEP = 10**9  # more than the text of a stream has bytes, unless it is the only one
 LONGEST_BYTES = 64 << 20  # longer lines and documents are split, to bound memory
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -137,8 +138,8 @@ def _stream_lines(
     """Yield the lines of the bzip2 streams that start in a part, up to the next record.
 
     All lines up to the first record start in a part belong to the part before, including the rest
-    of a line. An offset is the byte at which the line's stream starts in the file, plus the
-    position in the stream's text.
+    of a line. An offset is STREAM_STEP × the byte at which the line's stream starts in the file,
+    plus the position in the stream's text: no two lines share one.
     """
     marks: list[tuple[int, int]] = []  # per stream: offset of its text, its offset in the file
     began = part.start == 0
@@ -152,7 +153,7 @@ def _stream_lines(
         while len(marks) > 1 and marks[1][0] <= place:
             del marks[0]
         if began:
-            yield place - marks[0][0] + marks[0][1], line
+            yield place - marks[0][0] + marks[0][1] * STREAM_STEP, line
         before_begin = b"" if before_begin is None else line
         if before_end is not None:
             before_end = line

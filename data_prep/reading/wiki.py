@@ -19,12 +19,17 @@ from data_prep.reading.tally import Tally
 
 ILLEGAL_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 # Templates that mark disambiguation pages on large Wikipedias, and the magic word behind them.
+# The whole name must match: {{Disambiguation needed}} and {{Dabney family}} are in real articles.
 DISAMBIGUATION = re.compile(
-    r"__DISAMBIG__|\{\{\s*(?:disambig\w*+|dab|(?:hn|geo|human name |place name )dis\w*+"
-    r"|begriffsklärung|homonymie|förgrening\w*+|gren\w*+|неоднозначность|desambiguación|disambigua|消歧义|消歧義|曖昧さ回避)"
-    r"[^{}]*+\}\}",
+    r"__DISAMBIG__|\{\{\s*(?:(?:[\w–-]+ )*disambig(?:uation)?(?:[ -](?:page|cleanup))?|dab|hndis"
+    r"|geodis|(?:human|place) name dis|begriffsklärung|homonymie|förgrening(?:ssida)?|gren(?:sida)?"
+    r"|неоднозначность|desambiguación|disambigua|消歧义|消歧義|曖昧さ回避)\s*(?:\|[^{}]*)?\}\}",
     re.IGNORECASE,
 )
+# zhwiki's text in several scripts: -{zh-hans:计算机; zh-hant:電腦;}-, or -{text}- that is not
+# converted. Flags before a bar, such as T| and H|, set a title or a rule and show nothing.
+VARIANTS = re.compile(r"-\{(?:([^{}|]*)\|)?([^{}]*)\}-")
+SIMPLIFIED = ("zh-hans", "zh-cn", "zh-sg")
 NAMESPACE = re.compile(rb'<namespace key="(-?\d{1,6})"[^>]{0,200}>([^<]{1,200})<')
 SITEINFO_BYTES = 1 << 20  # the header of a dump has some kilobytes
 MEDIA, FILE, CATEGORY = -2, 6, 14  # namespace numbers, the same on every wiki
@@ -143,10 +148,8 @@ def _words(text: str) -> frozenset[str]:
 
 
 # Every alternative starts with a fixed character, which keeps the search fast. No expression here
-# may look at the same characters again and again: a page of one endless comment or of spaces only
-# would take hours.
-TOKEN = re.compile(r"\{\{|\[\[|\{\||\}\}|\]\]|\|\}(?!\})|<(/?)([a-zA-Z]+)\b[^<>]*?(/?)>|<!--")
-COMMENT, COMMENT_END = "<!--", "-->"
+# may look at the same characters again and again: a page of spaces only would take hours.
+TOKEN = re.compile(r"\{\{|\[\[|\{\||\}\}|\]\]|\|\}(?!\})|<(/?)([a-zA-Z]+)\b[^<>]*?(/?)>", re.DOTALL)
 OPENERS = {"}}": "{{", "]]": "[[", "|}": "{|"}
 BEFORE_TABLE = " \t:*#;"  # may precede "{|" on a line; after anything else it is plain text
 ELEMENTS_WITHOUT_PROSE = _words(
@@ -166,6 +169,7 @@ BARE_ADDRESS = re.compile(r"https?://[^\s<>\]]+")
 EMPHASIS = re.compile(r"'{2,}")
 MAGIC_WORD = re.compile(r"__[A-Z]+__")
 # Remains of dropped templates: "( ; )", "(, born 1900)", "word ,".
+# They start where spaces start and give none back, so that many spaces cost linear time.
 EMPTY_BRACKETS = re.compile(r"(?<![ \t])[ \t]*+[(\[][\s,;:/–-]*+[)\]]")
 BRACKET_START = re.compile(r"\([\s,;:]+")
 SPACE_BEFORE_MARK = re.compile(r"(?<![ \t])[ \t]++(\)|[,.;:!?](?=\s|$))")
@@ -194,12 +198,37 @@ def to_prose(
 
     `link(target, label)` returns the text for each link to another page.
     """
+    wikitext = _without_comments(wikitext)
+    if "-{" in wikitext:
+        wikitext = VARIANTS.sub(_choose_variant, wikitext)
     text = html.unescape(_resolve(wikitext, wiki, link))
     text = EMPHASIS.sub("", MAGIC_WORD.sub("", text))
     text = BARE_ADDRESS.sub("", EXTERNAL_LINK.sub(r"\1", text))
     text = BRACKET_START.sub("(", EMPTY_BRACKETS.sub("", text))
     text = SPACE_BEFORE_MARK.sub(r"\1", text)
     return "\n\n".join(_paragraphs(text.split("\n")))
+
+
+def _without_comments(text: str) -> str:
+    """Remove comments; one that is never closed stays as text."""
+    kept = []
+    position = 0
+    while (start := text.find("<!--", position)) >= 0 and (end := text.find("-->", start)) >= 0:
+        kept.append(text[position:start])
+        position = end + len("-->")
+    return "".join([*kept, text[position:]])
+
+
+def _choose_variant(match: re.Match[str]) -> str:
+    """Return the simplified variant of a text in several scripts, or the first."""
+    flags, inside = match.groups()
+    if flags is not None and set(flags.replace(";", "")) & set("THD-"):
+        return ""
+    named = [part.partition(":") for part in inside.split(";") if ":" in part]
+    variants = {name.strip().lower(): text.strip() for name, _, text in named}
+    if not variants or not all(name.startswith("zh") for name in variants):
+        return inside
+    return next((variants[n] for n in SIMPLIFIED if n in variants), next(iter(variants.values())))
 
 
 def _resolve(wikitext: str, wiki: Wiki, link: Callable[[str, str], str]) -> str:
@@ -209,34 +238,31 @@ def _resolve(wikitext: str, wiki: Wiki, link: Callable[[str, str], str]) -> str:
     text stays, so a missing bracket does not remove the rest of the page.
     """
     frames: list[tuple[str, list[str]]] = [("", [])]
-    opened: Counter[str] = Counter()  # frames by kind
+    is_open: Counter[str] = Counter()
     position = 0
 
     def open_frame(kind: str) -> None:
         frames.append((kind, []))
-        opened[kind] += 1
+        is_open[kind] += 1
 
     def close(kind: str) -> str | None:
-        if not opened[kind]:
+        if not is_open[kind]:
             return None
-        inside: list[list[str]] = []  # from the innermost frame outwards
-        closed = None
-        while closed != kind:
-            closed, texts = frames.pop()
-            opened[closed] -= 1
-            inside.append(texts)
-        return "".join(text for texts in reversed(inside) for text in texts)
+        inside: list[str] = []
+        while True:
+            opened, parts = frames.pop()
+            is_open[opened] -= 1
+            inside.append("".join(parts))
+            if opened == kind:
+                return "".join(reversed(inside))
 
-    for match in _tokens(wikitext):
+    for match in TOKEN.finditer(wikitext):
         token = match[0]
         if "|" in token[:2] and not _starts_line(wikitext, match.start()):
             continue
         parts = frames[-1][1]
         parts.append(wikitext[position : match.start()])
         position = match.end()
-        if token == COMMENT:
-            position = wikitext.index(COMMENT_END, position) + len(COMMENT_END)
-            continue
         if token in OPENERS:
             kind = OPENERS[token]
             inside = close(kind)
@@ -259,19 +285,6 @@ def _resolve(wikitext: str, wiki: Wiki, link: Callable[[str, str], str]) -> str:
                 parts.append("\n\n")
     frames[-1][1].append(wikitext[position:])
     return "".join(text for _, parts in frames for text in parts)
-
-
-def _tokens(wikitext: str) -> Iterator[re.Match[str]]:
-    """Yield the marks outside comments, and the beginning of every comment that ends."""
-    last_end = wikitext.rfind(COMMENT_END)
-    position = 0
-    while match := TOKEN.search(wikitext, position):
-        position = match.end()
-        if match[0] == COMMENT:
-            if position > last_end:  # it never ends, so it is plain text
-                continue
-            position = wikitext.index(COMMENT_END, position) + len(COMMENT_END)
-        yield match
 
 
 def _starts_line(text: str, position: int) -> bool:

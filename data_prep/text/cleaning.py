@@ -21,7 +21,14 @@ INVISIBLE = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\xad\ufeff\ufff9-\u
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # such as "\ud83d" in JSON; not valid in UTF-8
 ODD_SPACE = re.compile("[\t\xa0\u1680\u2000-\u200a\u202f\u205f\u3000]")
 BLANK_LINES = re.compile(r"\n{3,}")
-BROKEN_WORD = re.compile(r"([^\W\d_]+)[-\u2010\xac]\n([^\W\d_]+)([^\s]*)(?: |(?=\n)|$)")
+# A word that ends with a hyphen at a line end, and the rest of it. It starts where letters start
+# and gives none back, so that long words cost linear time.
+BROKEN_WORD = re.compile(
+    r"(?<![^\W\d_])([^\W\d_]++)[-\u2010\xac]\n([^\W\d_]++)([^\s]*)(?: |(?=\n)|$)"
+)
+LETTERS = re.compile(r"[^\W\d_]+")
+COMPOUND = re.compile(r"(?<![^\W\d_])([^\W\d_]++)-(?=([^\W\d_]++))")
+TAG = re.compile(r"</?[a-zA-Z!][^<>]*>")
 BOILERPLATE_CHARACTERS = 20  # shorter lines, such as "Yes." or "* * *", may repeat
 
 
@@ -61,12 +68,16 @@ def join_hyphens(text: str, repaired: Counter[str]) -> str:
 
     The hyphen is kept if the text elsewhere has the word with a hyphen, and never without.
     """
+    if not BROKEN_WORD.search(text):
+        return text
+    words = set(LETTERS.findall(text))
+    compounds = set(COMPOUND.findall(text))
 
     def join(match: re.Match[str]) -> str:
         first, rest, marks = match.groups()
         if not rest[0].islower():
             return match[0]
-        hyphen = "-" if first + rest not in text and f"{first}-{rest}" in text else ""
+        hyphen = "-" if first + rest not in words and (first, rest) in compounds else ""
         line_break = "\n" if match[0].endswith(" ") else ""
         return f"{first}{hyphen}{rest}{marks}{line_break}"
 
@@ -102,12 +113,14 @@ def clean_text(text: str, repaired: Counter[str]) -> str:
     """Return the clean form of any text; count the repairs in `repaired`."""
     if "<" in text:
         text = HTML_BREAK.sub("\n\n", text)
-    if "&" in text and "<" not in text:  # with tags it is source code, which keeps its entities
+    if "&" in text and not TAG.search(text):  # with tags it is source code, which keeps entities
         text = unescape_html(text)
     if not text.isascii():
-        text = unicodedata.normalize("NFC", _repair_encoding(text, repaired))
+        text = _repair_encoding(text, repaired)
     if not text.replace("\n", " ").isprintable():  # control characters, spaces other than U+0020
         text = ODD_SPACE.sub(" ", _repair_characters(text, repaired))
+    if not text.isascii():  # last, because a removed character may have stood inside a sequence
+        text = unicodedata.normalize("NFC", text)
     if "  " in text or " \n" in text or "\n " in text:
         text = "\n".join([" ".join(line.split()) for line in text.split("\n")])
     return (BLANK_LINES.sub("\n\n", text) if "\n\n\n" in text else text).strip()

@@ -1,14 +1,12 @@
 """Filters that drop clean documents which are not running text; each has a threshold and a name."""
 
-import re
 from itertools import pairwise
 
 from data_prep.config import CorpusConfig
-from data_prep.text.scripts import SPACELESS
+from data_prep.text.scripts import SPACELESS_CHARACTER
 
 ASCII_LETTERS = bytes(range(ord("A"), ord("Z") + 1)) + bytes(range(ord("a"), ord("z") + 1))
 RUN_WORDS = 5  # as the shortest n-grams of Gopher's filters (Rae et al., 2021, table A1)
-SPACELESS_CHARACTER = re.compile(f"[{SPACELESS}]")
 MEASURED_WORDS = 5000  # a document that repeats itself does so from its beginning
 LONGEST_USUAL_WORD = 12  # largest mean word length, in characters, of text with spaces
 

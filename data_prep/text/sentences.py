@@ -10,19 +10,25 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from data_prep.text.abbreviations import ENGLISH, Abbreviations
+from data_prep.text.scripts import SPACELESS, SPACELESS_CHARACTER, SPACELESS_MARKS
 
 # A mark that may end a sentence, repeated marks ("?!", "...", ". . ."), closing quotes or brackets,
-# and a space that is not followed by a lower-case letter. In scripts without spaces the mark is
-# enough. A single leading character class keeps the search fast.
+# and a space that is not followed by a lower-case letter. After the full stops of Chinese and
+# Japanese, Indic scripts (danda), Burmese and Khmer no space is needed. A single leading character
+# class keeps the search fast.
 END = re.compile(
-    r"[.!?…؟۔।॥։።။៕。！？｡](?:"
-    r"(?<=[。！？｡])[。！？｡…]*[”’」』）》〉\"']*\s*"
+    r"[.!?…؟۔।॥։።။។៕。！？｡](?:"
+    r"(?<=[。！？｡।॥။។៕])[。！？｡…।॥။។៕]*[”’」』）》〉»)\"']*\s*"
     r"|(?: ?[.!?…])*+[\"'”’»›)\]]*(?: [\"'”’»)\]]+(?= ))? (?![a-z])"
     r")"
 )
 OPENING = "\"'“‘«‹„([{¿¡-–— "
 INITIALS = re.compile(r"(?:[^\W\d_]\.)*[^\W\d_]$")  # J, U.S, a.m
 WORD = re.compile(r"\w+")
+# A line break between two characters of scripts without spaces, or their punctuation.
+SPACELESS_JOIN = re.compile(
+    f"(?<=[{SPACELESS}{SPACELESS_MARKS}])\n(?=[{SPACELESS}{SPACELESS_MARKS}])"
+)
 
 LONGEST_WRAPPED_LINE = 120  # text whose longest line is between these two may be hard-wrapped
 SHORTEST_WRAPPED_LINE = 40
@@ -62,7 +68,7 @@ class Splitter:
         return paragraph.split("\n")
 
     def _whole(self, paragraph: str) -> list[str]:
-        return [paragraph.replace("\n", " ")]
+        return [join_lines(paragraph.split("\n"))]
 
     def _by_rules(self, paragraph: str) -> list[str]:
         if "\n" not in paragraph:
@@ -125,11 +131,23 @@ def unwrap(text: str) -> str:
     width = max(map(len, lines))
     if not SHORTEST_WRAPPED_LINE <= width <= LONGEST_WRAPPED_LINE:
         return text
-    joined = [lines[0]]
+    runs = [[lines[0]]]
     for before, line in pairwise(lines):
         room = width - RAGGED - len(before)
-        if before and line and len(line.split(" ", 1)[0]) >= room:
-            joined[-1] += f" {line}"
+        if before and line and _first_word_length(line) >= room:
+            runs[-1].append(line)
         else:
-            joined.append(line)
-    return "\n".join(joined)
+            runs.append([line])
+    return "\n".join(map(join_lines, runs))
+
+
+def _first_word_length(line: str) -> int:
+    """Return the length of what must stay on one line; scripts without spaces break anywhere."""
+    return 1 if SPACELESS_CHARACTER.match(line) else len(line.split(" ", 1)[0])
+
+
+def join_lines(lines: list[str]) -> str:
+    """Join the lines of one paragraph, with a space only where the script separates words by it."""
+    if len(lines) == 1:
+        return lines[0]
+    return SPACELESS_JOIN.sub("", "\n".join(lines)).replace("\n", " ")

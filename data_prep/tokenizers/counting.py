@@ -1,8 +1,9 @@
 """Count the words of document shards, in work units, and merge the counts in bounded memory.
 
 Reads document shards. Each work unit writes `words` (sorted, each ended by 0xFF), `counts.npy`
-(occurrences, weighted by source) and the number of documents per word (`documents.npy`,
-`edges.npy`). Words are counted as the trainer sees them: normalised, without white space.
+(occurrences, weighted by source) and, for tokenizer.min_documents, hashes of the first groups that
+have the word (`seen_in.npy`). A document without a group is a group of its own. Words are counted
+as the trainer sees them: normalised, without white space.
 """
 
 import re
@@ -19,7 +20,7 @@ from tokenizers import pre_tokenizers
 from data_prep.config import TokenizerConfig
 from data_prep.corpus.shard_format import Section, ShardPart, parts, read_sections
 from data_prep.text.scripts import SPACELESS
-from data_prep.tokenizers.merging import Counted, WordCounts, merge
+from data_prep.tokenizers.merging import Counted, WordCounts, hash_groups, merge, remember
 from data_prep.tokenizers.normalise import bert_normaliser, sentencepiece_normaliser
 from data_prep.tokenizers.words import words_cutter
 from data_prep.tokenizers.wordtable import WordTable, as_buffer
@@ -91,24 +92,25 @@ def _count_piece(task: _CountTask, folder: Path) -> None:
     found: list[NDArray[np.int32]] = [np.zeros(0, np.int32)]
     lengths: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
     weights: list[float] = []
-    documents: list[int] = []
+    groups: list[int] = []
     for sections in _section_blocks(sections_of(task.parts)):
         block = ["\n".join(section.sentences).encode() for section in sections]
         numbers, ends = table.number(as_buffer(block), len(block))
         found.append(numbers)
         lengths.append(np.diff(ends, prepend=0))
         weights += [section.weight for section in sections]
-        documents += [section.document for section in sections]
+        groups += [section.group_number for section in sections]
     words, starts, expanded = _normalised(table, word_normaliser(config))
-    counts, seen_in, edges = _add_up(
-        np.concatenate(found), np.concatenate(lengths), np.array(weights, np.float64),
-        np.array(documents, np.int64), starts, expanded, len(words),
-    )  # fmt: skip
+    every, sizes = np.concatenate(found), np.concatenate(lengths)
+    counts = _add_up(every, sizes, np.array(weights), starts, expanded, len(words))
+    # A vocabulary for everybody counts no groups.
+    most = config.min_documents if config.min_documents > 1 else 0
+    seen_in = np.zeros((len(words), most), np.uint32)
+    if most:
+        hashed = hash_groups(np.array(groups, np.uint64))
+        _find_groups(every, sizes, hashed, starts, expanded, seen_in)
     order = np.array(sorted(range(len(words)), key=words.__getitem__), np.int64)
-    Counted(
-        [words[index] for index in order.tolist()],
-        counts[order], seen_in[order], edges[:, order], documents[0], documents[-1],
-    ).save(folder)  # fmt: skip
+    Counted([words[index] for index in order.tolist()], counts[order], seen_in[order]).save(folder)
 
 
 def _normalised(
@@ -133,34 +135,43 @@ def _add_up(
     found: NDArray[np.int32],
     lengths: NDArray[np.int64],
     weights: NDArray[np.float64],
-    documents: NDArray[np.int64],
     starts: NDArray[np.int64],
     expanded: NDArray[np.int32],
     words: int,
-) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.bool_]]:
-    """Count the normalised words.
+) -> NDArray[np.float64]:
+    """Return the weighted count of each normalised word [W].
 
-    found: table words of all sections; lengths, weights, documents: one value per section.
-    Returns per word the weighted count [W], the number of documents [W], and whether it is in the
-    first and in the last document [2, W].
+    found: table words of all sections; lengths, weights: one value per section.
     """
-    counts, seen_in = np.zeros(words), np.zeros(words, np.int64)
-    latest = np.full(words, -1, np.int64)  # last document with the word
-    edges = np.zeros((2, words), np.bool_)
+    counts = np.zeros(words)
     position = 0
     for section in range(lengths.size):
-        document, weight = documents[section], weights[section]
         for raw in found[position : position + lengths[section]]:
             for index in range(starts[raw], starts[raw + 1]):
-                word = expanded[index]
-                counts[word] += weight
-                if latest[word] != document:
-                    latest[word] = document
-                    seen_in[word] += 1
-                    edges[0, word] |= document == documents[0]
-                    edges[1, word] |= document == documents[-1]
+                counts[expanded[index]] += weights[section]
         position += lengths[section]
-    return counts, seen_in, edges
+    return counts
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def _find_groups(
+    found: NDArray[np.int32],
+    lengths: NDArray[np.int64],
+    groups: NDArray[np.uint32],
+    starts: NDArray[np.int64],
+    expanded: NDArray[np.int32],
+    seen_in: NDArray[np.uint32],
+) -> None:
+    """Write the first groups that have each normalised word to `seen_in` [W, most], in place.
+
+    groups: hash of each section's group. The other arguments are those of `_add_up`.
+    """
+    position = 0
+    for section in range(lengths.size):
+        for raw in found[position : position + lengths[section]]:
+            for index in range(starts[raw], starts[raw + 1]):
+                remember(seen_in[expanded[index]], groups[section])
+        position += lengths[section]
 
 
 def _section_blocks(sections: Iterable[Section]) -> Iterator[list[Section]]:

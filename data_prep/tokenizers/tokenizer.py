@@ -8,6 +8,7 @@ once, and the ids of the text are assembled from a table. Other tokenizers get t
 
 import json
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ import tokenizers
 from numba import njit
 from numpy.typing import NDArray
 
+from data_prep.text.scripts import SPACELESS_CHARACTER
 from data_prep.tokenizers.alignment import Alignment, align
 from data_prep.tokenizers.huggingface import (
     BYTE_PIECE,
@@ -70,6 +72,7 @@ class Tokenizer:
         ids = special_ids(library, specials)
         self.pad, self.unk, self.cls, self.sep, self.mask = ids.values()
         self.starts_word = _starts_word(self._pieces, stated)
+        self.starts_mask_word = self.starts_word | _is_spaceless(self._pieces)
         self.ordinary = _ordinary(self._pieces, library)
         punctuation_stands_alone = _cut(stated)
         self.reach = REACHES[punctuation_stands_alone]
@@ -252,6 +255,22 @@ def _starts_word(pieces: list[str], stated: dict[str, Any]) -> NDArray[np.bool_]
         return np.ones(len(pieces), np.bool_)
     mark = "Ġ" if '"ByteLevel"' in json.dumps(stated["pre_tokenizer"]) else SPACE_MARK
     return np.array([piece.startswith(mark) or piece in special for piece in pieces])
+
+
+def _is_spaceless(pieces: list[str]) -> NDArray[np.bool_]:
+    """Return True for tokens that begin with a letter of a script without spaces.
+
+    Between spaces such a script has whole clauses, so for whole-word masks each token is a word.
+    A token that begins with a combining mark belongs to the token before it.
+    """
+    bare = [piece.removeprefix("##").removeprefix(SPACE_MARK)[:1] for piece in pieces]
+    return np.array(
+        [
+            bool(SPACELESS_CHARACTER.match(letter)) and unicodedata.category(letter)[0] != "M"
+            for letter in bare
+        ],
+        np.bool_,
+    )
 
 
 def _ordinary(pieces: list[str], library: tokenizers.Tokenizer) -> NDArray[np.int64]:

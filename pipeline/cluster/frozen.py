@@ -166,7 +166,10 @@ def freeze_node(node: Node, path: Path) -> None:
         "label": node.label,
         "model": type(node.config.model).__name__,
         "config": asdict(node.config),
-        "inputs": {role: [i.reference, str(i.path.resolve())] for role, i in node.inputs.items()},
+        "inputs": {
+            role: [item.reference, str(item.path.resolve()), item.may_go_on]
+            for role, item in node.inputs.items()
+        },
         "request": node.request,
         "fingerprint": node.output.fingerprint,
         "store": str(node.output.path.parents[1].resolve()),
@@ -184,7 +187,10 @@ def thaw_node(path: Path, stages: Stages) -> Node:
     schema = OmegaConf.structured(Config(model=models[content["model"]]()))
     raw = OmegaConf.merge(schema, literal(content["config"]))
     assert isinstance(raw, DictConfig)
-    inputs = {role: Input(name, Path(place)) for role, (name, place) in content["inputs"].items()}
+    inputs = {
+        role: Input(name, Path(place), *rest)  # submissions of earlier versions lack the rest
+        for role, (name, place, *rest) in content["inputs"].items()
+    }
     output = Store(Path(content["store"])).output(content["stage"], content["fingerprint"])
     maker = stages[content["stage"]]
     config = typed(raw)

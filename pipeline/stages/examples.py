@@ -22,7 +22,8 @@ class Examples(Stage):
     """The stage that converts document shards to training rows."""
 
     name = "examples"
-    format = 1
+    format = 2
+    format_before = 1
     sections = ("examples",)
     takes_shares = True
 

@@ -44,6 +44,7 @@ class Pretrain(Stage):
 
     name = "pretrain"
     format = 1
+    keeps_inputs = True
     sections = ("model", "optim", "trainer", "pretrain")
     obeyed = ("init", "tracking")
     resumes = True

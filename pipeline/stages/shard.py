@@ -20,7 +20,8 @@ class Shard(Stage):
     """The stage that converts raw text to document shards."""
 
     name = "shard"
-    format = 2
+    format = 3
+    format_before = 2
     sections = ("corpus",)
     takes_shares = True
 

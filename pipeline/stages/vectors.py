@@ -17,7 +17,8 @@ class Vectors(Stage):
     """The stage that trains or converts word vectors."""
 
     name = "vectors"
-    format = 1
+    format = 2
+    format_before = 1
     sections = ("vectors",)
 
     def inputs(self, config: Config) -> dict[str, Request]:

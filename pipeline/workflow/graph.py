@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from data_prep.errors import UsageError
+from data_prep.errors import SesameError, UsageError
 from pipeline.config.schema import Config, InstanceConfig
 from pipeline.store.content import Checksums
 from pipeline.store.outputs import Store, canonical, fingerprint
 from pipeline.workflow.stage import Input, Instance, Node, Request, Stage, UserFiles, as_input
 
 Stages = Mapping[str, Stage]  # by name, in the order of work
+Formats = Mapping[str, int]  # format version by stage
 
 
 class Graph:
@@ -23,9 +24,11 @@ class Graph:
     Instances with equal fingerprints share one node.
     """
 
-    def __init__(self, store: Store, stages: Stages):
+    def __init__(self, store: Store, stages: Stages, formats: Formats | None = None):
         self.store = store
         self.stages = stages
+        self._formats = formats  # None: chosen for each config
+        self._chosen: dict[str, Formats] = {}  # by config
         self.nodes: dict[str, Node] = {}  # by the output's reference, inputs before users
         self.checksums = Checksums(store.root)
         self.pretrainings: dict[str, dict[str, Config]] = {}  # by instance name, then reference
@@ -33,9 +36,52 @@ class Graph:
 
     def add(self, stage: str, config: Config, label: str = "") -> Node:
         """Add an instance and, before it, every instance whose output it needs."""
+        if self._formats is None:
+            return self._beside(self._choose_formats(config), self.nodes).add(stage, config, label)
         requests = self.stages[stage].inputs(config)
         inputs = {role: as_input(self.request(request)) for role, request in requests.items()}
         return self.place(stage, config, label, inputs)
+
+    def _choose_formats(self, config: Config) -> Formats:
+        """Return the formats of the outputs that a config needs: the current ones, as a rule.
+
+        A pretraining that was begun with inputs of the formats before goes on with them, if all of
+        them are finished; so do the outputs that belong to it.
+        """
+        current = {name: maker.format for name, maker in self.stages.items()}
+        before = {name: maker.format_before or maker.format for name, maker in self.stages.items()}
+        keepers = [name for name, maker in self.stages.items() if maker.keeps_inputs]
+        if not any(True for name in keepers for _ in self.store.outputs(name)):
+            return current
+        key = canonical(asdict(config))
+        if key not in self._chosen:
+            is_kept = any(
+                not self._is_begun(name, config, current) and self._is_begun(name, config, before)
+                for name in keepers
+            )
+            self._chosen[key] = before if is_kept else current
+        return self._chosen[key]
+
+    def _is_begun(self, stage: str, config: Config, formats: Formats) -> bool:
+        """Return True if this output was begun with inputs of these formats and they are finished.
+
+        False for a config that the stage refuses.
+        """
+        graph = self._beside(formats, {})
+        try:
+            node = graph.add(stage, config)
+        except SesameError:
+            return False
+        others = [each for each in graph.nodes.values() if each is not node]
+        is_begun = node.output.is_done or node.output.is_begun
+        return is_begun and all(each.output.is_done for each in others)
+
+    def _beside(self, formats: Formats, nodes: dict[str, Node]) -> "Graph":
+        """Return a graph with these formats and nodes; what was read of user files is shared."""
+        graph = Graph(self.store, self.stages, formats)
+        graph.nodes, graph.pretrainings = nodes, self.pretrainings
+        graph.checksums, graph._files = self.checksums, self._files
+        return graph
 
     def request(self, request: Request) -> Node | Input:
         """Return the node that makes a requested output, or the input that already holds it."""
@@ -47,7 +93,7 @@ class Graph:
         files = self._find_files(maker, config)
         request = {
             "stage": stage,
-            "format": maker.format,
+            "format": maker.format if self._formats is None else self._formats[stage],
             "config": maker.keys(config),
             "upstream": {role: item.reference for role, item in inputs.items()},
             "files_read": self.checksums.describe(files.named),

@@ -114,6 +114,8 @@ class Stage(ABC):
 
     name: ClassVar[str]
     format: ClassVar[int]
+    format_before: ClassVar[int | None] = None  # still read by instances that were begun with it
+    keeps_inputs: ClassVar[bool] = False  # True: may go on with inputs of `format_before`
     sections: ClassVar[tuple[str, ...]]
     obeyed: ClassVar[tuple[str, ...]] = ()  # further sections it reads; only shown in the help
     takes_shares: ClassVar[bool] = False  # True: `run` accepts `Work.share`

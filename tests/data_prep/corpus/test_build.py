@@ -360,3 +360,25 @@ def test_the_stage_runs_from_its_config(tmp_path: Path) -> None:
     counts = Shard().run(Work(config, {}, out, "fingerprint", files=Shard().files(config)))
     assert counts["documents"]["kept"] == 20
     assert counts["sections"] == {"train": 18, "heldout": 2}
+
+
+def test_two_processes_may_keep_and_trim_the_same_units(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = PieceCache(tmp_path / "cache", {}, version=1, most_bytes=0)
+    for number in range(2):  # the second finds the first one's folder in place
+        unit = tmp_path / f"unit{number}"
+        unit.mkdir()
+        (unit / "tally.json").write_text("{}")
+        cache.keep("abc", unit)
+        assert not unit.exists()
+    folder = tmp_path / "taken"
+    folder.mkdir()
+    with monkeypatch.context() as patch:  # a file system without hard links
+        patch.setattr("os.link", lambda *_: (_ for _ in ()).throw(PermissionError("no links")))
+        assert cache.take("abc", folder)
+    assert (folder / "tally.json").read_text() == "{}"
+    entries = list(cache._entries())
+    shutil.rmtree(tmp_path / "cache" / "abc")  # by another process that trims
+    monkeypatch.setattr(PieceCache, "_entries", lambda self: iter(entries))
+    cache.trim()

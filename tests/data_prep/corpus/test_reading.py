@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from data_prep.config import CorpusConfig
 from data_prep.errors import SesameError, UsageError
 from pipeline.config.schema import Config
 from pipeline.stages.shard import Shard
@@ -323,3 +324,32 @@ def test_empty_files_alone_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_bytes(b"")
     with pytest.raises(SesameError, match="hold no documents"):
         shard(tmp_path / "out", tmp_path / "x.txt")
+
+
+SWEDISH = "Jag vet inte vem som gjorde det. Han kom till oss på kvällen och det var en lång väg."
+ENGLISH = "He told us that det. Smith was in the house. It was the end of the day and we left."
+
+
+def test_each_document_is_split_with_the_abbreviations_of_its_language(tmp_path: Path) -> None:
+    """English "det." (detective) ended no Swedish sentence when all lists were one."""
+    write_documents(tmp_path / "x.jsonl", [SWEDISH, ENGLISH])
+    counts = shard(tmp_path / "out", tmp_path / "x.jsonl")
+    swedish, english = everything(tmp_path / "out")
+    assert swedish.sentences[0] == "Jag vet inte vem som gjorde det."
+    assert english.sentences[0] == "He told us that det. Smith was in the house."
+    assert (swedish.language, english.language) == ("sv", "en")
+    assert counts["languages"] == {"en": 1, "sv": 1}
+    shard(tmp_path / "merged", tmp_path / "x.jsonl", languages="none")
+    assert len(everything(tmp_path / "merged")[0].sentences) == 1
+
+
+def test_documents_of_other_languages_are_dropped_and_counted(tmp_path: Path) -> None:
+    write_documents(tmp_path / "x.jsonl", [SWEDISH, ENGLISH, f"{SWEDISH} Och mer."])
+    counts = shard(tmp_path / "out", tmp_path / "x.jsonl", languages=["sv"])
+    assert counts["documents"]["dropped"] == {"language": 1}
+    assert {section.language for section in everything(tmp_path / "out")} == {"sv"}
+
+
+def test_auto_among_languages_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"corpus\.languages=.*auto and none stand alone"):
+        CorpusConfig(paths="x", languages=["auto", "sv"]).check()

@@ -70,7 +70,9 @@ def test_bytes_do_not_depend_on_workers(
     assert hashes(tmp_path) == hashes(examples)
 
 
-@pytest.mark.parametrize("stage", ["make_text", "make_pool", "make_part", "validate", "rmtree"])
+@pytest.mark.parametrize(
+    "stage", ["make_text", "make_openings", "write_table", "make_part", "validate", "rmtree"]
+)
 def test_a_killed_build_goes_on_and_gives_the_same_bytes(
     stage: str,
     shards: Path,
@@ -102,7 +104,7 @@ def test_finished_pieces_are_not_made_again(
     shards: Path, tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(building, "make_pool", lambda *_: 1 / 0)
+        patch.setattr(building, "make_openings", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             build(shards, tokenizer, tmp_path, config())
     monkeypatch.setattr(building, "make_text", lambda *_: 1 / 0)

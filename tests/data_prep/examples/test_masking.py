@@ -204,12 +204,20 @@ def test_words_are_masked_whole_and_fit_the_number(unit: str) -> None:
         assert all(len(word) > left for word in words if not chosen & set(word))
 
 
-def test_long_words_leave_an_example_without_targets() -> None:
+@pytest.mark.parametrize("unit", ["word", "span"])
+def test_a_part_of_a_word_is_masked_if_no_word_fits(unit: str) -> None:
     tokens = np.array([CLS, 10, 9, 9, 10, 9, 9, SEP], np.uint16)  # two words of three pieces
-    masks = choose_masks(
-        tokens, np.array([0, 8], np.int32), keys(1, np.arange(1)), VOCABULARY, MaskRule(unit="word")
-    )
-    assert len(masks.target) == 0
+    seen = set()
+    for number in range(40):
+        masks = choose_masks(
+            tokens,
+            np.array([0, 8], np.int32),
+            keys(number, np.arange(1)),
+            VOCABULARY,
+            MaskRule(unit=unit, rate=0.3),
+        )
+        seen.add(tuple(masks.target.tolist()))
+    assert seen == {(1, 2), (4, 5)}
 
 
 def test_a_segment_that_starts_inside_a_word_starts_a_word() -> None:
@@ -284,7 +292,7 @@ def test_masks_change_with_the_epoch() -> None:
 def test_vocabulary_of_a_tokenizer() -> None:
     class Tokenizer:
         pad, unk, cls, sep, mask = 0, 100, 101, 102, 103
-        starts_word = np.ones(200, bool)
+        starts_mask_word = np.ones(200, bool)
         ordinary = np.arange(104, 200)
 
     vocabulary = Vocabulary.of(Tokenizer())

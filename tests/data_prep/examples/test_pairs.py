@@ -1,21 +1,20 @@
-"""Segment pairs: equal to the plain algorithm, fair, never of one document, bound to their keys."""
+"""Segment pairs: equal to the plain algorithm, fair, bound to their keys."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from data_prep.examples.pairs import (
-    Keys,
-    Pool,
-    Spans,
-    Text,
     full_sentences,
+    join_partners,
     next_sentence,
     sentence_order,
 )
-from data_prep.random import draw_below, draw_unit, key, keys
+from data_prep.examples.segments import Cuts, Discarded, Keys, Partners, Spans, Text
+from data_prep.random import draw, draw_below, draw_unit, key, keys
 
 LIMIT = 29
 
@@ -30,19 +29,28 @@ def make_text(documents: Sequence[Sequence[int]], first_id: int = 100) -> Text:
         documents=np.arange(len(documents)) * 3,
         numbers=np.zeros(len(documents), np.int64),
         groups=np.arange(len(documents)) * 3,
-        weights=np.ones(len(documents)),
+        strata=np.zeros(len(documents), np.int64),
+        is_used=np.ones(len(documents), np.bool_),
     )
 
 
-def make_pool(text: Text) -> Pool:
-    counts = np.diff(text.sections)
-    return Pool(
-        text.ids,
-        text.sentences,
-        np.repeat(text.sections[1:], counts),
-        np.repeat(text.documents, counts),
-        np.repeat(text.groups, counts),
-    )
+def make_partners(text: Text, cuts: Cuts) -> Partners:
+    """For each random example any sentence of another document, in turn."""
+    section = np.repeat(np.arange(len(text.documents)), np.diff(text.sections))
+    start = []
+    for number, own in enumerate(cuts.section[cuts.is_random]):
+        others = np.flatnonzero(text.documents[section] != text.documents[own])
+        start.append(others[7 * number % len(others)])
+    chosen = np.array(start, np.int64)
+    return Partners(
+        text.ids, text.sentences, chosen, text.sections[section[chosen] + 1],
+        text.documents[section[chosen]],
+    )  # fmt: skip
+
+
+def pair_up(text: Text, names: Keys, limit: int, short: float) -> tuple[Spans, Discarded]:
+    cuts = next_sentence(text, names, limit, short)
+    return join_partners(text, cuts, make_partners(text, cuts), names, limit)
 
 
 def section_keys(text: Text, seed: int = 5) -> Keys:
@@ -55,14 +63,10 @@ def random_text(documents: int, sentences: int, longest: int, seed: int = 0) -> 
     return make_text([rng.integers(1, longest, count).tolist() for count in counts])
 
 
-def segments(spans: Spans, text: Text, pool: Pool) -> list[tuple[list[int], list[int]]]:
-    found = []
-    for bounds, documents in zip(spans.bounds, spans.documents, strict=True):
-        source = text.ids if documents[0] == documents[1] else pool.ids
-        found.append(
-            (text.ids[bounds[0] : bounds[1]].tolist(), source[bounds[2] : bounds[3]].tolist())
-        )
-    return found
+def segments(spans: Spans, text: Text) -> list[tuple[list[int], list[int]]]:
+    return [
+        (text.ids[a:b].tolist(), text.ids[c:d].tolist()) for a, b, c, d in spans.bounds.tolist()
+    ]
 
 
 class Stream:
@@ -82,7 +86,7 @@ class Stream:
 
 def plain_pairs(
     document: list[list[int]],
-    others: list[list[list[int]]],
+    partners: Iterator[list[list[int]]],
     stream: Stream,
     limit: int,
     short: float,
@@ -98,23 +102,23 @@ def plain_pairs(
     while index < len(document):
         chunk.append(document[index])
         if index == len(document) - 1 or sum(map(len, chunk)) >= target:
+            start = index + 1 - len(chunk)
             first_count = 1 if len(chunk) == 1 else 1 + stream.below(len(chunk) - 1)
             first = [id for sentence in chunk[:first_count] for id in sentence]
             second: list[int] = []
             is_random = len(chunk) == 1 or stream.uniform() < 0.5
             if is_random:
-                starts = [(other, start) for other in others for start in range(len(other))]
-                other, start = starts[stream.below(len(starts))]
-                for sentence in other[start:]:
+                for sentence in next(partners):
                     second.extend(sentence)
                     if len(second) >= target - len(first):
                         break
                 index -= len(chunk) - first_count
             else:
                 second = [id for sentence in chunk[first_count:] for id in sentence]
+            cutting = Stream(np.uint64(draw(stream.key, np.uint64((1 << 32) + start))))
             while len(first) + len(second) > limit:
                 longer = first if len(first) > len(second) else second
-                if stream.uniform() < 0.5:
+                if cutting.uniform() < 0.5:
                     del longer[0]
                 else:
                     longer.pop()
@@ -129,53 +133,33 @@ def plain_pairs(
 @pytest.mark.parametrize("short", [0.0, 0.1, 1.0])
 def test_next_sentences_equal_the_plain_algorithm(short: float) -> None:
     text = random_text(documents=12, sentences=30, longest=20)
-    pool, names = make_pool(text), section_keys(text)
-    spans, _ = next_sentence(text, pool, names, LIMIT, short)
-    documents = [
-        [
-            text.ids[text.sentences[s] : text.sentences[s + 1]].tolist()
-            for s in range(text.sections[n], text.sections[n + 1])
-        ]
-        for n in range(len(text.documents))
-    ]
+    names = section_keys(text)
+    cuts = next_sentence(text, names, LIMIT, short)
+    partners = make_partners(text, cuts)
+    spans, _ = join_partners(text, cuts, partners, names, LIMIT)
+
+    def sentences(first: int, last: int) -> list[list[int]]:
+        bounds = pairwise(text.sentences[first : last + 1].tolist())
+        return [text.ids[a:b].tolist() for a, b in bounds]
+
+    drawn = map(sentences, partners.start.tolist(), partners.end.tolist())
     expected = []
-    for number, document in enumerate(documents):
-        others = documents[:number] + documents[number + 1 :]
-        expected += plain_pairs(document, others, Stream(names[number]), LIMIT, short)
-    assert segments(spans, text, pool) == [(first, second) for first, second, _ in expected]
+    for number, (first, last) in enumerate(pairwise(text.sections.tolist())):
+        document = sentences(first, last)
+        expected += plain_pairs(document, drawn, Stream(names[number]), LIMIT, short)
+    assert segments(spans, text) == [(first, second) for first, second, _ in expected]
     assert spans.label.tolist() == [label for _, _, label in expected]
-
-
-def test_random_segments_are_of_another_document_even_if_one_fills_the_pool() -> None:
-    text = make_text([[5] * 3, [4] * 2000, [6]])
-    pool = make_pool(text)
-    spans, _ = next_sentence(text, pool, section_keys(text), LIMIT, 0.1)
-    is_random = spans.label == 1
-    assert is_random.sum() > 50
-    assert (spans.documents[is_random, 0] != spans.documents[is_random, 1]).all()
-    assert (spans.documents[~is_random, 0] == spans.documents[~is_random, 1]).all()
-    for (_, second), document in zip(
-        segments(spans, text, pool), spans.documents[:, 1], strict=True
-    ):
-        owner = np.searchsorted(text.sentences[text.sections], second[0] - 100, "right") - 1
-        assert text.documents[owner] == document
-
-
-def test_every_other_document_can_be_the_random_one() -> None:
-    text = make_text([[4] * 900 for _ in range(6)])
-    spans, _ = next_sentence(text, make_pool(text), section_keys(text), LIMIT, 0.1)
-    drawn = {(int(a), int(b)) for a, b in spans.documents[spans.label == 1]}
-    assert drawn == {(a, b) for a in text.documents for b in text.documents if a != b}
+    assert next(drawn, None) is None
 
 
 def test_coins_are_fair_and_lone_sentences_are_forced() -> None:
     text = random_text(documents=300, sentences=100, longest=12)
-    spans, _ = next_sentence(text, make_pool(text), section_keys(text), LIMIT, 0.1)
+    spans, _ = pair_up(text, section_keys(text), LIMIT, 0.1)
     by_coin = spans.label[spans.coin == 1]
     assert abs(by_coin.mean() - 0.5) < 6 * 0.5 / np.sqrt(len(by_coin))
     assert (spans.label[spans.coin == 0] == 1).all()
     lone = make_text([[3], [7], [50]])
-    spans, losses = next_sentence(lone, make_pool(lone), section_keys(lone), LIMIT, 0.0)
+    spans, losses = pair_up(lone, section_keys(lone), LIMIT, 0.0)
     assert spans.coin.tolist() == [0, 0, 0] and spans.label.tolist() == [1, 1, 1]
     assert losses.truncated >= 1
 
@@ -183,7 +167,7 @@ def test_coins_are_fair_and_lone_sentences_are_forced() -> None:
 def test_every_sentence_is_used_as_text_or_next() -> None:
     """What a random segment pushes aside comes back: without truncation nothing is lost."""
     text = make_text([[1] * 50, [1] * 80])
-    spans, losses = next_sentence(text, make_pool(text), section_keys(text), LIMIT, 0.3)
+    spans, losses = pair_up(text, section_keys(text), LIMIT, 0.3)
     used = np.concatenate(
         [np.arange(a, b) for a, b, _, _ in spans.bounds]
         + [np.arange(c, d) for _, _, c, d in spans.bounds[spans.label == 0]]
@@ -206,9 +190,9 @@ def test_short_targets_have_their_share() -> None:
 @pytest.mark.parametrize("limit", [5, 29, 125])
 def test_examples_fit_and_segments_are_never_empty(limit: int) -> None:
     text = random_text(documents=40, sentences=40, longest=90)
-    pool, names = make_pool(text), section_keys(text)
+    names = section_keys(text)
     for spans, _ in (
-        next_sentence(text, pool, names, limit, 0.1),
+        pair_up(text, names, limit, 0.1),
         sentence_order(text, names, limit, 0.1),
     ):
         first, first_end, second, second_end = spans.bounds.T
@@ -220,27 +204,20 @@ def test_examples_fit_and_segments_are_never_empty(limit: int) -> None:
 
 def test_results_do_not_depend_on_what_lies_beside_a_section() -> None:
     text = random_text(documents=20, sentences=30, longest=20)
-    pool, names = make_pool(text), section_keys(text)
-    whole, _ = next_sentence(text, pool, names, LIMIT, 0.1)
-    parts = []
-    for first, end in ((0, 7), (7, 20)):
-        places = np.arange(20)
-        part = text.only((first <= places) & (places < end))
-        spans, _ = next_sentence(part, pool, names[first:end], LIMIT, 0.1)
-        parts += segments(spans, part, pool)
-    assert parts == segments(whole, text, pool)
-
-
-def test_a_random_partner_is_never_of_the_same_group() -> None:
-    text = replace(
-        random_text(documents=60, sentences=20, longest=12), groups=np.arange(60) // 20 + 1000
-    )
-    pool = make_pool(text)
-    spans, _ = next_sentence(text, pool, section_keys(text), LIMIT, 0.1)
-    first, second = spans.documents[spans.label == 1].T // 60
-    assert len(first) > 100 and (first != second).all()
-    # All other groups are drawn from evenly.
-    assert 0.4 < (second[first == 0] == 1).mean() < 0.6
+    names = section_keys(text)
+    whole = next_sentence(text, names, LIMIT, 0.1)
+    halves = [
+        next_sentence(replace(text, is_used=is_used), names, LIMIT, 0.1)
+        for is_used in (np.arange(20) < 7, np.arange(20) >= 7)
+    ]
+    for name, column in vars(whole).items():
+        assert column.tolist() == [value for half in halves for value in vars(half)[name]]
+    for make in (full_sentences, sentence_order):
+        arguments = (LIMIT,) if make is full_sentences else (names, LIMIT, 0.1)
+        assert sum(
+            len(make(replace(text, is_used=used), *arguments)[0].label)
+            for used in (np.arange(20) < 7, np.arange(20) >= 7)
+        ) == len(make(text, *arguments)[0].label)
 
 
 def test_sentence_order_swaps_neighbours_by_a_fair_coin() -> None:
@@ -275,9 +252,9 @@ def test_full_sentences_lose_nothing_and_cut_only_what_never_fits() -> None:
 
 def test_empty_sections_give_no_examples() -> None:
     text = make_text([[], [3, 4], [], [5, 6]])
-    pool, names = make_pool(text), section_keys(text)
+    names = section_keys(text)
     for spans in (
-        next_sentence(text, pool, names, LIMIT, 0.1)[0],
+        pair_up(text, names, LIMIT, 0.1)[0],
         sentence_order(text, names, LIMIT, 0.1)[0],
         full_sentences(text, LIMIT)[0],
     ):

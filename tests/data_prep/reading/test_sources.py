@@ -373,3 +373,13 @@ def test_an_endless_line_is_cut_to_keep_memory_bounded(monkeypatch: pytest.Monke
     lines = list(split_lines([b"x" * 60] * 5))
     assert max(len(line) for _, line in lines) == 120
     assert sum(len(line) for _, line in lines) == 300
+
+
+def test_records_of_different_streams_have_different_places(tmp_path: Path) -> None:
+    """A stream's place and the place in its text were added up: sums of two streams were equal."""
+    path = tmp_path / "x.txt.bz2"
+    path.write_bytes(b"".join(bz2.compress(b"a line of text\n" * 500) for _ in range(20)))
+    part = Part(SourceFile(path, "x.txt.bz2"), 0, path.stat().st_size)
+    places = [place for place, _ in read_part(part, lambda before, line: True, Tally())]
+    assert len(set(places)) == len(places) == 10_000
+    assert places[:500] == list(range(0, 500 * 15, 15))

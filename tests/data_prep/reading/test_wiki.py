@@ -157,3 +157,40 @@ def test_disambiguation_pages_are_known(text: str) -> None:
     assert is_disambiguation(Page(1, "Mercury", 0, False, text))
     assert is_disambiguation(Page(1, "Mercury (disambiguation)", 0, False, "x"))
     assert not is_disambiguation(Page(1, "Mercury", 0, False, "{{Infobox planet}} {{about|x}}"))
+
+
+@pytest.mark.parametrize(
+    ("text", "is_dropped"),
+    [
+        ("A town.{{Disambiguation needed|date=May 2020}}", False),
+        ("A bay.\n{{Grenada-geo-stub}}", False),
+        ("A family. {{Dabney family}}", False),
+        ("{{Disambiguation|geo|surname}}", True),
+        ("{{hndis|Smith, John}}", True),
+        ("{{Airport disambiguation}}", True),
+        ("{{gren}}", True),
+        ("{{Förgreningssida}}", True),
+    ],
+)
+def test_only_templates_of_disambiguation_drop_a_page(text: str, is_dropped: bool) -> None:
+    assert is_disambiguation(Page(1, "A", 0, False, text)) == is_dropped
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("一台-{zh-hans:计算机; zh-hant:電腦;}-。", "一台计算机。"),
+        ("一台-{zh-tw:電腦;zh-cn:计算机}-。", "一台计算机。"),
+        ("-{T|zh-hans:标题; zh-hant:標題}-正文。", "正文。"),
+        ("-{專名}-不变。", "專名不变。"),
+    ],
+)
+def test_text_in_several_scripts_is_shown_once(text: str, shown: str) -> None:
+    assert to_prose(text) == shown
+
+
+def test_marks_that_are_never_closed_cost_linear_time() -> None:
+    count = 30_000
+    assert to_prose("{{ [[ " * count + "text").replace(" ", "") == "text"
+    assert to_prose("<!-- " * count).count("<!--") == count
+    assert to_prose("[[a]] }} " * count).count("a") == count

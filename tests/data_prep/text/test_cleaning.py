@@ -25,7 +25,9 @@ def clean(text: str) -> str:
         ("a\n\n \n\t\n\nb\n", "a\n\nb"),
         ("Good.<br /><br />Bad.<BR>End.", "Good.\n\nBad.\n\nEnd."),
         ("Tom &amp; Jerry &quot;x&quot;", 'Tom & Jerry "x"'),
-        ("if a <b then &lt;", "if a <b then &lt;"),
+        ("if a <b then &amp; c", "if a <b then & c"),
+        ("<b>bold</b> &amp; more", "<b>bold</b> &amp; more"),
+        ("a\xad\u0301", "á"),
         ("cafe\u0301", "café"),
         ("smÃ¶rgÃ¥s â€” schÃ¶n", "smörgås — schön"),
         ("so bad\x85 and \x96 well", "so bad… and – well"),
@@ -121,3 +123,13 @@ def test_dropping_boilerplate_loses_copies_alone(lines: list[str], often: int) -
     after = drop_boilerplate(before, often, Counter())
     assert set(before.split("\n")) - {""} == set(after.split("\n")) - {""}
     assert clean(after) == after
+
+
+def test_a_long_text_is_joined_in_linear_time() -> None:
+    """A search of the whole text for every hyphen, or inside every word, would take minutes."""
+    count = 60_000
+    broken = "\n".join(f"wo{'x' * (n % 7)}-\nrd{'y' * (n % 5)}" for n in range(count))
+    joined = join_hyphens(f"wo-rd {broken}", Counter())
+    assert joined.count("-") == 1 + sum(n % 35 == 0 for n in range(count))
+    letters = "a" * 200_000
+    assert join_hyphens(letters, Counter()) == letters

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from data_prep.errors import UsageError
 from data_prep.text.abbreviations import load_abbreviations
-from data_prep.text.sentences import Splitter, unwrap
+from data_prep.text.sentences import Splitter, split_sentences, unwrap
 
 EVERY_LANGUAGE = Splitter("rules", load_abbreviations(["de", "en", "ru", "sv"], None))
 
@@ -100,3 +100,34 @@ def test_wrapped_lines_are_joined_and_others_kept() -> None:
     ]
     long_lines = f"{'word ' * 40}\nNext paragraph"
     assert unwrap(long_lines) == long_lines
+
+
+def test_long_wrapped_text_is_joined_in_linear_time() -> None:
+    line = "word " * 15 + "end"
+    assert unwrap("\n".join([line] * 40_000)) == " ".join([line] * 40_000)
+
+
+def test_lines_of_scripts_without_spaces_join_without_one() -> None:
+    first, second = (
+        "他们在海边走了很久，看着船只慢慢地离开港口，向着远方的岛屿驶去，直到太阳落下山去的时",
+        "候才回家。",
+    )
+    assert unwrap(f"{first}\n{second}") == first + second
+    mixed = "他们在海边走了很久，看着船只慢慢地离开港口，向着远方的岛屿驶去，直到太阳落下山去的"
+    assert unwrap(f"{mixed}\nLinux") == f"{mixed} Linux"
+    assert Splitter("none").paragraphs("一行\n二行\nthree\nfour") == [["一行二行 three four"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("यह एक वाक्य है।यह दूसरा है।", ["यह एक वाक्य है।", "यह दूसरा है।"]),
+        ("यह एक वाक्य है। यह दूसरा है॥", ["यह एक वाक्य है।", "यह दूसरा है॥"]),
+        ("នេះជាប្រយោគមួយ។នេះជាប្រយោគពីរ។", ["នេះជាប្រយោគមួយ។", "នេះជាប្រយោគពីរ។"]),
+        ("ပထမဝါကျ။ဒုတိယဝါကျ။", ["ပထမဝါကျ။", "ဒုတိယဝါကျ။"]),
+    ],
+)
+def test_marks_of_other_scripts_end_a_sentence_without_a_space(
+    text: str, sentences: list[str]
+) -> None:
+    assert split_sentences(text) == sentences

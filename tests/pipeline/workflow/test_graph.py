@@ -96,3 +96,37 @@ def test_null_in_a_sweep_is_no_string() -> None:
     points = list(_points(InstanceConfig("finetune", sweep={"task.train_examples": [None, 10]})))
     configs = [compose_config(["experiment=smoke", *point]) for point in points]
     assert [config.task.train_examples for config in configs] == [None, 10]
+
+
+def begin(graph: Graph) -> None:
+    """Finish every output of a graph but its pretraining, which is only begun."""
+    for node in graph.nodes.values():
+        node.output.begin(node.request)
+        if node.stage != "pretrain":
+            node.output.finish(node.request, {}, {})
+
+
+def test_a_begun_pretraining_goes_on_with_its_inputs_of_the_format_before(plan: Plan) -> None:
+    """Only the very same pretraining: another one gets data of the current format."""
+    config = compose_config(["experiment=bert_mini", "corpus.paths=corpus.txt"])
+    store = Store(Path("store"))
+    before = {name: stage.format_before or stage.format for name, stage in STAGES.items()}
+    old = Graph(store, STAGES, before)
+    old.add("pretrain", config)
+    begin(old)
+    again = Graph(store, STAGES)
+    assert again.add("pretrain", config).output.is_begun
+    assert again.nodes.keys() == old.nodes.keys()
+    whole = plan("", ", shard, tokenizer, examples")
+    assert whole.nodes.keys() - old.nodes.keys() == {
+        node.output.reference for node in of(whole, "export").values()
+    }
+
+    other = Graph(store, STAGES)
+    changed = compose_config(["experiment=bert_mini", "corpus.paths=corpus.txt", "optim.lr=0.5"])
+    assert not other.add("pretrain", changed).output.is_begun
+    assert not other.nodes.keys() & old.nodes.keys()
+
+    (shard,) = of(old, "shard").values()
+    shard.output.remove()
+    assert not Graph(store, STAGES).add("pretrain", config).output.is_begun
