@@ -14,7 +14,7 @@ from pipeline.commands.store import open_store
 from pipeline.commands.verify import chosen_outputs, find_damaged
 from pipeline.stages import STAGES
 from pipeline.store.lease import describe, read_holder
-from pipeline.store.outputs import LEASE, Output, Store
+from pipeline.store.outputs import LEASE, MANIFEST, Output, Store
 from pipeline.store.runs import Runs
 from pipeline.store.verify import Fault, reopen, set_aside
 
@@ -79,7 +79,8 @@ def _refuse_busy(output: Output) -> None:
 
 def _put_away(output: Output, faults: list[Fault]) -> str:
     """Set an output aside, or only its damaged files if its stage can continue without them."""
-    if STAGES[output.stage].resumes and output.is_done:
+    is_described = output.is_done and all(fault.file != MANIFEST for fault in faults)
+    if STAGES[output.stage].resumes and is_described:
         reopen(output, faults)
         return ", ".join(fault.file for fault in faults)
     return str(set_aside(output.path))

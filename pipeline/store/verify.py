@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.errors import SesameError
+from pipeline.store.checkpoints import CHECKPOINTS
 from pipeline.store.content import SAMPLED, Checksums
 from pipeline.store.outputs import MANIFEST, Output, fingerprint
 
@@ -91,6 +92,12 @@ def set_aside(path: Path) -> Path:
     return aside
 
 
+def _unit(file: str) -> str:
+    """Return what is set aside with a file: its whole checkpoint, which is of no use without it."""
+    parts = Path(file).parts
+    return str(Path(*parts[:2])) if parts[0] == CHECKPOINTS else file
+
+
 def reopen(output: Output, faults: list[Fault]) -> None:
     """Set the manifest and the damaged files aside, so that the stage continues from the others.
 
@@ -99,8 +106,8 @@ def reopen(output: Output, faults: list[Fault]) -> None:
     if not output.is_done:
         raise Damaged(f"{output.path / MANIFEST}: is damaged; nothing else describes this output")
     request = output.request()
-    for fault in faults:
-        if (output.path / fault.file).exists():
-            set_aside(output.path / fault.file)
+    for name in dict.fromkeys(_unit(fault.file) for fault in faults):
+        if (output.path / name).exists():
+            set_aside(output.path / name)
     output.begin(request)
     set_aside(output.path / MANIFEST)

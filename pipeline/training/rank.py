@@ -7,6 +7,7 @@ diverged; any other code is a failure.
 """
 
 import atexit
+import errno
 import logging
 import os
 import signal
@@ -24,6 +25,8 @@ from data_prep.progress import console
 from pipeline.training.exits import DIVERGED, INTERRUPTED, REPORTS, Diverged, write_end
 from pipeline.training.job import Job
 
+# Errors of the disk under the run, such as a write to the journal that fails.
+DISK_ERRORS = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.ESTALE, errno.EROFS)
 STOP_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGINT)
 
 
@@ -195,12 +198,22 @@ def train_to_end(run_dir: Path, stop: StopRequest) -> int:
         error.write(run_dir)  # every rank writes the same content
         return DIVERGED
     except SesameError as error:
-        report = run_dir / REPORTS / f"{this_rank()}.error"
-        try:
-            write_atomically(report, str(error))
-        except OSError:  # the disk is full: print it, for the launcher points to this log
-            say(str(error))
-        return error.exit_code
+        return _report(run_dir, error)
+    except OSError as error:
+        if error.errno not in DISK_ERRORS:
+            raise
+        where = error.filename or run_dir
+        remedy = "check the disk; the same command goes on from the last checkpoint"
+        return _report(run_dir, SesameError(f"{where}: {error.strerror}; {remedy}"))
+
+
+def _report(run_dir: Path, error: SesameError) -> int:
+    """Write an error for the launcher; return the exit code."""
+    try:
+        write_atomically(run_dir / REPORTS / f"{this_rank()}.error", str(error))
+    except OSError:  # the disk is full: print it, for the launcher points to this log
+        say(str(error))
+    return error.exit_code
 
 
 def leave(code: int) -> NoReturn:

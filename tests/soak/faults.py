@@ -69,7 +69,8 @@ def read_sites(journal: Path, folder: Path) -> dict[Site, int]:
 
 def plain_name(path: str) -> str:
     """Return a path without numbers and hashes: files of one kind have the same."""
-    return re.sub(r"\d+", "0", re.sub(r"[0-9a-f]{8,}", "#", path))
+    without_hashes = re.sub(r"[0-9a-f]{8,}|(?<=\.tmp)\w{6}$", "#", path)
+    return re.sub(r"\d+", "0", without_hashes)
 
 
 def _library() -> ctypes.CDLL:

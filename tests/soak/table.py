@@ -20,6 +20,7 @@ from pathlib import Path
 
 import psutil
 
+from pipeline.store.checkpoints import checkpoints
 from tests.soak import faults, user, warm
 from tests.soak.warm import TRACEBACK, Process
 
@@ -75,7 +76,12 @@ class Soak:
         assert code == 0, (folder / "log.txt").read_text()[-2000:]
 
     def fault_after(
-        self, folder: Path, words: list[str], expected: dict[str, bytes], stage: str = ""
+        self,
+        folder: Path,
+        words: list[str],
+        expected: dict[str, bytes],
+        stage: str = "",
+        needs_all: bool = False,
     ) -> str:
         """Run a command; return how the outputs of its stage differ, or an empty string."""
         process = self.start(folder, words)
@@ -84,20 +90,28 @@ class Soak:
             return "the command hangs"
         if process.returncode != 0:
             return f"exit code {process.returncode}: {_last_line(folder / 'log.txt')}"
-        found = contents(folder / "store" / (stage or words[0]))
+        found = contents(folder / "store" / (stage or words[0]), needs_all)
         return ", ".join(
             name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name)
         )
 
 
-def contents(outputs: Path) -> dict[str, bytes]:
-    """Return what an undisturbed run of a stage would give again: its files, except hidden ones."""
+def contents(outputs: Path, needs_all: bool = False) -> dict[str, bytes]:
+    """Return what an undisturbed run of a stage would give again: its files, except hidden ones.
+
+    Of a pretraining's checkpoints only the last is needed: one that cannot be saved or is damaged
+    is left out, and training goes on. With `needs_all` all are compared.
+    """
+    older = [] if needs_all else [
+        step for run in outputs.glob("*/checkpoints") for step in checkpoints(run)[:-1]
+    ]  # fmt: skip
     found = {path.relative_to(outputs): path for path in sorted(outputs.rglob("*"))}
     return {
         str(name): _without_times(path)
         for name, path in found.items()
         if path.is_file()
         and name.name not in DIFFERING
+        and path.parent not in older
         and not any(part.startswith(".") for part in name.parts)
     }
 
@@ -126,7 +140,7 @@ def kill(soak: Soak, words: list[str], times: int, prior: list[list[str]]) -> Ro
     began = time.monotonic()
     soak.finish(reference, words)
     seconds = time.monotonic() - began
-    expected = contents(reference / "store" / words[0])
+    expected = contents(reference / "store" / words[0], needs_all=True)
     while row.tried < times:
         folder = base.with_name(f"{base.name}-killed")
         shutil.copytree(base, folder)
@@ -138,7 +152,7 @@ def kill(soak: Soak, words: list[str], times: int, prior: list[list[str]]) -> Ro
                 break
             killed += 1
             _strike(process, draw)
-        fault = soak.fault_after(folder, words, expected)
+        fault = soak.fault_after(folder, words, expected, needs_all=True)
         row.tried += killed
         if fault and killed:
             row.lost += [fault] * killed

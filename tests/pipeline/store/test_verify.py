@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from pipeline.store import content
+from pipeline.store.checkpoints import checkpoints
 from pipeline.store.content import Checksums
 from pipeline.store.outputs import MANIFEST, Output, Store, fingerprint
-from pipeline.store.verify import Damaged, find_faults, refuse_damage, set_aside
+from pipeline.store.verify import Damaged, find_faults, refuse_damage, reopen, set_aside
 
 REQUEST: dict[str, Any] = {
     "stage": "shard", "format": 1, "config": {}, "upstream": {}, "files_read": {},
@@ -82,6 +83,21 @@ def test_a_manifest_must_give_its_fingerprint_where_all_is_checked(tmp_path: Pat
     assert faults(made, full=True) == [
         f"{MANIFEST} is damaged: what it was made from does not give its fingerprint"
     ]
+
+
+def test_a_checkpoint_is_set_aside_as_a_whole(tmp_path: Path) -> None:
+    made = Store(tmp_path).output("pretrain", fingerprint(REQUEST))
+    made.begin(REQUEST)
+    for step in ("00000003", "00000006"):
+        (made.path / "checkpoints" / step).mkdir(parents=True)
+        for name in ("weights.safetensors", "state.json"):
+            (made.path / "checkpoints" / step / name).write_text(f"{name} of {step}")
+    made.finish(REQUEST, {}, {})
+    (made.path / "checkpoints" / "00000003" / "state.json").write_text("state.json of 00000004")
+    found = list(find_faults(made, Checksums(tmp_path), full=True))
+    reopen(made, found)
+    assert [each.name for each in checkpoints(made.path / "checkpoints")] == ["00000006"]
+    assert (made.path / "checkpoints" / ".00000003.damaged" / "weights.safetensors").exists()
 
 
 def test_the_manifest_of_another_output_is_damage(output: Output) -> None:

@@ -1,3 +1,5 @@
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -5,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from data_prep.errors import UsageError
+from pipeline.training import rank
 from pipeline.training.config import TrainerConfig
+from pipeline.training.exits import REPORTS
 from pipeline.training.launch import is_for_srun
 from pipeline.training.rank import interface_to
 
@@ -62,3 +66,28 @@ def test_a_finished_rank_ends_with_its_code_whatever_native_objects_do(tmp_path:
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 75
     assert done.exists()
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.ESTALE])
+def test_a_disk_that_fails_under_a_rank_is_told_in_a_sentence(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(run_dir: Path, stop: rank.StopRequest) -> bool:
+        raise OSError(number, os.strerror(number))
+
+    (tmp_path / REPORTS).mkdir()
+    monkeypatch.setattr(rank, "train", fail)
+    assert rank.train_to_end(tmp_path, rank.StopRequest()) == 1
+    said = (tmp_path / REPORTS / "0.error").read_text()
+    assert os.strerror(number) in said and "the same command goes on" in said
+
+
+def test_other_errors_of_a_rank_keep_their_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(run_dir: Path, stop: rank.StopRequest) -> bool:
+        raise ConnectionResetError(errno.ECONNRESET, "a bug, or a lost peer")
+
+    monkeypatch.setattr(rank, "train", fail)
+    with pytest.raises(ConnectionResetError):
+        rank.train_to_end(tmp_path, rank.StopRequest())
