@@ -111,7 +111,7 @@ def read_text(folder: Path) -> Text:
     """Read the text folder that `write_text` wrote."""
     table = np.load(folder / "sections.npy")
     return Text(
-        ids=np.load(folder / "ids.npy"),
+        ids=np.asarray(np.load(folder / "ids.npy", mmap_mode="r")),  # read only where it is used
         sentences=np.load(folder / "sentences.npy"),
         sections=table[:, 2].copy(),
         documents=table[:-1, 0].copy(),
