@@ -21,6 +21,7 @@ from data_prep.corpus.minhash import SIGNATURE_VALUES, band_hashes, rows_per_ban
 
 SIGNED = np.dtype([("low", "<u8"), ("high", "<u8"), ("number", "<i8")])
 HELD_ROWS = 1 << 17  # signatures in memory at a time: 3 MB, twice that while they are sorted
+MOST_BUCKETS = 256  # files that one flush of the rows in memory may open
 COMPARED_ROWS = 1 << 15  # MinHash signatures in memory at a time: 512 bytes each
 Numbers = NDArray[np.int64]
 
@@ -28,16 +29,21 @@ Numbers = NDArray[np.int64]
 class SignatureTable:
     """128-bit signatures, each with the number of its document or paragraph, in bucket files.
 
-    The bucket of a signature is its low half modulo the number of buckets. `most_rows` bounds the
-    rows that will be added; the number of buckets follows from it, so that the distinct signatures
-    of one bucket fit into memory. Creates the folder `scratch`; `repeats` removes it.
+    The bucket of a signature follows from its low half. `most_rows` bounds the rows that will be
+    added; the number of buckets follows from it, so that the distinct signatures of one bucket fit
+    into memory. More than MOST_BUCKETS are made in two levels: `repeats` divides each bucket again,
+    so the number of times a file is opened grows linearly with the rows. Creates the folder
+    `scratch`; `repeats` removes it.
     For 10 million rows the process takes 83 MB (DuckDB with a limit of 400 MB took 578 MB).
     """
 
-    def __init__(self, scratch: Path, most_rows: int):
+    def __init__(self, scratch: Path, most_rows: int, divisor: int = 1):
         scratch.mkdir()
         self._scratch = scratch
-        self._buckets = 1 + 2 * most_rows // HELD_ROWS  # half full on average: room for variance
+        wanted = 1 + 2 * most_rows // HELD_ROWS  # half full on average: room for variance
+        self._buckets = min(wanted, MOST_BUCKETS)
+        self._divisor = divisor  # number of buckets of the level above
+        self._is_divided = wanted > MOST_BUCKETS and divisor == 1
         self._held: list[Table] = []
         self._held_rows = 0
 
@@ -45,6 +51,9 @@ class SignatureTable:
         """Append rows [N]. Rows with equal signatures must be added in ascending `numbers`."""
         rows = np.empty(len(low), SIGNED)
         rows["low"], rows["high"], rows["number"] = low, high, numbers
+        self._add(rows)
+
+    def _add(self, rows: Table) -> None:
         self._held.append(rows)
         self._held_rows += len(rows)
         if self._held_rows >= HELD_ROWS:
@@ -55,7 +64,7 @@ class SignatureTable:
             return
         rows = np.concatenate(self._held)
         self._held, self._held_rows = [], 0
-        bucket = rows["low"] % np.uint64(self._buckets)
+        bucket = rows["low"] // np.uint64(self._divisor) % np.uint64(self._buckets)
         order = np.argsort(bucket, kind="stable")  # keeps corpus order inside each bucket
         numbers, starts = np.unique(bucket[order], return_index=True)
         for number, own in zip(numbers.tolist(), np.split(rows[order], starts[1:]), strict=True):
@@ -73,11 +82,27 @@ class SignatureTable:
         """
         self._write()
         for bucket in range(self._buckets):
-            for numbers, firsts in _repeats_in(self._path(bucket)):
+            path = self._path(bucket)
+            if not os.path.exists(path):
+                continue
+            if self._is_divided:
+                yield from self._divide(path).repeats()
+                continue
+            for numbers, firsts in _repeats_in(path):
                 for start in range(0, len(numbers), COMPARED_ROWS):
                     batch = slice(start, start + COMPARED_ROWS)
                     yield numbers[batch], firsts[batch]
         shutil.rmtree(self._scratch)
+
+    def _divide(self, bucket: str) -> "SignatureTable":
+        """Move the rows of a bucket file to a table of its own."""
+        rows = os.path.getsize(bucket) // SIGNED.itemsize
+        table = SignatureTable(Path(f"{bucket}.divided"), rows, self._divisor * self._buckets)
+        with open(bucket, "rb") as stream:
+            while len(read := np.fromfile(stream, SIGNED, HELD_ROWS)):
+                table._add(read)
+        os.unlink(bucket)
+        return table
 
 
 def _repeats_in(bucket: str) -> Iterator[tuple[Numbers, Numbers]]:
@@ -85,8 +110,6 @@ def _repeats_in(bucket: str) -> Iterator[tuple[Numbers, Numbers]]:
 
     The file is read in parts, since one very frequent signature may make it large.
     """
-    if not os.path.exists(bucket):
-        return
     known = np.empty(0, SIGNED)  # the first row of each signature read so far
     with open(bucket, "rb") as stream:
         while len(read := np.fromfile(stream, SIGNED, HELD_ROWS)):

@@ -8,7 +8,11 @@ since words cannot be counted by spaces in every script (Chinese, for example).
 
 from collections.abc import Mapping
 
+import numpy as np
+from numpy.typing import NDArray
+
 from data_prep.config import MOST_COPIES
+from data_prep.random import key, keys
 
 DIGITS = 6  # weights are rounded: the last bit of a power differs between machines
 
@@ -29,3 +33,16 @@ def source_weights(
         name: round(min(weights.get(name, 1.0) * copies.get(name, 1.0), MOST_COPIES), DIGITS)
         for name in sizes
     }
+
+
+def count_copies(
+    weights: NDArray[np.float64], documents: NDArray[np.int64], seed: int, duplicates: int = 1
+) -> NDArray[np.int64]:
+    """Return how often each section is used [N]: `duplicates` × weight on average.
+
+    weights, documents: the weight and the document number of each section [N].
+    The fractional part is rounded up for that share of the documents, chosen by hash.
+    """
+    chance = (keys(key(seed, "copies"), documents) >> np.uint64(32)) * 2.0**-32
+    whole: NDArray[np.int64] = np.floor(weights * duplicates + chance).astype(np.int64)
+    return whole

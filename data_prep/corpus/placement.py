@@ -94,16 +94,18 @@ def choose_heldout(placement: Placement) -> int:
         for placed in place_all(placement):
             yield section_hashes(placed.table)[placed.kept]
 
-    sections = sum(len(hashes) for hashes in kept_hashes())
+    # One pass counts the sections and keeps as many small hashes as could be wanted of all of them.
+    most, sections = max(heldout_sections(placement.bounds.sections[-1]), 1), 0
+    smallest = np.zeros(0, np.uint64)
+    for hashes in kept_hashes():
+        sections += len(hashes)
+        smallest = np.concatenate((smallest, hashes))
+        if len(smallest) > 2 * most:  # each hash is moved a constant number of times
+            smallest = np.partition(smallest, most - 1)[:most]
     wanted = heldout_sections(sections)
     if wanted == 0:
         return 0
-    smallest = np.zeros(0, np.uint64)
-    for hashes in kept_hashes():
-        smallest = np.concatenate((smallest, hashes))
-        if len(smallest) > wanted:
-            smallest = np.partition(smallest, wanted - 1)[:wanted]
-    limit = int(smallest.max()) + 1
+    limit = int(np.partition(smallest, wanted - 1)[wanted - 1]) + 1
     # Sections with equal hashes (copies under deduplicate=none, groups) are held out together. If
     # that exceeds the 10 % maximum, the limit excludes the largest hash.
     below = sum(int((hashes < np.uint64(limit)).sum()) for hashes in kept_hashes())

@@ -31,7 +31,7 @@ from data_prep.examples.masking import HELD_OUT_MASKS
 from data_prep.examples.rows import read_counts
 from data_prep.examples.segments import NO_PAIR, Text
 from data_prep.examples.statistics import statistics, summary
-from data_prep.examples.text import read_text
+from data_prep.examples.text import copies, read_text
 from data_prep.examples.validate import Rules, validate, violation
 from data_prep.fields import result_keys
 from data_prep.files import write_atomically
@@ -91,20 +91,32 @@ class Framing:
 
 @dataclass(frozen=True)
 class Order:
-    """The order in which the N sections of a split are written."""
+    """The order in which the sections of a split are written: N of them, copies included."""
 
     part: Ints  # [N] index of the part
     section: Ints  # [N] index of the section in its part
 
     @classmethod
-    def of(cls, texts: Sequence[Path], seed: int) -> "Order":
-        """Order documents by a seeded hash of their number; keep the order of their sections."""
+    def of(cls, texts: Sequence[Path], seed: int, duplicates: int = 1) -> "Order":
+        """Order documents by a seeded hash of their number; keep the order of their sections.
+
+        A document is there `duplicates` × weight times, each copy at a place of its own.
+        """
+        nothing = np.zeros(0, np.int64)
         documents = [read_text(folder).documents for folder in texts]
+        used = np.concatenate([nothing, *(copies(each, seed, duplicates) for each in texts)])
         counts = [len(each) for each in documents]
         part = np.repeat(np.arange(len(counts)), counts)
-        section = np.concatenate([np.arange(count) for count in counts] or [np.zeros(0, int)])
-        every = np.concatenate(documents or [np.zeros(0, np.int64)])
-        order = np.argsort(keys(key(seed, "documents"), every), kind="stable")
+        section = np.concatenate([nothing, *(np.arange(count) for count in counts)])
+        every = np.concatenate([nothing, *documents])
+        part, section, every = (np.repeat(each, used) for each in (part, section, every))
+        copy = np.arange(len(every)) - np.repeat(np.cumsum(used) - used, used)
+        hashes = np.empty(len(every), np.uint64)
+        for number in range(int(used.max(initial=0))):
+            chosen = copy == number
+            own = key(seed, "documents", *([number] if number else []))
+            hashes[chosen] = keys(own, every[chosen])
+        order = np.argsort(hashes, kind="stable")
         return cls(part[order], section[order])
 
 
@@ -132,7 +144,7 @@ def build_streams(
         texts = make_texts(found, split, tokenizer_folder, pieces, workers, share)
         if share is not None:
             continue
-        order = Order.of(texts, config.seed)
+        order = Order.of(texts, config.seed, config.duplicates if split == "train" else 1)
         counts, first_rows = _write(texts, order, framing, tokenizer, predicted, split, config, out)
         draws = validate(out, split, rules)
         compared = _check_sources(out, split, found, order, first_rows, tokenizer, framing)

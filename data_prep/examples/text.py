@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from data_prep.arrays import save_array
+from data_prep.corpus.mixture import count_copies
 from data_prep.corpus.shard_format import Section, ShardPart, hash_name, read_sections
 from data_prep.examples.chunks import token_dtype
 from data_prep.examples.segments import Ints, Text
-from data_prep.random import key, keys
 from data_prep.tokenizers import Tokenizer
 
 
@@ -101,15 +101,10 @@ def stratum_number(section: Section, sources: Collection[str]) -> int:
 
 
 def copies(folder: Path, seed: int, duplicates: int) -> Ints:
-    """Return how often each section of a text is used [N]: `duplicates` × weight on average.
-
-    The fractional part is rounded up for that share of the documents, chosen by hash.
-    """
+    """Return how often each section of a text is used [N], see `count_copies`."""
     weights = np.load(folder / "weights.npy")
     documents = np.load(folder / "sections.npy")[:-1, 0]
-    chance = (keys(key(seed, "copies"), documents) >> np.uint64(32)) * 2.0**-32
-    whole: Ints = np.floor(weights * duplicates + chance).astype(np.int64)
-    return whole
+    return count_copies(weights, documents, seed, duplicates)
 
 
 def read_text(folder: Path) -> Text:

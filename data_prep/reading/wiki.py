@@ -148,8 +148,10 @@ def _words(text: str) -> frozenset[str]:
 
 
 # Every alternative starts with a fixed character, which keeps the search fast. No expression here
-# may look at the same characters again and again: a page of spaces only would take hours.
-TOKEN = re.compile(r"\{\{|\[\[|\{\||\}\}|\]\]|\|\}(?!\})|<(/?)([a-zA-Z]+)\b[^<>]*?(/?)>", re.DOTALL)
+# may look at the same characters again and again: a page of one endless comment or of spaces only
+# would take hours.
+TOKEN = re.compile(r"\{\{|\[\[|\{\||\}\}|\]\]|\|\}(?!\})|<(/?)([a-zA-Z]+)\b[^<>]*?(/?)>|<!--")
+COMMENT, COMMENT_END = "<!--", "-->"
 OPENERS = {"}}": "{{", "]]": "[[", "|}": "{|"}
 BEFORE_TABLE = " \t:*#;"  # may precede "{|" on a line; after anything else it is plain text
 ELEMENTS_WITHOUT_PROSE = _words(
@@ -169,7 +171,6 @@ BARE_ADDRESS = re.compile(r"https?://[^\s<>\]]+")
 EMPHASIS = re.compile(r"'{2,}")
 MAGIC_WORD = re.compile(r"__[A-Z]+__")
 # Remains of dropped templates: "( ; )", "(, born 1900)", "word ,".
-# They start where spaces start and give none back, so that many spaces cost linear time.
 EMPTY_BRACKETS = re.compile(r"(?<![ \t])[ \t]*+[(\[][\s,;:/–-]*+[)\]]")
 BRACKET_START = re.compile(r"\([\s,;:]+")
 SPACE_BEFORE_MARK = re.compile(r"(?<![ \t])[ \t]++(\)|[,.;:!?](?=\s|$))")
@@ -198,7 +199,6 @@ def to_prose(
 
     `link(target, label)` returns the text for each link to another page.
     """
-    wikitext = _without_comments(wikitext)
     if "-{" in wikitext:
         wikitext = VARIANTS.sub(_choose_variant, wikitext)
     text = html.unescape(_resolve(wikitext, wiki, link))
@@ -207,16 +207,6 @@ def to_prose(
     text = BRACKET_START.sub("(", EMPTY_BRACKETS.sub("", text))
     text = SPACE_BEFORE_MARK.sub(r"\1", text)
     return "\n\n".join(_paragraphs(text.split("\n")))
-
-
-def _without_comments(text: str) -> str:
-    """Remove comments; one that is never closed stays as text."""
-    kept = []
-    position = 0
-    while (start := text.find("<!--", position)) >= 0 and (end := text.find("-->", start)) >= 0:
-        kept.append(text[position:start])
-        position = end + len("-->")
-    return "".join([*kept, text[position:]])
 
 
 def _choose_variant(match: re.Match[str]) -> str:
@@ -238,31 +228,34 @@ def _resolve(wikitext: str, wiki: Wiki, link: Callable[[str, str], str]) -> str:
     text stays, so a missing bracket does not remove the rest of the page.
     """
     frames: list[tuple[str, list[str]]] = [("", [])]
-    is_open: Counter[str] = Counter()
+    opened: Counter[str] = Counter()  # frames by kind
     position = 0
 
     def open_frame(kind: str) -> None:
         frames.append((kind, []))
-        is_open[kind] += 1
+        opened[kind] += 1
 
     def close(kind: str) -> str | None:
-        if not is_open[kind]:
+        if not opened[kind]:
             return None
-        inside: list[str] = []
-        while True:
-            opened, parts = frames.pop()
-            is_open[opened] -= 1
-            inside.append("".join(parts))
-            if opened == kind:
-                return "".join(reversed(inside))
+        inside: list[list[str]] = []  # from the innermost frame outwards
+        closed = None
+        while closed != kind:
+            closed, texts = frames.pop()
+            opened[closed] -= 1
+            inside.append(texts)
+        return "".join(text for texts in reversed(inside) for text in texts)
 
-    for match in TOKEN.finditer(wikitext):
+    for match in _tokens(wikitext):
         token = match[0]
         if "|" in token[:2] and not _starts_line(wikitext, match.start()):
             continue
         parts = frames[-1][1]
         parts.append(wikitext[position : match.start()])
         position = match.end()
+        if token == COMMENT:
+            position = wikitext.index(COMMENT_END, position) + len(COMMENT_END)
+            continue
         if token in OPENERS:
             kind = OPENERS[token]
             inside = close(kind)
@@ -285,6 +278,19 @@ def _resolve(wikitext: str, wiki: Wiki, link: Callable[[str, str], str]) -> str:
                 parts.append("\n\n")
     frames[-1][1].append(wikitext[position:])
     return "".join(text for _, parts in frames for text in parts)
+
+
+def _tokens(wikitext: str) -> Iterator[re.Match[str]]:
+    """Yield the marks outside comments, and the beginning of every comment that ends."""
+    last_end = wikitext.rfind(COMMENT_END)
+    position = 0
+    while match := TOKEN.search(wikitext, position):
+        position = match.end()
+        if match[0] == COMMENT:
+            if position > last_end:  # it never ends, so it is plain text
+                continue
+            position = wikitext.index(COMMENT_END, position) + len(COMMENT_END)
+        yield match
 
 
 def _starts_line(text: str, position: int) -> bool:

@@ -1,10 +1,12 @@
 """What repeats is dropped: equal documents and paragraphs, near documents, on either split."""
 
+import io
 import json
 import random
 import tempfile
 import tracemalloc
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -165,12 +167,13 @@ def test_bands_find_pairs_at_the_threshold() -> None:
     assert equal == [False] * 8 + [True] * 8
 
 
-@pytest.mark.parametrize("held_rows", [64, 1 << 19])
+@pytest.mark.parametrize(("held_rows", "buckets"), [(64, 256), (64, 20), (1 << 19, 256)])
 def test_the_table_finds_every_repeat(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held_rows: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held_rows: int, buckets: int
 ) -> None:
-    """Also in buckets that hold many times what is read at once."""
+    """Also in buckets that hold many times what is read at once, and in two levels of buckets."""
     monkeypatch.setattr("data_prep.corpus.deduplicate.HELD_ROWS", held_rows)
+    monkeypatch.setattr("data_prep.corpus.deduplicate.MOST_BUCKETS", buckets)
     rng = np.random.default_rng(0)
     keys = rng.integers(0, 3000, (2, 10_000)).astype(np.uint64) // np.uint64(30)
     keys[:, 2000:7000] = keys[:, :1]
@@ -191,6 +194,33 @@ def test_the_table_finds_every_repeat(
         seen.setdefault(key, number)
     assert sorted(found) == expected
     assert not (tmp_path / "table").exists()
+
+
+def test_files_are_opened_in_proportion_to_the_signatures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With one level every flush opened most buckets: opens grew with the square of the rows."""
+    monkeypatch.setattr("data_prep.corpus.deduplicate.HELD_ROWS", 128)
+    monkeypatch.setattr("data_prep.corpus.deduplicate.MOST_BUCKETS", 16)
+    opens = []
+    for count in (16_000, 32_000, 64_000, 128_000):
+        opened = 0
+
+        def counting(*arguments: Any, **named: Any) -> Any:
+            nonlocal opened
+            opened += 1
+            return io.open(*arguments, **named)  # noqa: UP020
+
+        monkeypatch.setattr("data_prep.corpus.deduplicate.open", counting, raising=False)
+        table = SignatureTable(tmp_path / str(count), count)
+        keys = np.random.default_rng(0).integers(0, 1 << 60, (2, count)).astype(np.uint64)
+        for first in range(0, count, 500):
+            some = slice(first, first + 500)
+            table.add(keys[0, some], keys[1, some], np.arange(count)[some])
+        assert sum(len(numbers) for numbers, _ in table.repeats()) == 0
+        opens.append(opened)
+    # Twice the rows: twice the flushes, each into at most 16 files, on both levels.
+    assert all(after < 2.3 * before for before, after in pairwise(opens))
 
 
 def test_an_empty_table_has_no_repeats(tmp_path: Path) -> None:

@@ -3,12 +3,14 @@
 import hashlib
 import json
 from collections import Counter
+from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from data_prep.corpus.shard_format import parts, read_sections
+from data_prep.corpus.shard_format import Origin, StoredSection, parts, read_sections, write_shard
 from data_prep.errors import SesameError
 from data_prep.examples import streams
 from data_prep.examples.chunks import ChunkStore
@@ -114,3 +116,33 @@ def test_no_training_text_is_an_error(made: Made, tmp_path: Path) -> None:
     out.mkdir()
     with pytest.raises(SesameError, match="no training text"):
         build_streams(empty, made[1], out, streams_config())
+
+
+def test_weights_and_duplicates_repeat_documents_at_places_of_their_own(
+    made: Made, tmp_path: Path
+) -> None:
+    shards, tokenizer, folder = made
+    weighted = tmp_path / "shard"
+    weighted.mkdir()
+    for split in ("train", "heldout"):
+        sections = [
+            StoredSection(
+                section.document, section.section, "\n".join(section.sentences).encode(),
+                Origin("", "test").encode(), 0, 0,
+                weight=[0.0, 1.0, 2.0][section.document % 3] if split == "train" else 1.0,
+            )
+            for part in parts(shards, split)
+            for section in read_sections(part.path, part.start, part.end)
+        ]  # fmt: skip
+        write_shard(weighted / f"{split}-00000.tar", sections)
+    out = tmp_path / "out"
+    out.mkdir()
+    build_streams(weighted, tokenizer, out, replace(streams_config(), duplicates=2))
+    once = Counter((document, *words) for document, words in rows(folder, "train"))
+    made_now = rows(out, "train")
+    assert Counter((document, *words) for document, words in made_now) == Counter(
+        {row: count * 2 * (row[0] % 3) for row, count in once.items() if row[0] % 3}
+    )
+    runs = Counter(document for document, _ in groupby(document for document, _ in made_now))
+    assert max(runs.values()) > 1, "copies lie apart"
+    assert rows(out, "heldout") == rows(folder, "heldout")

@@ -2,6 +2,7 @@
 
 import io
 import struct
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from data_prep.errors import SesameError
 from data_prep.vectors.config import VectorsConfig
 from data_prep.vectors.files import read_vectors
 from data_prep.vectors.table import read_table
-from data_prep.vectors.train import train_vectors
+from data_prep.vectors.train import ShardSentences, train_vectors
 
 WORDS = ["the", "café", "of", "."]
 VECTORS = np.array([[1, 2, 3], [0.5, -1, 0], [0, 0.25, 4], [9, 8, 7]], np.float32)
@@ -207,3 +208,14 @@ def test_vectors_are_trained_on_shards_and_repeat_themselves(tmp_path: Path) -> 
     )
     with pytest.raises(SesameError, match=r"vectors\.min_count=10000"):
         train_vectors(tmp_path, replace(config, min_count=10_000))
+
+
+def test_a_source_counts_as_its_weight_says(tmp_path: Path) -> None:
+    texts = [(b"rare words here\n", 0.0), (b"common words here\n", 3.0), (b"plain\n", 1.0)]
+    sections = [
+        StoredSection(number, 0, text, Origin("", "").encode(), 1, 3, weight)
+        for number, (text, weight) in enumerate(texts)
+    ]
+    write_shard(tmp_path / "train-00000.tar", sections)
+    found = Counter(word for words in ShardSentences(tmp_path, True, 0) for word in words)
+    assert found == {"common": 3, "words": 3, "here": 3, "plain": 1}
