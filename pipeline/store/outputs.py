@@ -25,6 +25,7 @@ from data_prep.files import is_text, read_json_object, sync_directory, write_ato
 from pipeline.store.content import Checksums
 
 MANIFEST, RUN, REQUEST, LEASE = "manifest.json", "run.json", ".request.json", ".lease.json"
+MANIFEST_CHECKSUM = "manifest_sha256"  # key of run.json: a manifest cannot hold its own checksum
 FINGERPRINT_LENGTH = 16
 PUBLISHED = ("export",)  # stages whose folders users upload unchanged
 RUN_FACTS = "run_facts"  # folder of the store with the run facts of these stages
@@ -120,8 +121,9 @@ class Output:
         check_lease()
         facts = _facts_outside(self.path) if self.stage in PUBLISHED else self.path / RUN
         facts.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(facts, json.dumps(run, indent=1, sort_keys=True))
         content = json.dumps(manifest, indent=1, sort_keys=True)
+        facts_of_run = run | {MANIFEST_CHECKSUM: hashlib.sha256(content.encode()).hexdigest()}
+        write_atomically(facts, json.dumps(facts_of_run, indent=1, sort_keys=True))
         write_atomically(self.path / MANIFEST, content, before_rename=check_lease)
         (self.path / REQUEST).unlink(missing_ok=True)
         sync_directory(self.path)
@@ -203,6 +205,15 @@ def run_facts_path(path: Path) -> Path:
     """Return the path of the run facts of the finished output at `path`."""
     outside = _facts_outside(path)
     return outside if outside.exists() else path / RUN
+
+
+def recorded_manifest_checksum(output: Output) -> str | None:
+    """Return the checksum of the manifest as it was written; None for outputs of earlier versions,
+    and if the run facts are missing or damaged."""
+    path = run_facts_path(output.path)
+    facts = (read_json_object(path) if path.exists() else None) or {}
+    checksum = facts.get(MANIFEST_CHECKSUM)
+    return checksum if isinstance(checksum, str) else None
 
 
 def bytes_and_files(folder: Path) -> tuple[int, int]:

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.errors import SesameError
+from data_prep.files import sha256
 from pipeline.store.checkpoints import CHECKPOINTS
 from pipeline.store.content import SAMPLED, Checksums
-from pipeline.store.outputs import MANIFEST, Output, fingerprint
+from pipeline.store.outputs import MANIFEST, Output, fingerprint, recorded_manifest_checksum
 
 DAMAGED = ".damaged"  # suffix of what was set aside; the name also begins with a dot
 
@@ -46,6 +47,9 @@ def find_faults(output: Output, checksums: Checksums, full: bool = False) -> Ite
         return
     if full and fingerprint(output.request()) != output.fingerprint:
         yield Fault(MANIFEST, "is damaged: what it was made from does not give its fingerprint")
+        return
+    if recorded_manifest_checksum(output) not in (None, sha256(output.path / MANIFEST)):
+        yield Fault(MANIFEST, "is damaged: it has other content than when it was written")
         return
     for name, recorded in output.manifest()["files"].items():
         reason = _difference(output.path / name, recorded, checksums, full)

@@ -56,6 +56,18 @@ def test_every_difference_is_named(output: Output, content: bytes | None, says: 
         refuse_damage(output, Checksums(output.path.parents[1]))
 
 
+def test_a_manifest_is_what_was_written(output: Output) -> None:
+    """Its counts enter no fingerprint; run.json beside it holds its checksum."""
+    path = output.path / MANIFEST
+    path.write_text(path.read_text().replace('"counts": {}', '"counts": {"rows": 1}'))
+    assert output.is_done
+    assert faults(output) == [
+        f"{MANIFEST} is damaged: it has other content than when it was written"
+    ]
+    (output.path / "run.json").unlink()  # as in outputs of earlier versions
+    assert faults(output) == []
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"fingerprint": "1"}', "\x00\xff"])
 def test_a_damaged_manifest_is_not_done(output: Output, text: str) -> None:
     (output.path / MANIFEST).write_text(text)
