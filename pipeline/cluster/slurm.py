@@ -2,12 +2,11 @@
 
 import os
 import re
-import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from data_prep.errors import SesameError, UsageError
+from pipeline.cluster import outside
 
 # States of squeue in which a job runs or may still run.
 LIVE = ("PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING", "REQUEUED", "RESIZING",
@@ -39,24 +38,23 @@ class Task:
 
 def require() -> None:
     """Raise a UsageError if SLURM's commands are missing."""
-    if shutil.which("sbatch") is None:
+    if not outside.exists("sbatch"):
         raise UsageError(
             "sbatch is not on the path: run this on a login node of the SLURM cluster (perhaps "
-            "after `module load slurm`), or use sesame run to work on this machine"
+            "after `module load slurm`), in a container through slurm/outside.sh, or use sesame "
+            "run to work on this machine"
         )
 
 
 def answers() -> bool:
     """Return True if SLURM's controller answers."""
-    if shutil.which("squeue") is None:
-        return False
-    return subprocess.run(["squeue", "--me"], capture_output=True).returncode == 0
+    return outside.exists("squeue") and outside.run(["squeue", "--me"]).returncode == 0
 
 
 def call(*command: str) -> str:
     """Run a command and return its output; raise Refused with its message if it fails."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = outside.run(list(command))
     except FileNotFoundError as error:
         raise Refused(f"{command[0]}: is not on the path") from error
     if done.returncode:
@@ -151,6 +149,11 @@ def most_gpus() -> dict[str, int]:
         for name in (partition.rstrip("*"), *([""] if partition.endswith("*") else [])):
             found[name] = max([found.get(name, 0), *map(int, counts)])
     return found
+
+
+def steps() -> outside.SlurmSteps:
+    """Return what starts the ranks of this SLURM job."""
+    return outside.SlurmSteps(first_node_address)
 
 
 def first_node_address() -> str:

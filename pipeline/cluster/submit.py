@@ -13,7 +13,7 @@ from data_prep.errors import UsageError
 from pipeline.cluster import slurm
 from pipeline.cluster.frozen import Submission, SubmittedJob, freeze_node, submissions
 from pipeline.cluster.planning import Planned
-from pipeline.cluster.scripts import environment, fill_template
+from pipeline.cluster.scripts import container_wrapper, environment, fill_template
 from pipeline.cluster.site import Site, site_path
 from pipeline.store.outputs import Store
 
@@ -76,9 +76,9 @@ def script_of(job: Planned, submission: Submission, site: Site) -> str:
         *job.options,
     ]
     arguments = [*([str(job.shares)] if job.shares else []), "job", str(node)]
-    return fill_template(
-        job.template, options, environment(site, submission.code, script), arguments
-    )
+    setup = environment(site, submission.code, script)
+    wrapper = container_wrapper(site, submission.code)
+    return fill_template(job.template, options, setup, arguments, wrapper)
 
 
 def submit_all(planned: list[Planned], submission: Submission) -> list[SubmittedJob]:

@@ -51,7 +51,7 @@ def execute(node: Node) -> None:
     an input or the output itself is not what its manifest says.
     """
     refuse_damage(node.output, Checksums(node.store), node.config.verifies_all)
-    if node.output.is_done:
+    if node.output.is_done or node.maker.assist(node.config, node.output):
         return
 
     def say(text: str) -> None:

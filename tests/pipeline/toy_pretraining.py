@@ -29,9 +29,9 @@ from pipeline.stages.pretrain import Pretrain
 from pipeline.store.checkpoints import CHECKPOINTS
 from pipeline.training.checkpoint import before_divergence, newest_good
 from pipeline.training.config import OptimConfig, PhaseConfig, PretrainConfig, TrainerConfig
+from pipeline.training.environment import local_variables
 from pipeline.training.exits import Diverged
 from pipeline.training.job import Job
-from pipeline.training.launch import rank_environment
 from pipeline.training.rank import StopRequest, train
 from pipeline.workflow.stage import Work
 from tests.small_disk import resize
@@ -168,7 +168,7 @@ class Leg:
 def run_pair(legs: list[Leg], plan: Path) -> None:
     """Train all legs in turn in one pair of processes, as the launcher would each of them."""
     plan.write_text(json.dumps([vars(leg) for leg in legs]))
-    environment = rank_environment(TrainerConfig(strategy="ddp", devices=2))
+    environment = dict(os.environ) | local_variables(TrainerConfig(strategy="ddp", devices=2))
     ranks = [
         subprocess.Popen(
             [sys.executable, __file__, str(plan)],
