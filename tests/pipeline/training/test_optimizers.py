@@ -128,7 +128,7 @@ def test_orthogonalised_matrices_keep_their_vectors_and_lose_their_sizes(
     inside = left.mT @ found @ right.mT  # diagonal, if the singular vectors are the same
     sizes = inside.diagonal(dim1=1, dim2=2)
     assert (inside - torch.diag_embed(sizes)).abs().max() < 1e-3
-    assert 0.5 < sizes.min() and sizes.max() < 1.3  # as the coefficients' author states
+    assert sizes.min() > 0.5 and sizes.max() < 1.3  # as the coefficients' author states
 
 
 def test_muon_orthogonalises_stacked_matrices_separately() -> None:
