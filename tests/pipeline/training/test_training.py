@@ -462,8 +462,9 @@ def test_a_hanging_collective_or_loader_ends_in_a_stack_dump(runs: Runs, tmp_pat
     loading = start_run(own, "hanging", **endless, timeout_minutes=0.2, loader_workers=1)
     launched, ranks = start_and_wait(runs, "hanging", timeout_minutes=0.2)
     wait_for(lambda: last_step(own.root / "runs" / "hanging") > 0)
-    os.mkfifo(tmp_path / "silent")  # a disk that does not answer: whoever opens it waits
-    os.replace(tmp_path / "silent", own.root / "examples" / "short" / "train-00000.tar")
+    (rank,) = psutil.Process(loading.pid).children()
+    (worker,) = rank.children()
+    worker.suspend()  # as if the disk did not answer it
     ranks[1].suspend()
     for process in (launched, loading):
         said = process.communicate(timeout=120)[1]
