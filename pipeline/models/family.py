@@ -41,6 +41,7 @@ class Feed:
     world: int
     micro_batch_size: int | None  # None: all rows of the rank at once
     workers: int = 0
+    total_steps: int | None = None  # of all phases; None: the budget is in hours
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,12 @@ class Pretrain(Stage):
         check_family(config)
         check_budget(trainer, len(config.phases))
         config.optim.check_strategy(trainer.strategy)
+        if config.examples.final_mask_rate is not None and trainer.max_hours is not None:
+            raise UsageError(
+                f"examples.final_mask_rate={config.examples.final_mask_rate}: rows are masked "
+                "ahead of training, so it needs a budget in steps or tokens, not "
+                f"trainer.max_hours={trainer.max_hours:g}"
+            )
         BatchSchedule(trainer.global_batch_size, trainer.ramp_steps).check(trainer.world_size)
         examples = {f"examples.{number}": each for number, each in enumerate(example_sets(config))}
         requests = {"tokenizer": Request("tokenizer", config), **examples}

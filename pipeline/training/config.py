@@ -91,6 +91,13 @@ class OptimConfig:
     warmup: float = result(
         0.01, "share of the budget with a rising learning rate", at_least=0.0, at_most=1.0
     )
+    start: float = result(
+        0.0,
+        "learning rate at the first step, as a share of the peak; warm-up rises from it",
+        at_least=0.0,
+        at_most=1.0,
+        is_later=True,
+    )
     decay: float = result(
         0.1, "wsd: share of the budget, at the end, that decays", at_least=0.0, at_most=1.0
     )

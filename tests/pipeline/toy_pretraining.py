@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from data_prep.config import ExamplesConfig
 from data_prep.errors import SesameError
 from data_prep.examples.chunks import Chunk, ChunkWriter
 from pipeline.config.schema import Config, TrackingConfig
@@ -120,6 +121,7 @@ def toy_config(
     lr: float = 3e-3,
     dropout: float = 0.0,
     optim: dict[str, Any] | None = None,
+    masks: dict[str, Any] | None = None,
     **trainer: Any,
 ) -> Config:
     """Eight steps of a BERT with two layers; a checkpoint every four."""
@@ -141,6 +143,7 @@ def toy_config(
             dropout=dropout, attention_dropout=dropout,
         ),
         optim=OptimConfig(**({"lr": lr, "warmup": 0.2} | (optim or {}))),
+        examples=ExamplesConfig(**(masks or {})),
         trainer=TrainerConfig(**(defaults | trainer)),
         pretrain=PretrainConfig(phases),
         tracking=TrackingConfig(mode="disabled"),

@@ -17,6 +17,7 @@ from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_fo
 from pipeline.estimate.memory import model_memory
 from pipeline.export.card import Facts
 from pipeline.export.huggingface import export_huggingface
+from pipeline.export.weights import read_weights
 from pipeline.models.bert.config import BertConfig
 from pipeline.models.bert.cost import BertCost
 from pipeline.stages.pretrain import make_job
@@ -102,7 +103,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
             interruption = {"signal": number, "hit": hit, "goes_on": True}
             runs.add("interrupted", interruption, **pair, max_steps=LONG, checkpoint_every=100)
     runs.add("interrupted", {"goes_on": True})
-    phases: dict[str, Any] = {"two_phases": True, "ramp_steps": 3}
+    phases: dict[str, Any] = {
+        "two_phases": True,
+        "ramp_steps": 3,
+        "masks": {"mask_rate": 0.4, "final_mask_rate": 0.1},
+    }
     runs.add("phases", **pair, **phases)
     runs.add("phases resumed", {"copy_of": "phases", "step": 4}, **pair, **phases)
     runs.add("one rank", {"copy_of": "zero2", "step": 4}, checkpoint_every=2)
@@ -204,7 +209,9 @@ def test_checkpoints_of_all_strategies_export_to_the_same_files(runs: Runs, tmp_
         out = tmp_path / strategy
         out.mkdir()
         facts = Facts(step=4, tokens=1)
-        export_huggingface(checkpoint, model, len(VOCABULARY), tokenizer, out, facts)
+        export_huggingface(
+            read_weights([checkpoint]), model, len(VOCABULARY), tokenizer, out, facts
+        )
         exports[strategy] = {path.name: path.read_bytes() for path in out.iterdir()}
     assert len(exports["single"]) == 8
     assert all(files == exports["single"] for files in exports.values())
