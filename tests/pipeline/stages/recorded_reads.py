@@ -10,6 +10,7 @@ that their reads are seen.
 
 import json
 import os
+import random
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,6 +31,7 @@ from pipeline.training.job import Job
 from pipeline.workflow.execute import execute
 from pipeline.workflow.graph import Graph
 from pipeline.workflow.stage import Request, Stage, Work
+from tests.test_data_stages import write_texts
 
 # Files whose code copies, compares, prints, hashes or checks a whole config.
 COPIERS = ("dataclasses.py", "fields.py", "copyreg.py", "<string>", "pickle.py", "copy.py")
@@ -81,6 +83,39 @@ SCENARIOS: tuple[tuple[str, list[str]], ...] = (
     ("layers", [*BERT, *TABLE, *HEADS, "encoder=glove.txt"]),
     ("layers", [*BERT, *SPANS, *HEADS, "encoder=random"]),
 )
+
+
+WORDS = ["the", "river", "was", "old", "and", "slow", "but", "children"]
+SUITE = "name: suite\nmetric: average\ndata_dir: .\nmembers:\n  toy: {name: toy, train: train.tsv}"
+
+
+def write_files(folder: Path) -> None:
+    """The corpus, vectors, vocabulary and tasks that the recorded stages read."""
+    draw = random.Random(0)
+    sentences = [draw.choices(WORDS, k=4) for _ in range(60)]
+    rows = [f"{' '.join(each)}\t{draw.randint(0, 1)}" for each in sentences]
+    tagged = [f"{w}\t{'B-X' if w == 'old' else 'O'}" for each in sentences for w in (*each, "")]
+    articles = []
+    for number in range(40):
+        context = f"river {number} was old and slow"
+        answer = {"text": "old", "answer_start": context.index("old")}
+        asked = {"id": str(number), "question": "was slow", "answers": [answer]}
+        articles.append(
+            {"title": f"t{number}", "paragraphs": [{"context": context, "qas": [asked]}]}
+        )
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    write_texts(folder / "texts")
+    (folder / "conf" / "task").mkdir(parents=True)
+    for name, text in {
+        "glove.txt": "".join(f"{word} {n} {n + 1}\n" for n, word in enumerate(WORDS)),
+        "vocab.txt": "\n".join([*specials, *WORDS, *"abcdefghijklmnopqrstuvwxyz"]) + "\n",
+        "train.tsv": "\n".join(["sentence\tlabel", *rows, ""]),
+        "faulty.tsv": "\n".join(["sentence\tlabel", *rows, "\t1", ""]),
+        "train.conll": "\n".join("" if line == "\tO" else line for line in tagged) + "\n",
+        "train.json": json.dumps({"version": "1.1", "data": articles}),
+        "conf/task/suite.yaml": SUITE,
+    }.items():
+        (folder / name).write_text(text)
 
 
 @dataclass

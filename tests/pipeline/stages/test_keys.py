@@ -1,10 +1,5 @@
 """Fingerprints proved: what stages read while they run, and what they hash."""
 
-import json
-import os
-import random
-import subprocess
-import sys
 from collections import defaultdict
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -21,80 +16,31 @@ from pipeline.store.outputs import Store
 from pipeline.tasks.config import TaskConfig
 from pipeline.workflow.graph import Graph
 from pipeline.workflow.stage import Node
-from tests.test_data_stages import write_texts
-
-WORDS = ["the", "river", "was", "old", "and", "slow", "but", "children"]
-SUITE = "name: suite\nmetric: average\ndata_dir: .\nmembers:\n  toy: {name: toy, train: train.tsv}"
-
-
-def write_files(folder: Path) -> None:
-    """The corpus, vectors, vocabulary and tasks that the recorded stages read."""
-    draw = random.Random(0)
-    sentences = [draw.choices(WORDS, k=4) for _ in range(60)]
-    rows = [f"{' '.join(each)}\t{draw.randint(0, 1)}" for each in sentences]
-    tagged = [f"{w}\t{'B-X' if w == 'old' else 'O'}" for each in sentences for w in (*each, "")]
-    articles = []
-    for number in range(40):
-        context = f"river {number} was old and slow"
-        answer = {"text": "old", "answer_start": context.index("old")}
-        asked = {"id": str(number), "question": "was slow", "answers": [answer]}
-        articles.append(
-            {"title": f"t{number}", "paragraphs": [{"context": context, "qas": [asked]}]}
-        )
-    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    write_texts(folder / "texts")
-    (folder / "conf" / "task").mkdir(parents=True)
-    for name, text in {
-        "glove.txt": "".join(f"{word} {n} {n + 1}\n" for n, word in enumerate(WORDS)),
-        "vocab.txt": "\n".join([*specials, *WORDS, *"abcdefghijklmnopqrstuvwxyz"]) + "\n",
-        "train.tsv": "\n".join(["sentence\tlabel", *rows, ""]),
-        "faulty.tsv": "\n".join(["sentence\tlabel", *rows, "\t1", ""]),
-        "train.conll": "\n".join("" if line == "\tO" else line for line in tagged) + "\n",
-        "train.json": json.dumps({"version": "1.1", "data": articles}),
-        "conf/task/suite.yaml": SUITE,
-    }.items():
-        (folder / name).write_text(text)
-
-
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """All stages, run once in a process of its own; ten seconds, most of them imports."""
-    folder = tmp_path_factory.mktemp("reads")
-    write_files(folder)
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.pipeline.stages.recorded_reads", str(folder)],
-        cwd=Path(__file__).parents[3],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    rows: list[dict[str, Any]] = json.loads((folder / "reads.json").read_text())
-    assert {row["stage"] for row in rows} == STAGES.keys()
-    return rows
+from tests.pipeline.stages.conftest import Recorded
+from tests.pipeline.stages.recorded_reads import write_files
 
 
 def test_every_key_that_a_stage_reads_is_hashed_or_declared_execution(
-    recorded: list[dict[str, Any]],
+    recorded: Recorded,
 ) -> None:
     """Hashed by the stage or by one before it. Defaults of later keys are not written out."""
-    for row in recorded:
+    for row in recorded.rows:
         unhashed = {key for key, is_default in row["result_keys"].items() if not is_default}
         unhashed -= {*row["hashed"], *row["hashed_before"]}
         assert unhashed & set(row["read"]) == set(), row
 
 
-def test_no_key_is_hashed_that_is_never_read(recorded: list[dict[str, Any]]) -> None:
+def test_no_key_is_hashed_that_is_never_read(recorded: Recorded) -> None:
     hashed, read = defaultdict(set), defaultdict(set)
-    for row in recorded:
+    for row in recorded.rows:
         hashed[row["stage"]] |= set(row["hashed"])
         read[row["stage"]] |= set(row["read"])
     unread = {key for stage, keys in hashed.items() for key in keys - read[stage]}
     assert unread == set()
 
 
-def test_given_files_are_hashed_by_their_content_alone(recorded: list[dict[str, Any]]) -> None:
-    given = [row for row in recorded if any(".source=" in word for word in row["overrides"])]
+def test_given_files_are_hashed_by_their_content_alone(recorded: Recorded) -> None:
+    given = [row for row in recorded.rows if any(".source=" in word for word in row["overrides"])]
     assert [(row["stage"], row["hashed"]) for row in given] == [("tokenizer", []), ("vectors", [])]
 
 
