@@ -85,6 +85,12 @@ class Family(ABC, Generic[C]):
         `rows` is the number of rows of this rank in one step.
         """
 
+    def stacked_matrices(self, name: str) -> int:
+        """Return how many matrices are stacked in a hidden matrix, by its parameter's name; 0: it
+        is no hidden matrix, but an embedding or an output layer."""
+        del name
+        return 0
+
     # Batches
 
     @abstractmethod

@@ -200,6 +200,7 @@ def assemble(
         data.identities,
         stop_requested,
         steps.next_step,
+        family_of(job.model).stacked_matrices,
     )
     engine = make_engine(
         trainer.strategy,

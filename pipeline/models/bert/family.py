@@ -47,6 +47,12 @@ class BertFamily(Family[BertConfig]):
 
         return BertForPretraining(config, vocab_size, checkpoint_activations), MaskedTokens()
 
+    def stacked_matrices(self, name: str) -> int:
+        """Query, key and value are one parameter of three matrices."""
+        if not name.startswith("bert.layers."):
+            return 0
+        return 3 if ".qkv." in name else 1
+
     def steps(self, config: BertConfig, feed: Feed, place: Place) -> "Iterable[Step]":
         from data_prep.examples.masking import Vocabulary
         from data_prep.tokenizers import Tokenizer

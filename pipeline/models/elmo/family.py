@@ -66,6 +66,12 @@ class ElmoFamily(Family[ElmoConfig]):
         network = ElmoForPretraining(config, vocab_size)
         return network, NextWords(config, vocab_size, rows, seed)
 
+    def stacked_matrices(self, name: str) -> int:
+        """The four gates of an LSTM are one parameter of four matrices."""
+        if not name.startswith("elmo.directions."):
+            return 0
+        return 1 if name.endswith(".projection") else 4
+
     def steps(self, config: ElmoConfig, feed: Feed, place: Place) -> "Iterable[Step]":
         from pipeline.data.streams import StreamLoader
 
