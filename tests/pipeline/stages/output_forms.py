@@ -55,7 +55,9 @@ def output_forms(output: Output) -> dict[str, Any]:
 def file_form(path: Path) -> Any:
     """Return the form of one file; None if only its name counts."""
     if path.suffix == ".json":
-        return json_form(json.loads(path.read_text()))
+        content = json.loads(path.read_text())
+        # A later option of the architecture has a default that means the model without it.
+        return json_form(content | {"model": {}} if path.name == "config.json" else content)
     if path.suffix == ".jsonl":
         lines = [json_form(json.loads(line)) for line in path.read_text().splitlines()]
         return merged(lines)
