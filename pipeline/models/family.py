@@ -72,6 +72,7 @@ class Family(ABC, Generic[C]):
     reads_words: bool  # needs a vocabulary of whole words; otherwise of subwords
     masks_tokens: bool  # training masks tokens, so that the mask rule shapes the result
     free_to_change: tuple[str, ...]  # options that change no weight's shape or meaning
+    objective_keys: tuple[str, ...]  # options that only pretraining reads, no encoder
     unsupported: Mapping[str, Unsupported] = {}  # by config key
 
     # Network and objective

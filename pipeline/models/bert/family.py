@@ -31,6 +31,7 @@ class BertFamily(Family[BertConfig]):
     reads_words = False
     masks_tokens = True
     free_to_change = ("dropout", "attention_dropout", "init_std")
+    objective_keys = ("tied",)
 
     def build(
         self,

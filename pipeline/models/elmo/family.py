@@ -33,6 +33,7 @@ class ElmoFamily(Family[ElmoConfig]):
     reads_words = True
     masks_tokens = False
     free_to_change = ("dropout", "window", "samples", "forget_every")
+    objective_keys = ("window", "samples", "forget_every")
     unsupported = {  # noqa: RUF012 the interface declares it read-only
         "pretrain.phases": Unsupported([], "has no lengths; set it to []"),
         "init.vectors": Unsupported(False, "embeds characters, not tokens; set it to false"),
