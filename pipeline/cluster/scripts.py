@@ -54,19 +54,29 @@ def _name(option: str) -> str:
     return option.partition("=")[0].replace("--no-", "--")
 
 
+def activation(site: Site) -> list[str]:
+    """Return the shell lines that load the site's modules and activate its Python."""
+    lines = [f"module load {shlex.quote(module)}" for module in site.modules]
+    return lines if site.activate is None else [*lines, site.activate]
+
+
 def environment(site: Site, code: Path, script: Path) -> list[str]:
     """Return shell lines that make a job run the frozen code with the site's modules and Python."""
-    lines = [f"module load {shlex.quote(module)}" for module in site.modules]
-    if site.activate is not None:
-        lines.append(site.activate)
-    else:
+    lines = activation(site)
+    if site.activate is None and site.container is None:
         lines.append(f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH")
+    exports = {
+        # Keep the working directory off sys.path: its code may have been edited meanwhile.
+        "PYTHONSAFEPATH": "1",
+        "SESAME_CONTINUE": site.continuation,
+        "SESAME_SCRIPT": str(script),
+        "SESAME_CONTAINER": site.container,
+        "SESAME_SCRATCH": site.scratch,
+    }
     return [
         "set +u  # other people's scripts",
         *lines,
         "set -u",
-        # Keep the working directory off sys.path: its code may have been edited meanwhile.
-        "export PYTHONSAFEPATH=1",
         f'export PYTHONPATH={shlex.quote(str(code))}"${{PYTHONPATH:+:$PYTHONPATH}}"',
-        f"export SESAME_CONTINUE={site.continuation} SESAME_SCRIPT={shlex.quote(str(script))}",
+        *(f"export {name}={shlex.quote(value)}" for name, value in exports.items() if value),
     ]

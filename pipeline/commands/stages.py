@@ -67,7 +67,7 @@ def path(arguments: Arguments) -> None:
     if len(arguments.words) != 1 or arguments.words[0] not in STAGES:
         raise UsageError(f"path: name one stage of {', '.join(STAGES)}")
     config = compose_config(arguments.overrides)
-    _, target = _target(arguments.words[0], config, arguments.overrides)
+    _, target = stage_graph(arguments.words[0], config, arguments.overrides)
     print(target.output.path)
 
 
@@ -120,7 +120,7 @@ def _sweep(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]]) 
             show_error(command, error)
             write_point(folder / str(number), Point(number, settings, "", None, str(error)))
             return math.nan
-        output, value = made[-1].output.reference, objective(made[-1])
+        output, value = made[-1].output.reference, objective(made[-1].output)
         write_point(folder / str(number), Point(number, settings, output, value))
         return math.nan if value is None else value
 
@@ -170,7 +170,7 @@ def _point_graphs(arguments: Arguments, points: list[list[str]]) -> list[tuple[G
     graphs = []
     for point in points:
         config = compose_config(_without_hydra(point))
-        graphs.append(_target(arguments.command, config, point))
+        graphs.append(stage_graph(arguments.command, config, point))
     return graphs
 
 
@@ -218,7 +218,7 @@ def _prepare_common(arguments: Arguments, graphs: list[tuple[Graph, Node]]) -> N
 
 
 def _stage(arguments: Arguments, config: Config) -> list[Node]:
-    graph, target = _target(arguments.command, config, arguments.overrides)
+    graph, target = stage_graph(arguments.command, config, arguments.overrides)
     nodes = list(graph.nodes.values())
     if arguments.command != "pretrain":
         refuse_to_pretrain(nodes, arguments.command, arguments.overrides)
@@ -312,7 +312,7 @@ def select_stages(nodes: list[Node], first: str | None, last: str | None) -> lis
     return [node for node in nodes if low <= order.index(node.stage) <= high]
 
 
-def _target(name: str, config: Config, overrides: list[str]) -> tuple[Graph, Node]:
+def stage_graph(name: str, config: Config, overrides: list[str]) -> tuple[Graph, Node]:
     """Return the graph of one stage instance, and its last node."""
     if name == "report":
         return _report(config, overrides)
