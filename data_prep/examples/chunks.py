@@ -8,6 +8,7 @@ Reads and writes `<folder>/<split>-00000.tar`, `<folder>/<split>-00000.tar.index
 """
 
 import json
+import os
 import re
 import tarfile
 import zlib
@@ -45,6 +46,7 @@ NPY_HEADER = re.compile(
     rb"\x93NUMPY\x01\x00v\x00\{'descr': '([<|][iu]\d)', 'fortran_order': False, "
     rb"'shape': \((\d+),(?: (\d+))?\), \} *\n"
 )
+OPEN_TARS = 256  # descriptors that a store keeps; many systems allow a process 1,024
 FACTS = ("rows", "examples", "tokens", "offset", "bytes", "crc32")  # per chunk, in the index
 
 
@@ -210,11 +212,47 @@ def _index_path(tar: Path) -> Path:
     return tar.with_name(f"{tar.name}.index.json")
 
 
+class _OpenTars:
+    """Reads byte ranges of files, and keeps the descriptors of the `OPEN_TARS` used last.
+
+    A descriptor has no position of its own here (`pread`), so processes can inherit it. A pickled
+    copy starts without descriptors.
+    """
+
+    def __init__(self) -> None:
+        self._descriptors: dict[Path, int] = {}  # the one used last comes last
+
+    def read(self, path: Path, offset: int, size: int) -> bytes:
+        """Return `size` bytes from `offset` on, or fewer if the file ends before."""
+        descriptor = self._descriptor(path)
+        parts: list[bytes] = []
+        while size and (part := os.pread(descriptor, size, offset)):
+            parts.append(part)
+            offset, size = offset + len(part), size - len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _descriptor(self, path: Path) -> int:
+        descriptor = self._descriptors.pop(path, None)
+        if descriptor is None:
+            descriptor = os.open(path, os.O_RDONLY)
+            if len(self._descriptors) >= OPEN_TARS:
+                os.close(self._descriptors.pop(next(iter(self._descriptors))))
+        self._descriptors[path] = descriptor
+        return descriptor
+
+    def __del__(self) -> None:
+        for descriptor in self._descriptors.values():
+            os.close(descriptor)
+
+    def __reduce__(self) -> tuple[type["_OpenTars"], tuple[()]]:
+        return _OpenTars, ()
+
+
 class ChunkStore:
     """Reads the chunks of a split by number.
 
-    All indexes are read and checked at construction; a tar is opened only to read one chunk.
-    Raises SesameError if a file is missing or damaged.
+    All indexes are read and checked at construction. A tar is opened when its first chunk is read,
+    and stays open. Raises SesameError if a file is missing or damaged.
     """
 
     def __init__(self, folder: Path, split: str):
@@ -222,6 +260,7 @@ class ChunkStore:
         self.columns: list[str] = []
         self.vocab_size = 0
         self._paths: list[Path] = []
+        self._open_tars = _OpenTars()
         tables: list[Array] = []
         digest = sha256()
         for index, is_last in self._indexes():
@@ -255,9 +294,7 @@ class ChunkStore:
         path = self._paths[self._tar_of_chunk[number]]
         rows, examples, tokens, offset, size, checksum = self._table[number].tolist()
         try:
-            with open(path, "rb") as stream:
-                stream.seek(offset)
-                content = stream.read(size)
+            content = self._open_tars.read(path, offset, size)
         except OSError as error:
             raise SesameError(f"{path}: chunk {number} cannot be read: {error.strerror}") from error
         if len(content) != size or zlib.crc32(content) != checksum:

@@ -224,12 +224,13 @@ def _stage(arguments: Arguments, config: Config) -> list[Node]:
         refuse_to_pretrain(nodes, arguments.command, arguments.overrides)
     share = arguments.options.get("--share")
     asked = ArraySlice.parse(share) if share is not None else None
-    console.print(as_table(plan(nodes, graph.store)))
+    again = _again(arguments, [target])
+    console.print(as_table(plan(nodes, graph.store, again)))
     before = nodes if asked is None else [node for node in nodes if node is not target]
     # A page about named runs is recorded under these runs, not under the current experiment.
     about = config.runs if arguments.command == "report" else []
     _record(graph, before, about or [config.name], replace=False, arguments=arguments)
-    execute_all(before, _at_once(arguments))
+    execute_all(before, _at_once(arguments), again)
     if asked is not None:
         make_share(target, asked)
     elif (table := target.maker.closing(target.output.path)) is not None:
@@ -241,11 +242,12 @@ def _stage(arguments: Arguments, config: Config) -> list[Node]:
 def _run(arguments: Arguments, config: Config) -> list[Node]:
     graph = experiment(config, arguments.overrides)
     nodes = list(graph.nodes.values())
-    console.print(as_table(plan(nodes, graph.store)))
     chosen = select_stages(nodes, arguments.options.get("--from"), arguments.options.get("--until"))
+    again = _again(arguments, chosen)
+    console.print(as_table(plan(nodes, graph.store, again)))
     is_sweep = "-m" in arguments.options
     _record(graph, nodes, [config.name], replace=not is_sweep, arguments=arguments)
-    execute_all(chosen, _at_once(arguments))
+    execute_all(chosen, _at_once(arguments), again)
     scored = [n.output.path for n in nodes if n.stage == "finetune" and n.output.is_done]
     if scored:
         console.print(scores_table(scored))
@@ -254,6 +256,15 @@ def _run(arguments: Arguments, config: Config) -> list[Node]:
             console.print(NEXT.format(name=config.name), markup=False, soft_wrap=True)
             print(node.output.path / "index.html")
     return chosen
+
+
+def _again(arguments: Arguments, nodes: list[Node]) -> list[Node]:
+    """Return the nodes to make even if they are finished: all of them with --force."""
+    if "--force" not in arguments.options:
+        return []
+    if "--share" in arguments.options:
+        raise UsageError("--force: makes a whole output again; leave --share out")
+    return nodes
 
 
 def _record(

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from data_prep.errors import SesameError
@@ -22,6 +23,8 @@ from data_prep.work_units import end_with_parent
 from pipeline.data.batch import Batch, collate
 from pipeline.data.cursor import BatchSchedule, Place, Span, cut_spans, next_spans
 from pipeline.data.order import Order, Window
+
+NOT_READ = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ class Loader:
     rank, world       this rank and the number of ranks
     micro_batch_size  rows per micro-batch; None: all rows of the rank
     workers           loader processes; 0 reads in this process
+    total_steps       of the whole training, which the mask rate follows if it changes
 
     Raises `SesameError` if the store is empty or was made with another vocabulary.
     """
@@ -71,6 +75,7 @@ class Loader:
         world: int = 1,
         micro_batch_size: int | None = None,
         workers: int = 0,
+        total_steps: int | None = None,
         place: Place = Place(),  # noqa: B008 immutable
     ):
         schedule.check(world)
@@ -84,8 +89,8 @@ class Loader:
         self._store, self._order = store, order
         self._vocabulary, self._rule, self._schedule = vocabulary, rule, schedule
         self._rank, self._world, self._micro_batch_size = rank, world, micro_batch_size
-        self._place, self._workers = place, workers
-        self._joined: tuple[int, Chunk] | None = None  # cache: a window's start, its joined chunks
+        self._place, self._workers, self._total_steps = place, workers, total_steps
+        self._part: _WindowPart | None = None  # of the window that was read last
 
     def __iter__(self) -> Iterator[Step]:
         for share in self._shares():
@@ -134,7 +139,7 @@ class Loader:
         parts, epochs, numbers = [], [], []
         for start, stop in spans:
             for window, part in self._order.windows(start, stop):
-                parts.append(self._chunks_of(window).take(window.picks[part]))
+                parts.append(self._part_of(window).take(window.picks[part]))
                 epochs.append(np.full(part.stop - part.start, window.epoch))
                 numbers.append(window.numbers[part])
         rows = concatenate(parts)
@@ -146,14 +151,47 @@ class Loader:
             np.concatenate(epochs),
             np.concatenate(numbers),
             self._vocabulary,
-            self._rule,
+            self._rule_at(plan.step),
         )
 
-    def _chunks_of(self, window: Window) -> Chunk:
-        if self._joined is None or self._joined[0] != window.start:
-            chunks = [self._store.read(int(number)) for number in window.chunks]
-            self._joined = window.start, concatenate(chunks)
-        return self._joined[1]
+    def _rule_at(self, step: int) -> MaskRule:
+        return self._rule.after(step / self._total_steps) if self._total_steps else self._rule
+
+    def _part_of(self, window: Window) -> "_WindowPart":
+        if self._part is None or self._part.window.start != window.start:
+            self._part = _WindowPart(self._store, window)
+        return self._part
+
+
+class _WindowPart:
+    """The chunks of a shuffle window that hold this rank's rows; each is read when first needed."""
+
+    def __init__(self, store: ChunkStore, window: Window) -> None:
+        self.window, self._store = window, store
+        counts = store.rows_per_chunk[window.chunks]
+        # [chunks + 1] rows of the window before each chunk, as `Window.picks` counts them
+        self._first_rows = np.concatenate([[0], np.cumsum(counts)])
+        self._shifts = np.full(len(counts), NOT_READ)  # [chunks] index in `_rows` minus pick
+        self._rows: Chunk | None = None  # the chunks that were read, joined in the order of reading
+
+    def take(self, picks: NDArray[np.int64]) -> Chunk:
+        """Return the rows at these indices into the window's concatenated chunks."""
+        chunks = np.searchsorted(self._first_rows, picks, side="right") - 1  # [picks]
+        self._read(np.unique(chunks[self._shifts[chunks] == NOT_READ]))
+        assert self._rows is not None
+        return self._rows.take(picks + self._shifts[chunks])
+
+    def _read(self, chunks: NDArray[np.int64]) -> None:
+        """Read the chunks with these indices in the window, and add their rows to `_rows`."""
+        if not len(chunks):
+            return
+        parts = [] if self._rows is None else [self._rows]
+        end = sum(part.rows for part in parts)
+        for chunk in chunks.tolist():
+            parts.append(self._store.read(int(self.window.chunks[chunk])))
+            self._shifts[chunk] = end - self._first_rows[chunk]
+            end += parts[-1].rows
+        self._rows = concatenate(parts)
 
 
 class _Shares(IterableDataset[_RankRows]):

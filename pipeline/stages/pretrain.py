@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data_prep.config import WORD_KINDS
+from data_prep.dotted import source_checksum
 from data_prep.errors import SesameError, UsageError
 from data_prep.files import write_atomically
 from pipeline.cluster.slurm import steps
@@ -58,6 +59,13 @@ class Pretrain(Stage):
         trainer = config.trainer
         check_family(config)
         check_budget(trainer, len(config.phases))
+        config.optim.check_strategy(trainer.strategy)
+        if config.examples.final_mask_rate is not None and trainer.max_hours is not None:
+            raise UsageError(
+                f"examples.final_mask_rate={config.examples.final_mask_rate}: rows are masked "
+                "ahead of training, so it needs a budget in steps or tokens, not "
+                f"trainer.max_hours={trainer.max_hours:g}"
+            )
         BatchSchedule(trainer.global_batch_size, trainer.ramp_steps).check(trainer.world_size)
         examples = {f"examples.{number}": each for number, each in enumerate(example_sets(config))}
         requests = {"tokenizer": Request("tokenizer", config), **examples}
@@ -97,6 +105,8 @@ class Pretrain(Stage):
         """Return the settings of model and training, and of masks if the loader draws them."""
         own = super().keys(config)
         masks = config.examples.training_masks() if family_of(config.model).masks_tokens else {}
+        if config.optim.path is not None:
+            own["optim"]["source"] = source_checksum("optim.path", config.optim.path)
         return own | ({"examples": masks} if masks else {})
 
     def add_instance(self, graph: Planner, instance: Instance) -> None:

@@ -42,7 +42,11 @@ def read_parameters(checkpoint: Path, shapes: dict[str, torch.Size]) -> Iterator
             for path in [checkpoint / WEIGHTS, *sorted(checkpoint.glob("moments-*.safetensors"))]
         ]
         where = {key: file for file in files for key in file.keys()}  # noqa: SIM118 not a dict
-        moments = sorted({key.partition("/")[0] for key in where if "/" in key})
+        moments: dict[str, list[str]] = {}  # by parameter
+        for key in sorted(where):
+            moment, slash, name = key.partition("/")
+            if slash:
+                moments.setdefault(name, []).append(moment)
         weights = set(files[0].keys())
         if weights != set(shapes):
             odd = sorted(weights ^ set(shapes))[0]
@@ -50,14 +54,14 @@ def read_parameters(checkpoint: Path, shapes: dict[str, torch.Size]) -> Iterator
         for name, shape in shapes.items():
             weight, *found = (
                 where[key].get_tensor(key)
-                for key in (name, *(f"{moment}/{name}" for moment in moments))
+                for key in (name, *(f"{moment}/{name}" for moment in moments[name]))
             )
             if weight.shape != shape:
                 raise SesameError(
                     f"{checkpoint / WEIGHTS}: {name} has shape {list(weight.shape)}, "
                     f"the model's has {list(shape)}"
                 )
-            yield ParameterState(name, weight, dict(zip(moments, found, strict=True)))
+            yield ParameterState(name, weight, dict(zip(moments[name], found, strict=True)))
 
 
 class Saver:

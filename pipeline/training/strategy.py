@@ -31,7 +31,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from data_prep.errors import SesameError
 from pipeline.training.config import ZERO_BUCKET
-from pipeline.training.optimizer import MOMENTS
 
 PERSISTENT = 100_000  # ZeRO 3 keeps parameters with fewer elements on every rank, as by default
 
@@ -42,7 +41,18 @@ class ParameterState:
 
     name: str
     weight: Tensor
-    moments: dict[str, Tensor]  # by the optimizer's names, see `optimizer.MOMENTS`
+    moments: dict[str, Tensor]  # by the optimizer's names
+
+
+def moment_names(state: dict[str, Any]) -> list[str]:
+    """Return the names of the tensors in an optimizer's state of a parameter, without its step."""
+    odd = [key for key, value in state.items() if not torch.is_tensor(value) and key != "step"]
+    if odd:
+        raise SesameError(
+            f"optim.path: the optimizer keeps {odd[0]} of type {type(state[odd[0]]).__name__} in "
+            "its state; checkpoints hold tensors only"
+        )
+    return [key for key in state if key != "step"]
 
 
 class Engine(Strategy):
@@ -159,12 +169,12 @@ class Engine(Strategy):
     def _inner_optimizer(self) -> torch.optim.Optimizer:
         return self.optimizers[0]
 
-    def _moments(self) -> tuple[str, ...]:
-        return MOMENTS[type(self._inner_optimizer())]
-
     def _set_updates(self, updates: int) -> None:
         for state in self._inner_optimizer().state.values():
-            state["step"].fill_(updates)
+            if torch.is_tensor(state.get("step")):
+                state["step"].fill_(updates)
+            elif "step" in state:
+                state["step"] = updates
 
 
 class _WholeEngine(Engine):
@@ -183,16 +193,20 @@ class _WholeEngine(Engine):
         parameters = [parameter for _, parameter in self.named_parameters()]
         norm = nn.utils.clip_grad_norm_(parameters, clip or math.inf)
         optimizer = self.optimizers[0]
-        # The optimizer's kernel reads this flag on the device and skips the update.
-        optimizer.found_inf = (~torch.isfinite(norm)).float()  # type: ignore[attr-defined]
-        optimizer.step()
+        is_bad = ~torch.isfinite(norm)
+        if getattr(optimizer, "_step_supports_amp_scaling", False):
+            # The optimizer's kernel reads this flag on the device and skips the update.
+            optimizer.found_inf = is_bad.float()  # type: ignore[attr-defined]
+            optimizer.step()
+        elif not is_bad:  # one's own optimizer: the host has to read the flag
+            optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         return norm
 
     def state(self) -> Iterator[ParameterState]:
         for name, parameter in self.named_parameters():
             state = self.optimizers[0].state[parameter]
-            moments = {key: state[key].cpu() for key in self._moments()}
+            moments = {key: state[key].cpu() for key in moment_names(state)}
             yield ParameterState(name, parameter.detach().cpu(), moments)
 
     @torch.no_grad()
@@ -320,11 +334,11 @@ class ShardedEngine(Engine, DeepSpeedStrategy):
     def state(self) -> Iterator[ParameterState]:
         from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state
 
+        # ZeRO's optimizers keep the same moments for every parameter.
+        names = moment_names(next(iter(self._inner_optimizer().state.values())))
         for name, parameter in self.named_parameters():
             weight = safe_get_full_fp32_param(parameter)
-            moments = {
-                key: safe_get_full_optimizer_state(parameter, key).cpu() for key in self._moments()
-            }
+            moments = {key: safe_get_full_optimizer_state(parameter, key).cpu() for key in names}
             yield ParameterState(name, weight.cpu(), moments)
 
     @torch.no_grad()

@@ -147,6 +147,13 @@ class Stage(ABC):
         """Return the settings that determine the output, by section; they enter the fingerprint."""
         return {section: result_keys(getattr(config, section)) for section in self.sections}
 
+    def earlier_keys(self, config: Config) -> dict[str, Any]:
+        """Return `keys` as earlier versions of Sesame hashed them.
+
+        Outputs that they began or finished under such a fingerprint are found and used.
+        """
+        return self.keys(config)
+
     def files(self, config: Config) -> UserFiles:
         """Find the user's files it reads. The result depends on `sections` only: the graph calls
         this once for equal sections."""

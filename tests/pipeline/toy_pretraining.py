@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from data_prep.config import ExamplesConfig
 from data_prep.errors import SesameError
 from data_prep.examples.chunks import Chunk, ChunkWriter
 from pipeline.config.schema import Config, TrackingConfig
@@ -116,7 +117,12 @@ class Toy:
 
 
 def toy_config(
-    two_phases: bool = False, lr: float = 3e-3, dropout: float = 0.0, **trainer: Any
+    two_phases: bool = False,
+    lr: float = 3e-3,
+    dropout: float = 0.0,
+    optim: dict[str, Any] | None = None,
+    masks: dict[str, Any] | None = None,
+    **trainer: Any,
 ) -> Config:
     """Eight steps of a BERT with two layers; a checkpoint every four."""
     phases = [PhaseConfig(24, 0.5), PhaseConfig(40, 0.5)] if two_phases else []
@@ -136,7 +142,8 @@ def toy_config(
             layers=2, hidden=30, heads=2, intermediate=50, max_positions=64,
             dropout=dropout, attention_dropout=dropout,
         ),
-        optim=OptimConfig(lr=lr, warmup=0.2),
+        optim=OptimConfig(**({"lr": lr, "warmup": 0.2} | (optim or {}))),
+        examples=ExamplesConfig(**(masks or {})),
         trainer=TrainerConfig(**(defaults | trainer)),
         pretrain=PretrainConfig(phases),
         tracking=TrackingConfig(mode="disabled"),

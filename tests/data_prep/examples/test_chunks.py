@@ -2,6 +2,8 @@
 
 import io
 import json
+import os
+import pickle
 import tarfile
 import zlib
 from dataclasses import replace
@@ -196,9 +198,34 @@ def test_a_tar_damaged_after_opening_is_named(tmp_path: Path) -> None:
     tar.write_bytes(tar.read_bytes()[:-2000])
     with pytest.raises(SesameError, match=r"train-00000\.tar: damaged: chunk 1 "):
         store.read(1)
+    store = pickle.loads(pickle.dumps(store))  # as a loader's process gets it: nothing is open
     tar.unlink()
     with pytest.raises(SesameError, match=r"train-00000\.tar: chunk 1 cannot be read"):
         store.read(1)
+
+
+def test_the_tars_that_were_used_last_stay_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, make_rows(60), shard_size=1)  # one chunk per tar
+    open_files = Path("/proc/self/fd")
+    before, real_open = len(list(open_files.iterdir())), os.open
+    opened: list[str] = []
+
+    def count_open(path: Path, flags: int) -> int:
+        opened.append(path.name)
+        return real_open(path, flags)
+
+    monkeypatch.setattr("data_prep.examples.chunks.OPEN_TARS", 2)
+    monkeypatch.setattr("data_prep.examples.chunks.os.open", count_open)
+    store = ChunkStore(tmp_path, "train")
+    first = [store.read(number).tokens.tolist() for number in (0, 1, 0, 2, 0, 2)]
+    assert opened == ["train-00000.tar", "train-00001.tar", "train-00002.tar"]
+    assert store.read(1).tokens.tolist() == first[1]  # its tar was closed for that of chunk 2
+    assert opened[3:] == ["train-00001.tar"]
+    assert len(list(open_files.iterdir())) == before + 2
+    del store
+    assert len(list(open_files.iterdir())) == before
 
 
 @pytest.mark.parametrize(
