@@ -33,6 +33,7 @@ from pipeline.training.callbacks import (
 from pipeline.training.checkpoint import TrainingState, read_state
 from pipeline.training.job import Job
 from pipeline.training.network import make_network, start_from
+from pipeline.training.profiling import Profile
 from pipeline.training.saving import Saver, read_carried, read_parameters
 from pipeline.training.schedule import Phase, phase_at, plan_phases
 from pipeline.training.speed import Meter, Reference, Timed, peak_flops
@@ -250,6 +251,8 @@ def assemble(
         bar,
         watchdog,
     ]
+    if trainer.profile is not None:
+        callbacks.append(Profile(trainer.profile, run_dir, say))
     return Run(module, engine, steps, callbacks, watchdog, close)
 
 
