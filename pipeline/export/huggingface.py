@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save
+from safetensors.torch import save
 from torch import Tensor
 
 from data_prep.errors import SesameError
@@ -21,6 +21,7 @@ from pipeline.models.bert.architectures import Architecture, fitting
 from pipeline.models.bert.config import BertConfig
 from pipeline.models.bert.huggingface import to_huggingface
 from pipeline.models.bert.network import BertForPretraining
+from pipeline.training.restoring import read_weights
 
 TOLERANCE = 1e-5
 PROBE_LENGTHS = (5, 16, 9)  # unequal lengths, so that padding is verified too
@@ -51,7 +52,7 @@ def export_huggingface(
             "use the tokenizer of the pretraining"
         )
     model = BertForPretraining(config, vocab_size)
-    model.load_state_dict(load_file(checkpoint / "weights.safetensors"))
+    model.load_state_dict(read_weights(checkpoint))
     weights = to_huggingface(model.state_dict(), architecture, config)
     with atomic_write(out / "model.safetensors") as stream:
         stream.write(save(weights, {"format": "pt"}))
