@@ -5,7 +5,7 @@ devices, paths) does not, so that a rerun on another machine finds the existing 
 """
 
 from collections.abc import Iterator
-from dataclasses import Field, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from difflib import get_close_matches
 from math import isfinite
 from typing import Any, get_args, get_origin, get_type_hints
@@ -81,8 +81,12 @@ def result_keys(config: Any) -> dict[str, Any]:
         item.name: _plain(getattr(config, item.name))
         for item in fields(config)
         if rule_of(item).is_result
-        and not (rule_of(item).is_later and getattr(config, item.name) == item.default)
+        and not (rule_of(item).is_later and getattr(config, item.name) == _default(item))
     }
+
+
+def _default(item: Field[Any]) -> Any:
+    return item.default if item.default_factory is MISSING else item.default_factory()
 
 
 def _plain(value: Any) -> Any:

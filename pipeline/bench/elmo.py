@@ -23,7 +23,7 @@ from pipeline.config.schema import Config
 from pipeline.data.streams import WordBatch
 from pipeline.models.elmo.config import ElmoConfig
 from pipeline.models.elmo.network import ElmoForPretraining, draw_negatives
-from pipeline.training.optimizer import Adagrad
+from pipeline.training.optimizers.adagrad import Adagrad
 
 VOCAB, STREAMS, ROUNDS = 100_000, 16, 5
 EVALUATED = 64  # streams in an evaluation's batch, as in training

@@ -20,6 +20,8 @@ CONFIG_OPTIONS = {
 }
 STAGE_OPTIONS = {
     "-m": "sweep: comma-separated values run one after another, or through hydra/launcher",
+    "--force": "make the output again beside the old one, which it replaces when it is done; mark "
+    "what was made from the old one",
     **CONFIG_OPTIONS,
 }
 TASK_OPTIONS = {
@@ -58,21 +60,35 @@ COMMANDS = {
     "layers": Command(_STAGE, "an encoder and a task to a score per layer choice", STAGE_OPTIONS),
     "report": Command(_STAGE, "one page about a run", STAGE_OPTIONS),
     "submit": Command(
-        "pipeline.commands.cluster:submit",
-        "do what run does as SLURM jobs; skip what is done or queued",
+        "pipeline.commands.submit:submit",
+        "do what run, or the named stage, does as SLURM jobs; skip what is done or queued",
         {
             "--dry-run": "print every script and submit nothing",
+            "--time=": "time limit of all jobs of this submission, such as 2:00:00",
+            "--partition=": "partition of all jobs of this submission",
             "--until=": "stop after this stage",
             "--from=": "start at this stage; the stages before it must be done",
             "-m": "sweep: submit every combination of comma-separated values; shared stages once",
             **CONFIG_OPTIONS,
         },
+        takes="[stage] [overrides]",
     ),
     "status": Command(
         "pipeline.commands.cluster:status",
-        "show a submission's jobs: state, progress, logs",
+        "show a submission's jobs: state, progress, cause of a failure",
         {"--once": "print once and exit, even on a terminal"},
         takes="[submission] [overrides]",
+    ),
+    "logs": Command(
+        "pipeline.commands.cluster:logs",
+        "print the logs of a submission's jobs",
+        {"--follow": "also print what is added, until the jobs have ended"},
+        takes="[submission] [stage or job] [overrides]",
+    ),
+    "sweep": Command(
+        "pipeline.commands.submitted_sweep:show_sweep",
+        "print the table of a sweep, local or submitted",
+        takes="[sweep] [overrides]",
     ),
     "cancel": Command(
         "pipeline.commands.cluster:cancel",
@@ -166,7 +182,7 @@ GROUPS = {
         "run", "plan", "shard", "tokenizer", "vectors", "examples", "pretrain", "export",
         "finetune", "layers", "report",
     ),
-    "Cluster": ("submit", "status", "cancel", "job"),
+    "Cluster": ("submit", "status", "logs", "sweep", "cancel", "job"),
     "Store": ("list", "path", "du", "clean", "verify", "repair", "sync"),
     "A look inside": ("inspect", "estimate", "doctor", "bench"),
     "Using an encoder": ("embed", "fill", "similarity", "senses"),

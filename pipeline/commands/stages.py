@@ -67,7 +67,7 @@ def path(arguments: Arguments) -> None:
     if len(arguments.words) != 1 or arguments.words[0] not in STAGES:
         raise UsageError(f"path: name one stage of {', '.join(STAGES)}")
     config = compose_config(arguments.overrides)
-    _, target = _target(arguments.words[0], config, arguments.overrides)
+    _, target = stage_graph(arguments.words[0], config, arguments.overrides)
     print(target.output.path)
 
 
@@ -120,7 +120,7 @@ def _sweep(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]]) 
             show_error(command, error)
             write_point(folder / str(number), Point(number, settings, "", None, str(error)))
             return math.nan
-        output, value = made[-1].output.reference, objective(made[-1])
+        output, value = made[-1].output.reference, objective(made[-1].output)
         write_point(folder / str(number), Point(number, settings, output, value))
         return math.nan if value is None else value
 
@@ -170,7 +170,7 @@ def _point_graphs(arguments: Arguments, points: list[list[str]]) -> list[tuple[G
     graphs = []
     for point in points:
         config = compose_config(_without_hydra(point))
-        graphs.append(_target(arguments.command, config, point))
+        graphs.append(stage_graph(arguments.command, config, point))
     return graphs
 
 
@@ -218,18 +218,19 @@ def _prepare_common(arguments: Arguments, graphs: list[tuple[Graph, Node]]) -> N
 
 
 def _stage(arguments: Arguments, config: Config) -> list[Node]:
-    graph, target = _target(arguments.command, config, arguments.overrides)
+    graph, target = stage_graph(arguments.command, config, arguments.overrides)
     nodes = list(graph.nodes.values())
     if arguments.command != "pretrain":
         refuse_to_pretrain(nodes, arguments.command, arguments.overrides)
     share = arguments.options.get("--share")
     asked = ArraySlice.parse(share) if share is not None else None
-    console.print(as_table(plan(nodes, graph.store)))
+    again = _again(arguments, [target])
+    console.print(as_table(plan(nodes, graph.store, again)))
     before = nodes if asked is None else [node for node in nodes if node is not target]
     # A page about named runs is recorded under these runs, not under the current experiment.
     about = config.runs if arguments.command == "report" else []
     _record(graph, before, about or [config.name], replace=False, arguments=arguments)
-    execute_all(before, _at_once(arguments))
+    execute_all(before, _at_once(arguments), again)
     if asked is not None:
         make_share(target, asked)
     elif (table := target.maker.closing(target.output.path)) is not None:
@@ -241,11 +242,12 @@ def _stage(arguments: Arguments, config: Config) -> list[Node]:
 def _run(arguments: Arguments, config: Config) -> list[Node]:
     graph = experiment(config, arguments.overrides)
     nodes = list(graph.nodes.values())
-    console.print(as_table(plan(nodes, graph.store)))
     chosen = select_stages(nodes, arguments.options.get("--from"), arguments.options.get("--until"))
+    again = _again(arguments, chosen)
+    console.print(as_table(plan(nodes, graph.store, again)))
     is_sweep = "-m" in arguments.options
     _record(graph, nodes, [config.name], replace=not is_sweep, arguments=arguments)
-    execute_all(chosen, _at_once(arguments))
+    execute_all(chosen, _at_once(arguments), again)
     scored = [n.output.path for n in nodes if n.stage == "finetune" and n.output.is_done]
     if scored:
         console.print(scores_table(scored))
@@ -254,6 +256,15 @@ def _run(arguments: Arguments, config: Config) -> list[Node]:
             console.print(NEXT.format(name=config.name), markup=False, soft_wrap=True)
             print(node.output.path / "index.html")
     return chosen
+
+
+def _again(arguments: Arguments, nodes: list[Node]) -> list[Node]:
+    """Return the nodes to make even if they are finished: all of them with --force."""
+    if "--force" not in arguments.options:
+        return []
+    if "--share" in arguments.options:
+        raise UsageError("--force: makes a whole output again; leave --share out")
+    return nodes
 
 
 def _record(
@@ -301,7 +312,7 @@ def select_stages(nodes: list[Node], first: str | None, last: str | None) -> lis
     return [node for node in nodes if low <= order.index(node.stage) <= high]
 
 
-def _target(name: str, config: Config, overrides: list[str]) -> tuple[Graph, Node]:
+def stage_graph(name: str, config: Config, overrides: list[str]) -> tuple[Graph, Node]:
     """Return the graph of one stage instance, and its last node."""
     if name == "report":
         return _report(config, overrides)

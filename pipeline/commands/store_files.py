@@ -33,6 +33,7 @@ EVERY_OUTPUT = (
     ),
     StoreFile(".lease.json", "The process that works on the output now.", False),
     StoreFile(".pieces/**", "Finished work units of an unfinished output.", False),
+    StoreFile(".outdated", "The inputs that `--force` made again after this output.", False),
 )
 _SHARDS = (
     StoreFile("train-*.tar", "Training documents, cleaned and split into sentences (WebDataset)."),

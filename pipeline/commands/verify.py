@@ -25,7 +25,8 @@ def verify(arguments: Arguments) -> None:
         console.print(f"[red]damaged[/] {escape(str(output.path))}")
         for fault in faults:
             console.print(f"  {fault}", markup=False, soft_wrap=True)
-        later = ", ".join(each.reference for each in dependants(output, store))
+        made = sorted(store.dependants(output), key=lambda each: STAGE_ORDER.index(each.stage))
+        later = ", ".join(each.reference for each in made)
         console.print(f"  made from it: {later or 'nothing'}", markup=False, soft_wrap=True)
         console.print(f"  remedy: sesame repair {output.reference}", markup=False, soft_wrap=True)
     finished = sum(output.is_done for output in outputs)
@@ -69,13 +70,3 @@ def find_damaged(outputs: list[Output], store: Store) -> dict[Output, list[Fault
                 damaged[output] = faults
             bar.advance()
     return damaged
-
-
-def dependants(output: Output, store: Store) -> list[Output]:
-    """Return every output that was made from this one, directly or not."""
-    return [
-        each
-        for stage in STAGE_ORDER
-        for each in store.outputs(stage)
-        if output.reference in {before.reference for before in store.ancestors(each)}
-    ]

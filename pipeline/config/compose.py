@@ -33,7 +33,7 @@ from pipeline.models.registry import FAMILIES
 _INSIDE = Path(__file__).parents[1] / "conf"
 CONF = _INSIDE if _INSIDE.is_dir() else Path(__file__).parents[2] / "conf"
 GROUPS = (
-    "corpus", "tokenizer", "examples", "model", "optim", "trainer", "tracking", "task",
+    "corpus", "tokenizer", "examples", "model", "optim", "schedule", "trainer", "tracking", "task",
     "experiment",
 )  # fmt: skip
 

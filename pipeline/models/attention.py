@@ -159,15 +159,21 @@ def _block(lengths: NDArray[np.int64], start: int, device: torch.device | str) -
     return Block(start, end, examples, longest, padding)
 
 
-def attend(qkv_N3HD: Tensor, plan: AttentionPlan, dropout: float) -> Tensor:
+def attend(
+    qkv_N3HD: Tensor, plan: AttentionPlan, dropout: float, window: int | None = None
+) -> Tensor:
     """Return softmax attention of every token to its own example, [N, H, D].
 
     In a causal plan a token attends only to itself and to earlier tokens. Rows are in the plan's
-    order. `dropout` is the share of attention probabilities set to zero.
+    order. `dropout` is the share of attention probabilities set to zero. With `window` a token
+    attends to at most so many tokens on each side, in a plan that is not causal.
     """
+    assert window is None or not plan.is_causal
+    if window is not None and window >= plan.longest - 1:
+        window = None
     if qkv_N3HD.is_cuda and has_flash(qkv_N3HD):
-        return attend_flash(qkv_N3HD, plan, dropout)
-    return cast(Tensor, _attend_uncompiled(qkv_N3HD, plan, dropout))
+        return attend_flash(qkv_N3HD, plan, dropout, window)
+    return cast(Tensor, _attend_uncompiled(qkv_N3HD, plan, dropout, window))
 
 
 def has_flash(qkv_N3HD: Tensor) -> bool:
@@ -183,7 +189,9 @@ def _capability(index: int) -> tuple[int, int]:
     return torch.cuda.get_device_capability(index)
 
 
-def attend_flash(qkv_N3HD: Tensor, plan: AttentionPlan, dropout: float) -> Tensor:
+def attend_flash(
+    qkv_N3HD: Tensor, plan: AttentionPlan, dropout: float, window: int | None = None
+) -> Tensor:
     """Compute `attend` in one call of flash attention over all examples.
 
     Only the pretended device of our tests has run this line. The public function for examples of
@@ -192,28 +200,34 @@ def attend_flash(qkv_N3HD: Tensor, plan: AttentionPlan, dropout: float) -> Tenso
     q, k, v = qkv_N3HD.unbind(1)
     offsets, longest = plan.offsets, plan.longest
     output: Tensor = torch.ops.aten._flash_attention_forward(
-        q, k, v, offsets, offsets, longest, longest, dropout, plan.is_causal, False
-    )[0]
+        q, k, v, offsets, offsets, longest, longest, dropout, plan.is_causal, False,
+        window_size_left=window, window_size_right=window,
+    )[0]  # fmt: skip
     return output
 
 
 # Blocks differ from batch to batch, so torch.compile would recompile for every batch.
 @torch.compiler.disable  # type: ignore[untyped-decorator]
-def _attend_uncompiled(qkv_N3HD: Tensor, plan: AttentionPlan, dropout: float) -> Tensor:
+def _attend_uncompiled(
+    qkv_N3HD: Tensor, plan: AttentionPlan, dropout: float, window: int | None
+) -> Tensor:
     if qkv_N3HD.is_cpu and qkv_N3HD.dtype in (torch.float32, torch.float64):
-        output: Tensor = _HostAttention.apply(qkv_N3HD, plan, dropout)  # type: ignore[no-untyped-call]
+        output: Tensor = _HostAttention.apply(qkv_N3HD, plan, dropout, window)  # type: ignore[no-untyped-call]
         return output
-    return attend_blocks(qkv_N3HD, plan, dropout)
+    return attend_blocks(qkv_N3HD, plan, dropout, window)
 
 
-def attend_blocks(qkv_N3HD: Tensor, plan: AttentionPlan, dropout: float) -> Tensor:
+def attend_blocks(
+    qkv_N3HD: Tensor, plan: AttentionPlan, dropout: float, window: int | None = None
+) -> Tensor:
     """Compute `attend` block by block with torch's kernels, on any device and in any precision."""
     outputs = []
     for block in plan.blocks:
         q, k, v = block.to_padded(qkv_N3HD).permute(2, 0, 3, 1, 4).unbind()
         mask = None
-        if block.padding is not None and not plan.is_causal:  # padding follows all real tokens
-            mask = block.padding.mask_B1L[:, None].to(q.dtype)
+        if not plan.is_causal:  # otherwise padding follows all real tokens
+            mask = _mask(block, window, q)
+            mask = None if mask is None else mask[:, None]
         x_BHLD = F.scaled_dot_product_attention(
             q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=plan.is_causal
         )
@@ -225,14 +239,16 @@ class _HostAttention(torch.autograd.Function):
     """`attend_blocks` for CPUs, with less overhead per block and much cheaper dropout."""
 
     @staticmethod
-    def forward(ctx: Any, qkv_N3HD: Tensor, plan: AttentionPlan, dropout: float) -> Tensor:
+    def forward(
+        ctx: Any, qkv_N3HD: Tensor, plan: AttentionPlan, dropout: float, window: int | None
+    ) -> Tensor:
         heads, width = qkv_N3HD.shape[2:]
         output_NHD = qkv_N3HD.new_empty(len(qkv_N3HD), heads, width)
         kept = []
         for block in plan.blocks:
             # One copy makes q, k and v contiguous, each [B·H, L, D].
             q, k, v = block.to_padded(qkv_N3HD).permute(2, 0, 3, 1, 4).flatten(1, 2).unbind()
-            weights = torch.softmax(_scores(q, k, block, plan.is_causal), -1)
+            weights = torch.softmax(_scores(q, k, block, plan.is_causal, window), -1)
             bits = random_bits(weights.shape) if dropout else None
             mixed = torch.bmm(dropped(weights, bits, dropout), v)
             x_BHLD = mixed.view(block.examples, heads, block.length, width)
@@ -244,7 +260,7 @@ class _HostAttention(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, d_output_NHD: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, d_output_NHD: Tensor) -> tuple[Tensor, None, None, None]:
         output_NHD, *kept = ctx.saved_tensors
         rows, heads, width = output_NHD.shape
         d_qkv_N3HD = output_NHD.new_empty(rows, 3, heads, width)
@@ -264,18 +280,35 @@ class _HostAttention(torch.autograd.Function):
             torch.bmm(used.transpose(1, 2), d_output, out=d_qkv[2])
             d_qkv_3BHLD = d_qkv.view(3, block.examples, heads, block.length, width)
             block.write_padded(d_qkv_3BHLD.permute(1, 3, 0, 2, 4), d_qkv_N3HD)
-        return d_qkv_N3HD, None, None
+        return d_qkv_N3HD, None, None, None
 
 
-def _scores(q: Tensor, k: Tensor, block: Block, is_causal: bool) -> Tensor:
+def _scores(q: Tensor, k: Tensor, block: Block, is_causal: bool, window: int | None) -> Tensor:
     """Return scaled products of queries and keys [B·H, L, L], with -inf at keys that a query must
-    not see: padding, or (causal) later tokens. Padding is later than every real token."""
+    not see: padding, distant or (causal) later tokens. Padding is later than every real token."""
     scale = q.shape[-1] ** -0.5
     if is_causal:
-        mask = q.new_full((block.length, block.length), -torch.inf).triu_(1)
-    elif block.padding is not None:
-        heads = len(q) // block.examples
-        mask = block.padding.mask_B1L.to(q.dtype).repeat_interleave(heads, 0)
+        mask: Tensor | None = q.new_full((block.length, block.length), -torch.inf).triu_(1)
     else:
+        mask = _mask(block, window, q)
+        if mask is not None and len(mask) > 1:
+            mask = mask.repeat_interleave(len(q) // block.examples, 0)
+    if mask is None:
         return torch.baddbmm(q.new_empty(1, 1, 1), q, k.transpose(1, 2), beta=0, alpha=scale)
     return torch.baddbmm(mask, q, k.transpose(1, 2), alpha=scale)
+
+
+def _mask(block: Block, window: int | None, like: Tensor) -> Tensor | None:
+    """Return 0, or -inf at keys that a query must not see, [B or 1, L or 1, L]; None: it may see
+    all."""
+    padding = None if block.padding is None else block.padding.mask_B1L.to(like.dtype)
+    if window is None or window >= block.length - 1:
+        return padding
+    places_L = torch.arange(block.length, device=like.device)
+    distance_LL = (places_L[:, None] - places_L).abs()
+    mask_1LL = torch.zeros_like(distance_LL, dtype=like.dtype)[None]
+    mask_1LL = mask_1LL.masked_fill(distance_LL > window, -torch.inf)
+    if padding is None:
+        return mask_1LL
+    # A padding query may have no real key in its window. It sees itself: softmax needs one key.
+    return (mask_1LL + padding).masked_fill(distance_LL == 0, 0.0)

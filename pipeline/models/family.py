@@ -41,6 +41,7 @@ class Feed:
     world: int
     micro_batch_size: int | None  # None: all rows of the rank at once
     workers: int = 0
+    total_steps: int | None = None  # of all phases; None: the budget is in hours
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class Family(ABC, Generic[C]):
     reads_words: bool  # needs a vocabulary of whole words; otherwise of subwords
     masks_tokens: bool  # training masks tokens, so that the mask rule shapes the result
     free_to_change: tuple[str, ...]  # options that change no weight's shape or meaning
+    objective_keys: tuple[str, ...]  # options that only pretraining reads, no encoder
     unsupported: Mapping[str, Unsupported] = {}  # by config key
 
     # Network and objective
@@ -83,6 +85,12 @@ class Family(ABC, Generic[C]):
 
         `rows` is the number of rows of this rank in one step.
         """
+
+    def stacked_matrices(self, name: str) -> int:
+        """Return how many matrices are stacked in a hidden matrix, by its parameter's name; 0: it
+        is no hidden matrix, but an embedding or an output layer."""
+        del name
+        return 0
 
     # Batches
 

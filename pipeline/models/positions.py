@@ -11,9 +11,9 @@ from pipeline.models.config import THETA
 CosSin = tuple[Tensor, Tensor]  # cosines and sines, [N, 1, 1, D] each
 
 
-def _angles(positions: int, width: int) -> Tensor:
-    """Return angles [P, I]; wavelengths grow geometrically from 2π to 10,000 · 2π."""
-    frequencies_I = THETA ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+def _angles(positions: int, width: int, base: float = THETA) -> Tensor:
+    """Return angles [P, I]; wavelengths grow geometrically from 2π to base · 2π."""
+    frequencies_I = base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
     return torch.arange(positions, dtype=torch.float64)[:, None] * frequencies_I
 
 
@@ -23,10 +23,10 @@ def sinusoids(positions: int, width: int) -> Tensor:
     return torch.stack([angles_PI.sin(), angles_PI.cos()], -1).flatten(1)[:, :width].float()
 
 
-def rotary_table(positions: int, width: int) -> Tensor:
+def rotary_table(positions: int, width: int, base: float = THETA) -> Tensor:
     """Return cosines and sines for `apply_rotary`, [P, 2, 1, 1, D] (Su et al.; halves as in
     ModernBERT)."""
-    angles_PD = torch.cat([_angles(positions, width)] * 2, -1)
+    angles_PD = torch.cat([_angles(positions, width, base)] * 2, -1)
     return torch.stack([angles_PD.cos(), angles_PD.sin()], 1)[:, :, None, None].float()
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from data_prep.fields import result_keys
 from pipeline.config.schema import FLOORS, RANDOM, VECTORS, Config
+from pipeline.models.registry import family_of
 from pipeline.workflow.stage import Request
 
 if TYPE_CHECKING:
@@ -38,13 +39,21 @@ def encoder_keys(config: Config) -> dict[str, Any]:
     """
     keys: dict[str, Any] = {}
     if RANDOM in config.encoders:
-        keys["model"] = result_keys(config.model)
+        unread = family_of(config.model).objective_keys
+        model = result_keys(config.model).items()
+        keys["model"] = {key: value for key, value in model if key not in unread}
     for name in FLOORS:
         if name in config.encoders:
             keys["encoder"] = {"floor": name}
     if config.task.kind in ("span", "tag") or len(config.encoders) > 1:
         keys["pieces"] = {"of": "whole texts"}
     return keys
+
+
+def earlier_encoder_keys(config: Config) -> dict[str, Any]:
+    """Return `encoder_keys` as earlier versions hashed them: with all options of the model."""
+    keys = encoder_keys(config)
+    return keys | ({"model": result_keys(config.model)} if "model" in keys else {})
 
 
 def open_encoder(config: Config, inputs: dict[str, Path], seed: int) -> "Encoder":

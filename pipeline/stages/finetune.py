@@ -27,6 +27,7 @@ from data_prep.files import atomic_write, write_atomically
 from data_prep.progress import console
 from pipeline.config.schema import MAJORITY, TFIDF, Config
 from pipeline.stages.encoder_inputs import (
+    earlier_encoder_keys,
     encoder_keys,
     encoder_label,
     encoder_requests,
@@ -62,6 +63,10 @@ class Finetune(Stage):
     def keys(self, config: Config) -> dict[str, Any]:
         """Return the settings of task and fine-tuning, and `encoder_keys`."""
         return super().keys(config) | encoder_keys(config)
+
+    def earlier_keys(self, config: Config) -> dict[str, Any]:
+        """Return the keys with all options of a random encoder's model."""
+        return super().keys(config) | earlier_encoder_keys(config)
 
     def files(self, config: Config) -> UserFiles:
         """Return the task's data files; nothing for a suite, whose members read them."""

@@ -19,6 +19,7 @@ from data_prep.fields import result_keys
 from data_prep.files import write_atomically
 from pipeline.config.schema import FLOORS, Config
 from pipeline.stages.encoder_inputs import (
+    earlier_encoder_keys,
     encoder_keys,
     encoder_label,
     encoder_requests,
@@ -58,11 +59,20 @@ class Layers(Stage):
 
     def keys(self, config: Config) -> dict[str, Any]:
         """Return the settings of the task, the head and its training."""
+        task = result_keys(config.task)
+        del task["averaged"]  # of suites only
+        return self._with_task(config, task) | encoder_keys(config)
+
+    def earlier_keys(self, config: Config) -> dict[str, Any]:
+        """Return the keys with all settings of the task and of a random encoder's model."""
+        return self._with_task(config, result_keys(config.task)) | earlier_encoder_keys(config)
+
+    def _with_task(self, config: Config, task: dict[str, Any]) -> dict[str, Any]:
         return {
-            "task": result_keys(config.task),
+            "task": task,
             "finetune": result_keys(head_config(config)),
             "layers": result_keys(config.layers),
-        } | encoder_keys(config)
+        }
 
     def files(self, config: Config) -> UserFiles:
         """Return the task's data files."""

@@ -20,16 +20,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data_prep.config import WORD_KINDS
+from data_prep.dotted import source_checksum
 from data_prep.errors import SesameError, UsageError
 from data_prep.files import write_atomically
-from pipeline.cluster.slurm import first_node_address
+from pipeline.cluster.slurm import steps
 from pipeline.config.schema import Config
 from pipeline.data.cursor import BatchSchedule
 from pipeline.models.config import ModelConfig
 from pipeline.models.registry import family_of
 from pipeline.stages.examples import example_sets
-from pipeline.store.outputs import REQUEST, Store
+from pipeline.store.outputs import REQUEST, Output, Store
 from pipeline.training.config import InitConfig
+from pipeline.training.nodes import placement
 from pipeline.training.schedule import check_budget
 from pipeline.training.source import check_source
 from pipeline.workflow.stage import Instance, Planner, Request, Stage, Work
@@ -57,6 +59,13 @@ class Pretrain(Stage):
         trainer = config.trainer
         check_family(config)
         check_budget(trainer, len(config.phases))
+        config.optim.check_strategy(trainer.strategy)
+        if config.examples.final_mask_rate is not None and trainer.max_hours is not None:
+            raise UsageError(
+                f"examples.final_mask_rate={config.examples.final_mask_rate}: rows are masked "
+                "ahead of training, so it needs a budget in steps or tokens, not "
+                f"trainer.max_hours={trainer.max_hours:g}"
+            )
         BatchSchedule(trainer.global_batch_size, trainer.ramp_steps).check(trainer.world_size)
         examples = {f"examples.{number}": each for number, each in enumerate(example_sets(config))}
         requests = {"tokenizer": Request("tokenizer", config), **examples}
@@ -80,11 +89,24 @@ class Pretrain(Stage):
                 f"trainer.strategy={strategy}: DeepSpeed is not installed, and it exists for Linux "
                 "only; use trainer.strategy=single trainer.devices=1, which gives the same model"
             )
+        placement(config.trainer)  # raises if variables of several nodes are wrong
+
+    def assist(self, config: Config, output: Output) -> bool:
+        """Run this node's ranks if another node makes the output (several nodes without SLURM)."""
+        from pipeline.training.nodes import assist
+
+        place = placement(config.trainer)
+        if place is None or place.rank == 0:
+            return False
+        assist(output.path, config.trainer, place, lambda: output.is_done)
+        return True
 
     def keys(self, config: Config) -> dict[str, Any]:
         """Return the settings of model and training, and of masks if the loader draws them."""
         own = super().keys(config)
         masks = config.examples.training_masks() if family_of(config.model).masks_tokens else {}
+        if config.optim.path is not None:
+            own["optim"]["source"] = source_checksum("optim.path", config.optim.path)
         return own | ({"examples": masks} if masks else {})
 
     def add_instance(self, graph: Planner, instance: Instance) -> None:
@@ -117,7 +139,7 @@ class Pretrain(Stage):
         described = {"model": asdict(job.model), "vocab_size": job.vocab_size}
         write_atomically(work.out / "config.json", json.dumps(described, indent=1) + "\n")
         try:
-            launch(work.out, job, first_node_address)
+            launch(work.out, job, steps())
         except Diverged as error:
             work.check_lease()
             _train_without(error, work, say)
@@ -181,7 +203,7 @@ def _train_without(error: "Diverged", work: Work, say: Callable[[str], None]) ->
     step = int(good.name) if good else 0
     say(f"{error}; going back once, to step {step:,}, to train without these rows")
     try:
-        launch(work.out, make_job(work, good, error.dropped), first_node_address)
+        launch(work.out, make_job(work, good, error.dropped), steps())
     except Diverged as again:
         first, optim = error.dropped, work.config.optim
         raise SesameError(

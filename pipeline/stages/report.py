@@ -27,12 +27,18 @@ class Report(Stage):
     """The stage that writes the report page."""
 
     name = "report"
-    format = 2
+    format = 3
     sections = ("report", "share")
 
     def inputs(self, config: Config) -> dict[str, Request]:
         """Return nothing: `add_report` passes its inputs to the graph directly."""
         return {}
+
+    def keys(self, config: Config) -> dict[str, Any]:
+        """Return title and permission; for a page that compares no runs also this run's name,
+        which the page shows. The names of compared runs are in the roles of its inputs."""
+        shown = {} if config.runs else {"run": {"name": config.name}}
+        return super().keys(config) | shown
 
     def run(self, work: Work) -> dict[str, Any]:
         """Write the page."""

@@ -27,6 +27,14 @@ class Tokenizer(Stage):
         """Return the shards to train on; nothing if the tokenizer is given."""
         return {} if config.tokenizer.source else {"shard": Request("shard", config)}
 
+    def keys(self, config: Config) -> dict[str, Any]:
+        """Return the training settings; nothing for a given tokenizer, whose files are hashed."""
+        return {} if config.tokenizer.source else super().keys(config)
+
+    def earlier_keys(self, config: Config) -> dict[str, Any]:
+        """Return the settings of the section, also for a given tokenizer."""
+        return super().keys(config)
+
     def files(self, config: Config) -> UserFiles:
         """Return the files of a given tokenizer, by their names in its folder."""
         if not config.tokenizer.source:

@@ -187,6 +187,15 @@ class Store:
                     waiting.append(found[reference])
         return list(found.values())
 
+    def dependants(self, output: Output) -> list[Output]:
+        """Return every output that was made from this one, directly or not."""
+        return [
+            each
+            for folder in sorted(self.root.iterdir())
+            for each in self.outputs(folder.name)
+            if output.reference in {before.reference for before in self.ancestors(each)}
+        ]
+
     def outputs(self, stage: str) -> Iterator[Output]:
         """Yield all outputs of a stage, finished or unfinished, sorted by fingerprint."""
         folder = self.root / stage
@@ -195,6 +204,12 @@ class Store:
                 output = Output(stage, path.name, path)
                 if not path.name.startswith(".") and (output.has_manifest or output.is_begun):
                     yield output
+
+
+def move_run_facts(old: Path, new: Path) -> None:
+    """Rename the run facts that are outside an output's folder, as its folder is renamed."""
+    if _facts_outside(old).exists():
+        os.replace(_facts_outside(old), _facts_outside(new))
 
 
 def _facts_outside(path: Path) -> Path:

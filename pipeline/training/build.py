@@ -96,6 +96,7 @@ class Data:
             world=trainer.world_size,
             micro_batch_size=micro_batch_size,
             workers=self.workers,
+            total_steps=self.phases[-1].end,
         )
 
     def held_out(self, phase: int) -> Iterable[Any]:
@@ -201,6 +202,7 @@ def assemble(
         data.identities,
         stop_requested,
         steps.next_step,
+        family_of(job.model).stacked_matrices,
     )
     engine = make_engine(
         trainer.strategy,

@@ -1,6 +1,7 @@
 """Config sections of pretraining: init, optim, trainer and pretrain."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from omegaconf import II
 
@@ -11,6 +12,8 @@ from pipeline.data.cursor import BatchSchedule
 # Gradient elements per ZeRO exchange: two fp32 buffers of 400 MB. DeepSpeed's default of 5e8
 # elements takes 4 GB.
 ZERO_BUCKET = 100_000_000
+
+PARTITIONABLE = ("adamw", "adagrad")  # optimizers that work element by element
 
 
 @dataclass
@@ -45,7 +48,10 @@ class OptimConfig:
     """The optimizer and its learning-rate schedule."""
 
     kind: str = result(
-        "adamw", "AdamW (BERT) or Adagrad (ELMo, as published)", choices=("adamw", "adagrad")
+        "adamw",
+        "AdamW (BERT), Adagrad (ELMo, as published), LAMB, StableAdamW, Muon, or one's own class "
+        "(own); ZeRO supports the first two",
+        choices=("adamw", "adagrad", "lamb", "stable_adamw", "muon", "own"),
     )
     lr: float = result(1e-4, "peak learning rate", at_least=0.0)
     beta1: float = result(0.9, "decay of the first moment", at_least=0.0, at_most=1.0)
@@ -54,6 +60,20 @@ class OptimConfig:
     initial_accumulator: float = result(
         1.0, "initial value of Adagrad's sums of squared gradients", at_least=0.0
     )
+    momentum: float = result(
+        0.95,
+        "muon: decay of the momentum of hidden matrices",
+        at_least=0.0,
+        at_most=1.0,
+        is_later=True,
+    )
+    path: str | None = result(
+        None,
+        "own: the optimizer's class by dotted path; it is called with the parameter groups, "
+        "optim.lr and optim.options",
+        is_later=True,
+    )
+    options: dict[str, Any] = result({}, "own: further arguments of the class", is_later=True)
     weight_decay: float = result(
         0.01, "weight decay of matrices; biases and norms have none", at_least=0.0
     )
@@ -71,9 +91,33 @@ class OptimConfig:
     warmup: float = result(
         0.01, "share of the budget with a rising learning rate", at_least=0.0, at_most=1.0
     )
+    start: float = result(
+        0.0,
+        "learning rate at the first step, as a share of the peak; warm-up rises from it",
+        at_least=0.0,
+        at_most=1.0,
+        is_later=True,
+    )
     decay: float = result(
         0.1, "wsd: share of the budget, at the end, that decays", at_least=0.0, at_most=1.0
     )
+
+    def check(self) -> None:
+        """Raise `UsageError` for one's own optimizer without its class, or the reverse."""
+        if (self.kind == "own") != (self.path is not None):
+            raise UsageError(
+                f"optim.kind={self.kind} optim.path={self.path}: set optim.kind=own together with "
+                "the dotted path of a class in optim.path"
+            )
+
+    def check_strategy(self, strategy: str) -> None:
+        """Raise `UsageError` for an optimizer whose arithmetic `trainer.strategy` would change."""
+        if strategy.startswith("zero") and self.kind not in PARTITIONABLE:
+            raise UsageError(
+                f"optim.kind={self.kind}: needs whole tensors, but trainer.strategy={strategy} "
+                f"gives optimizers flat slices of them; choose trainer.strategy=ddp, or optim.kind="
+                f"{' or '.join(PARTITIONABLE)}"
+            )
 
 
 @dataclass

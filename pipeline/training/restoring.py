@@ -5,7 +5,6 @@ from pathlib import Path
 
 import torch
 from safetensors import safe_open
-from safetensors.torch import load_file
 from torch import Tensor
 
 from data_prep.errors import SesameError
@@ -19,15 +18,6 @@ def weight_files(checkpoint: Path) -> list[Path]:
     Earlier versions of Sesame wrote a single `weights.safetensors`.
     """
     return sorted(checkpoint.glob("weights*.safetensors"))
-
-
-def read_weights(checkpoint: Path) -> dict[str, Tensor]:
-    """Return all weights by parameter name."""
-    return {
-        name: weight
-        for path in weight_files(checkpoint)
-        for name, weight in load_file(path).items()
-    }
 
 
 class SavedParameters:

@@ -31,12 +31,22 @@ from torch.nn.parallel import DistributedDataParallel
 from data_prep.errors import SesameError
 from pipeline.training.config import ZERO_BUCKET
 from pipeline.training.host_group import HostGroup
-from pipeline.training.optimizer import MOMENTS
 from pipeline.training.parameter_state import ParameterState, owners, to_host
 from pipeline.training.restoring import SavedParameters
 from pipeline.training.zero_state import full_state, is_whole, load_fragment, load_slice
 
 PERSISTENT = 100_000  # ZeRO 3 keeps parameters with fewer elements on every rank, as by default
+
+
+def moment_names(state: dict[str, Any]) -> list[str]:
+    """Return the names of the tensors in an optimizer's state of a parameter, without its step."""
+    odd = [key for key, value in state.items() if not torch.is_tensor(value) and key != "step"]
+    if odd:
+        raise SesameError(
+            f"optim.path: the optimizer keeps {odd[0]} of type {type(state[odd[0]]).__name__} in "
+            "its state; checkpoints hold tensors only"
+        )
+    return [key for key in state if key != "step"]
 
 
 class Engine(Strategy):
@@ -165,12 +175,12 @@ class Engine(Strategy):
     def _inner_optimizer(self) -> torch.optim.Optimizer:
         return self.optimizers[0]
 
-    def _moments(self) -> tuple[str, ...]:
-        return MOMENTS[type(self._inner_optimizer())]
-
     def _set_updates(self, updates: int) -> None:
         for state in self._inner_optimizer().state.values():
-            state["step"].fill_(updates)
+            if torch.is_tensor(state.get("step")):
+                state["step"].fill_(updates)
+            elif "step" in state:
+                state["step"] = updates
 
 
 class _WholeEngine(Engine):
@@ -189,9 +199,13 @@ class _WholeEngine(Engine):
         parameters = [parameter for _, parameter in self.named_parameters()]
         norm = nn.utils.clip_grad_norm_(parameters, clip or math.inf)
         optimizer = self.optimizers[0]
-        # The optimizer's kernel reads this flag on the device and skips the update.
-        optimizer.found_inf = (~torch.isfinite(norm)).float()  # type: ignore[attr-defined]
-        optimizer.step()
+        is_bad = ~torch.isfinite(norm)
+        if getattr(optimizer, "_step_supports_amp_scaling", False):
+            # The optimizer's kernel reads this flag on the device and skips the update.
+            optimizer.found_inf = is_bad.float()  # type: ignore[attr-defined]
+            optimizer.step()
+        elif not is_bad:  # one's own optimizer: the host has to read the flag
+            optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         return norm
 
@@ -199,7 +213,7 @@ class _WholeEngine(Engine):
         for name, parameter, owner in self._owned_parameters():
             if owner == self.rank:
                 state = self.optimizers[0].state[parameter]
-                moments = {key: to_host(state[key]) for key in self._moments()}
+                moments = {key: to_host(state[key]) for key in moment_names(state)}
                 yield ParameterState(name, to_host(parameter), moments)
 
     @torch.no_grad()
@@ -324,8 +338,10 @@ class ShardedEngine(Engine, DeepSpeedStrategy):
         return torch.as_tensor(norm, device=self.root_device)
 
     def state(self) -> Iterator[ParameterState]:
+        # ZeRO's optimizers keep the same moments for every parameter.
+        names = moment_names(next(iter(self._inner_optimizer().state.values())))
         for name, parameter, owner in self._owned_parameters():
-            weight, moments = full_state(parameter, self._moments())
+            weight, moments = full_state(parameter, names)
             if owner == self.rank:
                 copies = {key: to_host(moment) for key, moment in moments.items()}
                 yield ParameterState(name, to_host(weight), copies)

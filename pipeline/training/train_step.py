@@ -51,7 +51,7 @@ from pipeline.training import guard
 from pipeline.training.checkpoint import TrainingState
 from pipeline.training.config import OptimConfig, TrainerConfig
 from pipeline.training.exits import Diverged, Dropped
-from pipeline.training.optimizer import make_optimizer
+from pipeline.training.optimizers.make import make_optimizer
 from pipeline.training.schedule import Phase, learning_rate, phase_at
 from pipeline.training.strategy import Engine
 
@@ -89,6 +89,7 @@ class Pretraining(LightningModule):
         identities: list[Identity],
         stop_requested: Callable[[], bool],
         next_step: Callable[[], Step | None] = lambda: None,
+        stacked: Callable[[str], int] = lambda name: 0,
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
@@ -104,6 +105,7 @@ class Pretraining(LightningModule):
         self.stop_agreed = False  # True on every rank once any rank was asked to stop
         self.compute_seconds = 0.0  # spent in forward, backward and update, for timing.jsonl
         self._stop_requested = stop_requested
+        self._stacked = stacked  # see `optimizers.make.Stacked`
         self._next_step = next_step  # the step after the current one, if it is loaded already
         self._agreed: tuple[Step, Sums] | None = None  # a coming step and its global counts
         self._started = 0.0
@@ -116,7 +118,7 @@ class Pretraining(LightningModule):
         self._started = time.monotonic() - self.state.seconds
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        return make_optimizer(self, self.optim)
+        return make_optimizer(self.model, self.optim, self._stacked)
 
     def transfer_batch_to_device(self, batch: Any, device: torch.device, index: int) -> Any:
         return batch  # `training_step` moves one micro-batch at a time, to save memory

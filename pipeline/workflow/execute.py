@@ -3,9 +3,10 @@
 import multiprocessing
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,14 @@ from data_prep.work_units import (
     usable_cores,
 )
 from pipeline.store.content import Checksums
-from pipeline.store.lease import lease
-from pipeline.store.outputs import LEASE, Output, run_facts
+from pipeline.store.lease import describe, lease, read_holder
+from pipeline.store.outputs import LEASE, Output, Store, run_facts
+from pipeline.store.remaking import beside as place_beside
+from pipeline.store.remaking import complete_swap, has_same_files, mark_outdated, swap_in
 from pipeline.store.verify import refuse_damage
 from pipeline.workflow.plan import titled
 from pipeline.workflow.stage import Node, Work
+from pipeline.workflow.upgrades import refuse_to_start_anew
 
 PIECES = ".pieces"  # subfolder of an unfinished output with its finished work units
 WEIGHTS = (".safetensors", ".bin", ".hdf5", ".npy")  # suffixes of an encoder's large files
@@ -50,12 +54,13 @@ def execute(node: Node) -> None:
     Waits while another process makes it. Raises `SesameError` if an input is not finished, or if
     an input or the output itself is not what its manifest says.
     """
+    complete_swap(node.output)
     refuse_damage(node.output, Checksums(node.store), node.config.verifies_all)
-    if node.output.is_done:
+    if node.output.is_done or node.maker.assist(node.config, node.output):
         return
 
     def say(text: str) -> None:
-        console.print(f"{node.stage} {node.output.fingerprint[:8]}: {text}", markup=False)
+        _say(node, text)
 
     with lease(node.output.path / LEASE, lambda: node.output.is_done, say) as held:
         if held is None or node.output.is_done:
@@ -64,6 +69,41 @@ def execute(node: Node) -> None:
         counts = _work(node, None, held.check)
         facts = run_facts(node.config.name, started, time.monotonic() - clock)
         node.output.finish(node.request, counts, facts, held.check)
+
+
+def remake(node: Node) -> None:
+    """Make an output again beside the old one, and replace the old one when it is done.
+
+    What was made from the old one is marked as outdated, unless the new files are the same. A
+    launch that was killed is continued. Raises `SesameError` if the old output is being made.
+    """
+    holder = read_holder(node.output.path / LEASE)
+    if holder is not None:
+        raise SesameError(
+            f"{node.output.path}: {describe(holder)} works on it; wait for its end, then use "
+            "--force again"
+        )
+    complete_swap(node.output)
+    if not (node.output.is_done or node.output.is_begun):
+        execute(node)
+        return
+    again = replace(node, output=place_beside(node.output))
+    execute(again)
+    if not again.output.is_done:
+        return  # another launch made it too, and has swapped it in
+    if has_same_files(node.output, again.output):
+        _say(node, "made again, with the same content; what was made from it stays")
+    else:
+        outdated = mark_outdated(Store(node.store), node.output)
+        names = ", ".join(f"{each.stage} {each.fingerprint[:8]}" for each in outdated)
+        _say(node, f"made again; made from the old one: {names or 'nothing'}")
+    swap_in(node.output)
+
+
+def _say(node: Node, text: str) -> None:
+    console.print(
+        f"{node.stage} {node.output.fingerprint[:8]}: {text}", markup=False, soft_wrap=True
+    )
 
 
 def make_share(node: Node, share: ArraySlice) -> None:
@@ -131,28 +171,40 @@ def refuse_damaged(nodes: list[Node]) -> None:
         refuse_damage(node.output, Checksums(node.store), node.config.verifies_all)
 
 
-def execute_all(nodes: list[Node], at_once: int | None = None) -> None:
+def execute_all(
+    nodes: list[Node], at_once: int | None = None, again: Collection[Node] = ()
+) -> None:
     """Make every unfinished output in order and print how long each took.
 
     Raises an error before any work if one of them is damaged or cannot be made on this machine.
 
     Outputs of stages with `runs_beside` (fine-tunings) are made `at_once` at a time, each in its
-    own process with an equal share of the cores. None: as many as cores and memory allow.
+    own process with an equal share of the cores. None: as many as cores and memory allow. Nodes in
+    `again` are made even if they are finished; see `remake`.
     """
     for node in nodes:
         node.output.move_run_facts_out()
     refuse_damaged(nodes)
-    left = [node for node in nodes if not node.output.is_done]
+    left = [node for node in nodes if node in again or not node.output.is_done]
+    refuse_to_start_anew(nodes, again)
     for node in left:
         node.maker.check_machine(node.config)
     while left:
-        beside = [node for node in left if node.maker.runs_beside and _unfinished(node) is None]
+        waiting = {node.output.reference for node in left}
+        beside = [node for node in left if node.maker.runs_beside and _is_ready(node, waiting)]
         count = min(len(beside), at_once or _sensible_count(beside))
         if count > 1:
-            _execute_beside(beside, count)
+            _execute_beside(beside, count, again)
         else:
-            _say_made(left[0], _timed(left[0]))
-        left = [node for node in left if not node.output.is_done]
+            beside = left[:1]
+            _say_made(left[0], _timed(left[0], left[0] in again))
+        left = [n for n in left if n not in beside and (n in again or not n.output.is_done)]
+
+
+def _is_ready(node: Node, waiting: Collection[str]) -> bool:
+    """Return True if all inputs are finished, and none of them is still to be made again."""
+    is_waiting = any(item.reference in waiting for item in node.inputs.values())
+    return not is_waiting and _unfinished(node) is None
 
 
 def _sensible_count(nodes: list[Node]) -> int:
@@ -184,7 +236,7 @@ def _expected_memory(node: Node) -> int:
     return PROCESS_BYTES + 4 * weights
 
 
-def _execute_beside(nodes: list[Node], at_once: int) -> None:
+def _execute_beside(nodes: list[Node], at_once: int, again: Collection[Node] = ()) -> None:
     """Make outputs in parallel processes. All are tried; then `SomeFailed` is raised if any failed.
 
     Raises `SesameError` at once if a process was killed.
@@ -196,7 +248,7 @@ def _execute_beside(nodes: list[Node], at_once: int) -> None:
             initializer=_begin_process,
             initargs=(max(1, usable_cores() // at_once),),
         )
-        futures = {pool.submit(_timed, node): node for node in nodes}
+        futures = {pool.submit(_timed, node, node in again): node for node in nodes}
     failures: dict[str, SesameError] = {}
     with pool, progress(nodes[0].stage, len(nodes)) as bar:
         try:
@@ -240,9 +292,12 @@ def _begin_process(threads: int) -> None:
     os.environ["TTY_COMPATIBLE"] = "0"  # live progress bars would overwrite each other
 
 
-def _timed(node: Node) -> float:
+def _timed(node: Node, is_again: bool = False) -> float:
     clock = time.monotonic()
-    execute(node)
+    if is_again:
+        remake(node)
+    else:
+        execute(node)
     return time.monotonic() - clock
 
 

@@ -4,7 +4,7 @@ For a new output it names the most similar existing output and the differences.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +13,10 @@ from rich.table import Table
 
 from pipeline.store.content import Checksums
 from pipeline.store.outputs import Output, Store
+from pipeline.store.remaking import remade_inputs
 from pipeline.store.verify import find_faults
 from pipeline.workflow.stage import Node
+from pipeline.workflow.upgrades import find_superseded
 
 DIFFERENCES_SHOWN = 3
 
@@ -24,20 +26,35 @@ class PlanRow:
     """The state of one node, and a note that explains it."""
 
     node: Node
-    state: str  # done, goes on, new, damaged
+    state: str  # done, goes on, new, again, outdated, damaged
     note: str  # progress of an unfinished output; the fault of a damaged one; for a new one, the
     # nearest existing output
 
 
-def plan(nodes: list[Node], store: Store) -> list[PlanRow]:
-    """Return one row per node. Finished outputs are compared with their manifests."""
+def plan(nodes: list[Node], store: Store, again: Collection[Node] = ()) -> list[PlanRow]:
+    """Return one row per node; those in `again` are made even if they are finished.
+
+    Finished outputs are compared with their manifests.
+    """
     known = Checksums(store.root)
-    return [_row(node, store, known) for node in nodes]
+    rows = [_row(node, store, known, node in again) for node in nodes]
+    return [_with_loss(row, nodes, store) if row.state == "new" else row for row in rows]
 
 
-def _row(node: Node, store: Store, known: Checksums) -> PlanRow:
+def _with_loss(row: PlanRow, nodes: Collection[Node], store: Store) -> PlanRow:
+    """Return a row that names what an earlier version began and this one cannot continue."""
+    lost = find_superseded(row.node, nodes, store)
+    note = f"an earlier version began {lost}, which cannot go on" if lost else row.note
+    return PlanRow(row.node, row.state, note)
+
+
+def _row(node: Node, store: Store, known: Checksums, is_again: bool) -> PlanRow:
     for fault in find_faults(node.output, known, node.config.verifies_all):
         return PlanRow(node, "damaged", str(fault))
+    if is_again and (node.output.is_done or node.output.is_begun):
+        return PlanRow(node, "again", "beside the old one, which it replaces when it is done")
+    if node.output.is_done and (remade := remade_inputs(node.output)):
+        return PlanRow(node, "outdated", f"made before {', '.join(remade)}; --force makes it again")
     if node.output.is_done:
         return PlanRow(node, "done", "")
     if node.output.is_begun:
@@ -104,7 +121,10 @@ def as_table(lines: list[PlanRow]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("stage", "output", "state", ""):
         table.add_column(heading)
-    colours = {"done": "green", "goes on": "yellow", "new": "cyan", "damaged": "red"}
+    colours = {
+        "done": "green", "goes on": "yellow", "new": "cyan", "again": "cyan",
+        "outdated": "yellow", "damaged": "red",
+    }  # fmt: skip
     for line in lines:
         state = f"[{colours[line.state]}]{line.state}[/]"
         table.add_row(titled(line.node), line.node.output.fingerprint[:8], state, escape(line.note))

@@ -129,6 +129,13 @@ class Stage(ABC):
     def check_machine(self, config: Config) -> None:  # noqa: B027 (most stages run anywhere)
         """Raise `UsageError` if this machine cannot run the stage. Called before any work."""
 
+    def assist(self, config: Config, output: Output) -> bool:
+        """Help another process that makes the output, until it is finished; True if this did.
+
+        False, as in most stages, if this process makes the output itself.
+        """
+        return False
+
     @abstractmethod
     def run(self, work: Work) -> dict[str, Any]:
         """Write the output below `work.out`; return counts for the manifest.
@@ -139,6 +146,13 @@ class Stage(ABC):
     def keys(self, config: Config) -> dict[str, Any]:
         """Return the settings that determine the output, by section; they enter the fingerprint."""
         return {section: result_keys(getattr(config, section)) for section in self.sections}
+
+    def earlier_keys(self, config: Config) -> dict[str, Any]:
+        """Return `keys` as earlier versions of Sesame hashed them.
+
+        Outputs that they began or finished under such a fingerprint are found and used.
+        """
+        return self.keys(config)
 
     def files(self, config: Config) -> UserFiles:
         """Find the user's files it reads. The result depends on `sections` only: the graph calls

@@ -33,7 +33,7 @@ class Architecture:
     fixed: dict[
         str, Any
     ]  # required values of other keys of config.json; None: written, not checked
-    absent: dict[str, Any]  # transformers' defaults of `fixed` keys, where they differ from `fixed`
+    absent: dict[str, Any]  # transformers' defaults of keys, where they differ from ours
     encoder: str  # name of the encoder inside the model with heads
     bare: tuple[str, ...]  # beginnings of tensor names in a file with the encoder only
     modules: Names  # outside the layers
@@ -84,6 +84,8 @@ BERT = Architecture(
         "activation": "gelu",
         "biases": True,
         "segments": True,
+        "global_every": 1,
+        "rotary_base": THETA,
     },
     keys={
         "layers": "num_hidden_layers",
@@ -156,7 +158,7 @@ ROFORMER = Architecture(
     layer_modules=BERT.layer_modules,
 )
 
-# Warner et al. 2024, with global attention in every layer.
+# Warner et al. 2024, with global attention in every layer or in every n-th.
 MODERNBERT = Architecture(
     title="ModernBERT",
     model_type="modernbert",
@@ -175,6 +177,9 @@ MODERNBERT = Architecture(
         "dropout": "embedding_dropout",
         "attention_dropout": "attention_dropout",
         "norm_eps": "norm_eps",
+        "global_every": "global_attn_every_n_layers",
+        "local_window": "local_attention",
+        "rotary_base": "global_rope_theta",
     },
     fixed={
         "hidden_activation": "gelu",
@@ -184,12 +189,16 @@ MODERNBERT = Architecture(
         "mlp_bias": False,
         "classifier_bias": False,
         "decoder_bias": True,
-        "global_attn_every_n_layers": 1,
-        "global_rope_theta": THETA,
+        "local_rope_theta": THETA,
         # transformers' defaults are ids of ModernBERT's own vocabulary.
         **dict.fromkeys(("bos_token_id", "cls_token_id", "sep_token_id", "eos_token_id")),
     },
-    absent={"global_attn_every_n_layers": 3, "global_rope_theta": 160_000.0},
+    absent={
+        "global_attn_every_n_layers": 3,
+        "local_attention": 128,
+        "global_rope_theta": 160_000.0,
+        "local_rope_theta": THETA,
+    },
     encoder="model",
     bare=("embeddings.", "layers.", "final_norm."),
     modules={
@@ -259,13 +268,13 @@ def read_stated(folder: Path) -> Stated:
         )
     architecture = known[model_type]
     try:
-        said = architecture.absent | _said_once(stated)
+        said = architecture.absent | _said_once(stated, path)
     except (TypeError, AttributeError, KeyError) as error:
         raise UsageError(f"{path}: not the settings of a {architecture.title}") from error
     for key, value in architecture.fixed.items():
         if value is not None and said.get(key, value) != value:
             raise UsageError(f"{path}: {key} is {said[key]!s:.40}; only {value} can be read")
-    given = {ours: stated[theirs] for ours, theirs in architecture.keys.items() if theirs in stated}
+    given = {ours: said[theirs] for ours, theirs in architecture.keys.items() if theirs in said}
     config = BertConfig(**architecture.options | given)
     vocab_size = stated.get("vocab_size")
     is_number = isinstance(vocab_size, int) and not isinstance(vocab_size, bool)
@@ -280,13 +289,26 @@ def read_stated(folder: Path) -> Stated:
     return Stated(architecture, config, vocab_size)
 
 
-def _said_once(stated: dict[str, Any]) -> dict[str, Any]:
-    """Convert ModernBERT's per-layer settings of newer transformers to the older global keys."""
+def _said_once(stated: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Convert ModernBERT's per-layer settings of newer transformers to the older global keys.
+
+    Raises `UsageError` for scaled rotary positions and for layers in another order than ours.
+    """
     once = dict(stated)
-    if rope := (stated.get("rope_parameters") or {}).get("full_attention"):
-        is_plain = rope.get("rope_type", "default") == "default"
-        once["global_rope_theta"] = rope["rope_theta"] if is_plain else rope["rope_type"]
-    if layers := stated.get("layer_types"):
-        is_global = set(layers) == {"full_attention"}
-        once["global_attn_every_n_layers"] = 1 if is_global else "more than 1"
+    for kind, key in (("full", "global_rope_theta"), ("sliding", "local_rope_theta")):
+        if rope := (stated.get("rope_parameters") or {}).get(f"{kind}_attention"):
+            if (rope_type := rope.get("rope_type", "default")) != "default":
+                raise UsageError(
+                    f"{path}: rope_type is {rope_type!s:.40}; only default can be read"
+                )
+            once[key] = float(rope["rope_theta"])
+    if layers := list(stated.get("layer_types") or ()):
+        later = [number for number in range(1, len(layers)) if layers[number] == "full_attention"]
+        n = later[0] if later else len(layers)
+        if layers != [f"{'sliding' if i % n else 'full'}_attention" for i in range(len(layers))]:
+            raise UsageError(
+                f"{path}: layer_types: only models in which every n-th layer, from the first on, "
+                "has full_attention and the others sliding_attention can be read"
+            )
+        once["global_attn_every_n_layers"] = n
     return once

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from data_prep.errors import UsageError
 from data_prep.fields import result
-from pipeline.models.config import ModelConfig
+from pipeline.models.config import THETA, ModelConfig
 
 SEGMENTS = 2  # number of segment embeddings
 
@@ -32,6 +32,28 @@ class BertConfig(ModelConfig):
     positions: str = result(
         "learned", "position encoding", choices=("learned", "sinusoidal", "rotary")
     )
+    rotary_base: float = result(
+        THETA,
+        "longest wavelength of rotary positions, in units of 2π positions, in layers with global "
+        "attention; in local layers it is 10,000",
+        at_least=1.0,
+        at_most=1e12,
+        is_later=True,
+    )
+    global_every: int = result(
+        1,
+        "every n-th layer, from the first on, attends to the whole example; the others are local",
+        at_least=1,
+        at_most=1000,
+        is_later=True,
+    )
+    local_window: int = result(
+        128,
+        "tokens that a local layer sees around a token, half of them on each side",
+        at_least=2,
+        at_most=1 << 20,
+        is_later=True,
+    )
     activation: str = result(
         "gelu", "feed-forward activation; geglu is the gated form", choices=("gelu", "geglu")
     )
@@ -47,8 +69,15 @@ class BertConfig(ModelConfig):
         0.02, "standard deviation of the initial weights", at_least=1e-6, at_most=10.0
     )
 
+    def window(self, layer: int) -> int | None:
+        """Return how many tokens on each side layer number `layer` sees; None: all."""
+        return self.local_window // 2 if layer % self.global_every else None
+
     def check(self) -> None:
-        """Raise `UsageError` if heads do not divide the width, or a rotary head's width is odd."""
+        """Raise `UsageError` if heads do not divide the width, or a rotary head's width is odd, or
+        the window of local layers is."""
+        if self.local_window % 2:
+            raise UsageError(f"model.local_window={self.local_window}: must be even")
         if self.hidden % self.heads:
             fits = [heads for heads in range(1, self.hidden + 1) if self.hidden % heads == 0]
             raise UsageError(

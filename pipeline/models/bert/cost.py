@@ -43,7 +43,7 @@ class BertCost(Cost):
         token, the masked-LM head over predicted tokens.
         """
         hidden = self.config.hidden
-        layer = 3 * hidden**2 + 2 * mean_length * hidden + self._after_attention()
+        layer = 3 * hidden**2 + 2 * self._seen(mean_length) * hidden + self._after_attention()
         head = predicted_share * (hidden**2 + hidden * self.vocab_size) + hidden**2 / mean_length
         return 3 * 2 * (self.config.layers * layer + head)
 
@@ -70,6 +70,16 @@ class BertCost(Cost):
         mask = _mask_bytes(one) if config.dropout else 0
         embeddings = one.tokens * ((FP32 + mask) * config.hidden + 3 * 8)  # three int64 columns
         return encoder + embeddings + self._head_bytes(one)
+
+    def _seen(self, mean_length: float) -> float:
+        """Return the tokens that a token attends to, in the mean over all layers."""
+        config = self.config
+        seen = [mean_length if w is None else min(mean_length, 2 * w + 1.0) for w in self._windows]
+        return sum(seen) / config.layers
+
+    @property
+    def _windows(self) -> list[int | None]:
+        return [self.config.window(number) for number in range(self.config.layers)]
 
     def _feedforward(self) -> int:
         matrices = 3 if self.config.activation == "geglu" else 2

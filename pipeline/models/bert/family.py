@@ -31,6 +31,7 @@ class BertFamily(Family[BertConfig]):
     reads_words = False
     masks_tokens = True
     free_to_change = ("dropout", "attention_dropout", "init_std")
+    objective_keys = ("tied",)
 
     def build(
         self,
@@ -45,6 +46,12 @@ class BertFamily(Family[BertConfig]):
         from pipeline.models.bert.objective import MaskedTokens
 
         return BertForPretraining(config, vocab_size, checkpoint_activations), MaskedTokens()
+
+    def stacked_matrices(self, name: str) -> int:
+        """Query, key and value are one parameter of three matrices."""
+        if not name.startswith("bert.layers."):
+            return 0
+        return 3 if ".qkv." in name else 1
 
     def steps(self, config: BertConfig, feed: Feed, place: Place) -> "Iterable[Step]":
         from data_prep.examples.masking import Vocabulary
@@ -62,6 +69,7 @@ class BertFamily(Family[BertConfig]):
             world=feed.world,
             micro_batch_size=feed.micro_batch_size,
             workers=feed.workers,
+            total_steps=feed.total_steps,
             place=place,
         )
 

@@ -70,9 +70,10 @@ class Embeddings(nn.Module):
 class Attention(nn.Module):
     """Self-attention inside each example. One matrix product computes queries, keys and values."""
 
-    def __init__(self, config: BertConfig) -> None:
+    def __init__(self, config: BertConfig, window: int | None) -> None:
         super().__init__()
         self.heads = config.heads
+        self.window = window  # tokens on each side that a token sees; None: its whole example
         self.dropout = config.attention_dropout
         self.qkv = nn.Linear(config.hidden, 3 * config.hidden, bias=config.biases)
         self.output = nn.Linear(config.hidden, config.hidden, bias=config.biases)
@@ -85,7 +86,7 @@ class Attention(nn.Module):
             qk_N2HK, v_N1HK = qkv_N3HK.split([2, 1], 1)
             qkv_N3HK = torch.cat([apply_rotary(qk_N2HK, cos_sin), v_N1HK], 1)
         dropout = self.dropout if self.training else 0.0
-        mixed_ND = attend(qkv_N3HK, plan, dropout).flatten(1)
+        mixed_ND = attend(qkv_N3HK, plan, dropout, self.window).flatten(1)
         y_RD: Tensor = self.output(_kept(mixed_ND, rows_R))
         return y_RD
 
@@ -114,15 +115,15 @@ class FeedForward(nn.Module):
 class Layer(nn.Module):
     """Attention and feed-forward, each with a residual, and layer norm after (BERT) or before."""
 
-    def __init__(self, config: BertConfig, is_first: bool) -> None:
+    def __init__(self, config: BertConfig, number: int) -> None:
         super().__init__()
         self.pre_norm = config.norm == "pre"
-        self.attention = Attention(config)
+        self.attention = Attention(config, config.window(number))
         # The embeddings' output is normed already, so the first pre-norm layer needs no norm (as in
         # ModernBERT).
         self.attention_norm = (
             nn.Identity()
-            if self.pre_norm and is_first
+            if self.pre_norm and number == 0
             else nn.LayerNorm(config.hidden, config.norm_eps, bias=config.biases)
         )
         self.feedforward = FeedForward(config)
@@ -158,7 +159,9 @@ def _kept(x_ND: Tensor, rows_R: Tensor | None) -> Tensor:
 class Bert(nn.Module):
     """The encoder, with the pooler that computes one vector per example from its first token."""
 
-    rotary: Tensor | None  # cosines and sines by position, see `positions.rotary_table`
+    # Cosines and sines by position, see `positions.rotary_table`, of global and of local layers.
+    rotary: Tensor | None
+    local_rotary: Tensor | None
 
     def __init__(
         self, config: BertConfig, vocab_size: int, checkpoint_activations: bool = False
@@ -168,7 +171,7 @@ class Bert(nn.Module):
         self.vocab_size = vocab_size
         self.checkpoint_activations = checkpoint_activations
         self.embeddings = Embeddings(config, vocab_size)
-        self.layers = nn.ModuleList(Layer(config, number == 0) for number in range(config.layers))
+        self.layers = nn.ModuleList(Layer(config, number) for number in range(config.layers))
         self.final_norm = (
             nn.LayerNorm(config.hidden, config.norm_eps, bias=config.biases)
             if config.norm == "pre"
@@ -177,8 +180,13 @@ class Bert(nn.Module):
         self.pooler = nn.Linear(config.hidden, config.hidden, bias=config.biases)
         is_rotary = config.positions == "rotary"
         head_width = config.hidden // config.heads
-        table = rotary_table(config.max_positions, head_width) if is_rotary else None
+        table = local = None
+        if is_rotary:
+            table = rotary_table(config.max_positions, head_width, config.rotary_base)
+        if is_rotary and config.global_every > 1:
+            local = rotary_table(config.max_positions, head_width)
         self.register_buffer("rotary", table, persistent=False)
+        self.register_buffer("local_rotary", local, persistent=False)
         initialise(self, config.init_std)
 
     def forward(
@@ -220,10 +228,14 @@ class Bert(nn.Module):
             )
         positions_N = plan.sort(positions_N)
         x_ND = self.embeddings(plan.sort(tokens_N), positions_N, plan.sort(segments_N))
-        cos_sin = None if self.rotary is None else self.rotary[positions_N].unbind(1)
+        whole, near = (
+            None if table is None else table[positions_N].unbind(1)
+            for table in (self.rotary, self.local_rotary)
+        )
         states = [x_ND]
-        for layer in self.layers:
+        for number, layer in enumerate(self.layers):
             rows = rows_R if len(states) == len(self.layers) else None
+            cos_sin = whole if self.config.window(number) is None else near
             if self.checkpoint_activations and torch.is_grad_enabled():
                 x_ND = checkpoint(layer, x_ND, plan, cos_sin, rows, use_reentrant=False)
             else:

@@ -33,6 +33,7 @@ class ElmoFamily(Family[ElmoConfig]):
     reads_words = True
     masks_tokens = False
     free_to_change = ("dropout", "window", "samples", "forget_every")
+    objective_keys = ("window", "samples", "forget_every")
     unsupported = {  # noqa: RUF012 the interface declares it read-only
         "pretrain.phases": Unsupported([], "has no lengths; set it to []"),
         "init.vectors": Unsupported(False, "embeds characters, not tokens; set it to false"),
@@ -64,6 +65,12 @@ class ElmoFamily(Family[ElmoConfig]):
 
         network = ElmoForPretraining(config, vocab_size)
         return network, NextWords(config, vocab_size, rows, seed)
+
+    def stacked_matrices(self, name: str) -> int:
+        """The four gates of an LSTM are one parameter of four matrices."""
+        if not name.startswith("elmo.directions."):
+            return 0
+        return 1 if name.endswith(".projection") else 4
 
     def steps(self, config: ElmoConfig, feed: Feed, place: Place) -> "Iterable[Step]":
         from pipeline.data.streams import StreamLoader

@@ -20,7 +20,9 @@ MIXES = {
 }
 
 
-def plain_attention(qkv_N3HD: Tensor, lengths: np.ndarray, is_causal: bool) -> Tensor:
+def plain_attention(
+    qkv_N3HD: Tensor, lengths: np.ndarray, is_causal: bool = False, window: int | None = None
+) -> Tensor:
     outputs = []
     for example in qkv_N3HD.split(lengths.tolist()):
         q, k, v = example.permute(1, 2, 0, 3)
@@ -28,6 +30,10 @@ def plain_attention(qkv_N3HD: Tensor, lengths: np.ndarray, is_causal: bool) -> T
         if is_causal:
             later = torch.ones(scores.shape[1:], dtype=torch.bool).triu(1)
             scores = scores.masked_fill(later, -torch.inf)
+        if window is not None:
+            places = torch.arange(scores.shape[-1])
+            far = (places[:, None] - places).abs() > window
+            scores = scores.masked_fill(far, -torch.inf)
         weights = torch.softmax(scores, -1)
         outputs.append((weights @ v).transpose(0, 1))
     return torch.cat(outputs)
@@ -51,6 +57,24 @@ def test_equals_a_loop_over_examples(lengths: list[int], function, is_causal: bo
         atol=1e-5,
         rtol=0,
     )
+
+
+@pytest.mark.parametrize("window", [0, 1, 5, 64])
+@pytest.mark.parametrize("function", [attend, attend_blocks])
+@pytest.mark.parametrize("lengths", MIXES.values(), ids=MIXES.keys())
+def test_a_window_hides_distant_tokens(lengths: list[int], function, window: int) -> None:
+    lengths_E = np.array(lengths)
+    torch.manual_seed(0)
+    qkv_N3HD = torch.randn(lengths_E.sum(), 3, HEADS, WIDTH, requires_grad=True)
+    direction = torch.randn(lengths_E.sum(), HEADS, WIDTH)
+    plan = AttentionPlan.of(lengths_E)
+    expected = plain_attention(qkv_N3HD, lengths_E, window=window)
+    found = plan.restore(function(plan.sort(qkv_N3HD), plan, 0.0, window))
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+    gradient, wanted = (
+        torch.autograd.grad(result, qkv_N3HD, direction)[0] for result in (found, expected)
+    )
+    torch.testing.assert_close(gradient, wanted, atol=1e-5, rtol=0)
 
 
 @given(st.lists(st.integers(1, 70), min_size=1, max_size=60))

@@ -12,13 +12,14 @@ import torch
 from data_prep.errors import SesameError
 from pipeline.config.schema import Config
 from pipeline.data.cursor import Cursor, Identity
+from pipeline.export.weights import read_weights
 from pipeline.models.sums import Sums
 from pipeline.stages.pretrain import Pretrain
 from pipeline.store.checkpoints import checkpoints
 from pipeline.store.journal import Journal
 from pipeline.training.checkpoint import TrainingState, damage, newest_good, read_state
 from pipeline.training.parameter_state import ParameterState
-from pipeline.training.restoring import SavedParameters, read_weights
+from pipeline.training.restoring import SavedParameters
 from pipeline.training.saving import Saver
 from pipeline.training.strategy import SingleEngine
 from pipeline.workflow.stage import Work
@@ -77,7 +78,7 @@ def test_a_checkpoint_gives_back_what_it_was_given(saved: Path) -> None:
         assert parameters.whole(name).unique().tolist() == [2.0]
         assert parameters.whole(f"exp_avg/{name}").unique().tolist() == [4.0]
         assert parameters.whole(f"exp_avg_sq/{name}").unique().tolist() == [6.0]
-    assert set(read_weights(newest)) == set(shapes)
+    assert set(read_weights([newest])) == set(shapes)
 
 
 def test_rows_to_skip_in_a_later_phase_survive_a_checkpoint(tmp_path: Path) -> None:

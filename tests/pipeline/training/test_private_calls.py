@@ -27,6 +27,7 @@ def test_fused_optimizers_read_found_inf() -> None:
     assert "found_inf" in inspect.signature(adagrad).parameters
     weight = torch.nn.Parameter(torch.ones(3))
     optimizer = torch.optim.AdamW([weight], lr=1.0, fused=True)
+    assert optimizer._step_supports_amp_scaling  # type: ignore[attr-defined]
     weight.grad = torch.ones(3)
     optimizer.found_inf = torch.tensor(1.0)
     optimizer.step()

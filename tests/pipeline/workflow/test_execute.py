@@ -171,7 +171,7 @@ def test_fine_tunings_are_made_one_per_core_as_far_as_memory_goes(
     """Nobody has to know of --at-once; one on all cores would wait for its own threads."""
     made: list[int] = []
 
-    def make(nodes: list[Node], at_once: int = 1) -> float:
+    def make(nodes: list[Node], at_once: int = 1, again: object = ()) -> float:
         made.append(at_once)
         for node in nodes:
             node.output.begin(node.request)
@@ -185,7 +185,7 @@ def test_fine_tunings_are_made_one_per_core_as_far_as_memory_goes(
         execute_module.psutil, "virtual_memory", lambda: SimpleNamespace(available=int(memory))
     )
     monkeypatch.setattr(execute_module, "_execute_beside", make)
-    monkeypatch.setattr(execute_module, "_timed", lambda node: make([node]))
+    monkeypatch.setattr(execute_module, "_timed", lambda node, is_again: make([node]))
     execute_all(nodes)
     assert made == ([wanted] if wanted > 1 else [1] * len(SEEDS))
 

@@ -10,8 +10,11 @@ from pipeline.config.compose import compose_config
 from pipeline.config.schema import InstanceConfig
 from pipeline.stages import STAGES
 from pipeline.store.outputs import Store
+from pipeline.workflow.execute import execute_all
 from pipeline.workflow.graph import Graph, _points, experiment_graph
+from pipeline.workflow.plan import plan as rows_of
 from pipeline.workflow.stage import Node
+from pipeline.workflow.upgrades import refuse_to_start_anew
 
 HEAD = "# @package _global_\ndefaults: [bert_mini, _self_]\nstages: [pretrain, export{more}]\n"
 TWO = """instances:
@@ -130,3 +133,32 @@ def test_a_begun_pretraining_goes_on_with_its_inputs_of_the_format_before(plan: 
     (shard,) = of(old, "shard").values()
     shard.output.remove()
     assert not Graph(store, STAGES).add("pretrain", config).output.is_begun
+
+
+def test_what_an_earlier_version_began_is_not_lost_in_silence(plan: Plan) -> None:
+    """Its data have a format that nobody reads any more: it is named, and the user decides."""
+    words = ["experiment=bert_mini", "corpus.paths=corpus.txt"]
+    store = Store(Path("store"))
+    formats = {name: stage.format for name, stage in STAGES.items()}
+    old = Graph(store, STAGES, formats | {"shard": 1, "examples": 0})
+    pretrain = old.add("pretrain", compose_config(words))
+    begin(old)
+    (pretrain.output.path / "checkpoints" / "00000700").mkdir(parents=True)
+
+    graph = Graph(store, STAGES)
+    node = graph.add("pretrain", compose_config(words))
+    nodes = list(graph.nodes.values())
+    (row,) = (row for row in rows_of(nodes, store) if row.node is node)
+    lost = f"{pretrain.output.fingerprint[:8]} (step 700 of 20,000; format of shard 1 → 3"
+    assert row.state == "new" and lost in row.note
+    with pytest.raises(UsageError, match=r"began .*step 700 .* or start anew with --force"):
+        execute_all(nodes)
+    assert not any(each.output.is_done for each in nodes)
+    refuse_to_start_anew(nodes, again=[node])
+
+    other = Graph(store, STAGES)
+    other.add("pretrain", compose_config([*words, "optim.lr=0.5"]))
+    refuse_to_start_anew(list(other.nodes.values()), again=[])
+    assert not any(
+        "earlier version" in row.note for row in rows_of(list(other.nodes.values()), store)
+    )

@@ -39,10 +39,13 @@ LENGTHS = np.array([9, 14, 5])
 
 
 def config_for(architecture: Architecture, **changes: Any) -> BertConfig:
+    """A small model; ModernBERT with local and global layers in turns, as published."""
     small = BertConfig(
         layers=2, hidden=24, heads=3, intermediate=40, max_positions=32, init_std=0.2
     )
-    return replace(small, **architecture.options | changes)
+    turns = {"layers": 5, "global_every": 3, "local_window": 4, "rotary_base": 160_000.0}
+    own = turns if architecture is MODERNBERT else {}
+    return replace(small, **architecture.options | own | changes)
 
 
 CONFIG = config_for(BERT)
@@ -125,17 +128,21 @@ def test_their_weights_compute_the_same_here(
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-6)
 
 
-@pytest.mark.parametrize("tied", [True, False])
-def test_our_weights_compute_the_same_there(architecture: Architecture, tied: bool) -> None:
+@pytest.mark.parametrize(
+    "changes", [{}, {"tied": False}, {"global_every": 1, "rotary_base": 10_000.0}], ids=str
+)
+def test_our_weights_compute_the_same_there(
+    architecture: Architecture, changes: dict[str, Any]
+) -> None:
     torch.manual_seed(1)
-    config = config_for(architecture, tied=tied)
+    config = config_for(architecture, **changes)
     ours = BertForPretraining(config, VOCAB)
     shake(ours)
     theirs = their_model(architecture, config)
     state = to_huggingface(ours.state_dict(), architecture, config)
     missing, unexpected = theirs.load_state_dict(state, strict=False)
     assert unexpected == []
-    assert missing == ([architecture.names("masked.decoder.weight")[0]] if tied else [])
+    assert missing == ([architecture.names("masked.decoder.weight")[0]] if config.tied else [])
     for found, expected in both_logits(ours, theirs):
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-6)
 
@@ -267,19 +274,14 @@ def test_folders_that_do_not_fit_are_refused(
 @pytest.mark.parametrize(
     ("stated", "says"),
     [
-        ({}, "global_attn_every_n_layers is 3"),  # as transformers takes what is not said
+        ({"local_rope_theta": 160_000.0}, "local_rope_theta is 160000"),
+        ({"layer_types": ["full_attention"] * 2 + ["sliding_attention"]}, "layer_types: only"),
+        ({"layer_types": ["sliding_attention"] * 2}, "layer_types: only"),
         (
-            {"global_attn_every_n_layers": 1, "global_rope_theta": 160_000.0},
-            "global_rope_theta is 160000",
+            {"rope_parameters": {"full_attention": {"rope_theta": 1e6, "rope_type": "yarn"}}},
+            "rope_type is yarn",
         ),
-        ({"layer_types": ["full_attention", "sliding_attention"]}, "every_n_layers is more than 1"),
-        (
-            {
-                "layer_types": ["full_attention"],
-                "rope_parameters": {"full_attention": {"rope_theta": 1e6, "rope_type": "default"}},
-            },
-            "global_rope_theta is 1000000",
-        ),
+        ({"local_attention": 7}, r"model\.local_window=7: must be even"),
     ],
     ids=str,
 )

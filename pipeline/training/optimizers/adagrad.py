@@ -1,13 +1,10 @@
-"""AdamW and Adagrad, with state that every engine can partition, save and restore."""
+"""Adagrad with decoupled weight decay, constructed so that DeepSpeed can partition it."""
 
 from typing import Any
 
 import torch
-from pytorch_lightning import LightningModule
 from torch import Tensor
 from torch.optim.adagrad import adagrad
-
-from pipeline.training.config import OptimConfig
 
 
 class Adagrad(torch.optim.Optimizer):
@@ -22,6 +19,7 @@ class Adagrad(torch.optim.Optimizer):
     """
 
     found_inf: Tensor | None = None
+    _step_supports_amp_scaling = True  # torch's name for an optimizer that reads `found_inf`
 
     def __init__(
         self, params: Any, *, initial_accumulator: float, eps: float, lr: float = 0.0
@@ -65,31 +63,3 @@ class Adagrad(torch.optim.Optimizer):
             eps=group["eps"],
             maximize=False,
         )
-
-
-# Names of the state tensors per parameter, apart from the step count.
-MOMENTS: dict[type[torch.optim.Optimizer], tuple[str, ...]] = {
-    torch.optim.AdamW: ("exp_avg", "exp_avg_sq"),
-    Adagrad: ("sum",),
-}
-
-
-def make_optimizer(module: LightningModule, config: OptimConfig) -> torch.optim.Optimizer:
-    """Return the optimizer of a module. Its learning rate is 0 and must be set before each step."""
-    groups = decay_groups(module, config.weight_decay)
-    # The rate is zero because `Engine.prepare` takes one step to create the state.
-    if config.kind == "adagrad":
-        return Adagrad(groups, initial_accumulator=config.initial_accumulator, eps=config.eps)
-    betas = (config.beta1, config.beta2)
-    return torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=config.eps, fused=True)
-
-
-def decay_groups(module: LightningModule, weight_decay: float) -> list[dict[str, Any]]:
-    """Return parameter groups: matrices with weight decay; biases and norms (vectors) without."""
-    matrices = [p for p in module.parameters() if p.requires_grad and p.ndim > 1]
-    vectors = [p for p in module.parameters() if p.requires_grad and p.ndim <= 1]
-    groups = [
-        {"params": matrices, "weight_decay": weight_decay},
-        {"params": vectors, "weight_decay": 0.0},
-    ]
-    return [group for group in groups if group["params"]]
