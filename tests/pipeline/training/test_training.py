@@ -197,7 +197,7 @@ def test_resuming_is_bit_exact(runs: Runs, strategy: str) -> None:
     whole, resumed = runs[strategy], runs[f"{strategy} resumed"]
     assert (whole / "metrics.jsonl").read_bytes() == (resumed / "metrics.jsonl").read_bytes()
     files = sorted(path.name for path in (whole / "checkpoints" / "00000008").glob("*.safetensors"))
-    assert len(files) == 3  # weights, and each rank's part of the moments
+    assert len(files) == 4  # each rank's part of the weights and of the moments
     for name in files:
         last = Path("checkpoints") / "00000008" / name
         assert (whole / last).read_bytes() == (resumed / last).read_bytes()
@@ -457,7 +457,7 @@ def test_a_run_killed_in_every_way_equals_an_undisturbed_one(runs: Runs) -> None
     assert not any(rank.is_running() for rank in ranks)
 
     newest = checkpoints(run / "checkpoints")[-1]
-    os.truncate(newest / "weights.safetensors", 1000)
+    os.truncate(newest / "weights-00001-of-00002.safetensors", 1000)
     launched, ranks = start_and_wait(runs, "killed")
     launched.send_signal(signal.SIGINT)
     said = launched.communicate(timeout=60)[1]
