@@ -21,9 +21,9 @@ from torch import Tensor
 from data_prep.files import sha256, sync_directory, write_atomically
 from pipeline.store.checkpoints import CHECKSUMS
 from pipeline.training.checkpoint import STATE, TrainingState, remove_old
+from pipeline.training.engine import Engine
 from pipeline.training.host_group import HostGroup
 from pipeline.training.parameter_state import to_host
-from pipeline.training.strategy import Engine
 
 
 @dataclass(frozen=True)
