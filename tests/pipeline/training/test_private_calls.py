@@ -8,8 +8,9 @@ from importlib.util import find_spec
 
 import pytest
 import torch
-from pytorch_lightning.strategies import DeepSpeedStrategy
+from pytorch_lightning.strategies import DDPStrategy, DeepSpeedStrategy
 from pytorch_lightning.trainer.connectors.signal_connector import _SignalConnector
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim.adagrad import adagrad
 
 
@@ -41,6 +42,13 @@ def test_lightning_has_the_hooks_that_we_replace() -> None:
     assert callable(_SignalConnector.register_signal_handlers)
     for name in ("_setup_model_and_optimizer", "_init_deepspeed_distributed"):
         assert callable(getattr(DeepSpeedStrategy, name))
+
+
+def test_ddp_can_leave_parameters_out() -> None:
+    model = torch.nn.Linear(2, 2)
+    DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, ["weight"])
+    assert model._ddp_params_and_buffers_to_ignore == ["weight"]
+    assert callable(DDPStrategy._setup_model)
 
 
 @pytest.mark.parametrize(
