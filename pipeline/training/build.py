@@ -33,6 +33,7 @@ from pipeline.training.callbacks import (
 from pipeline.training.checkpoint import TrainingState, read_state
 from pipeline.training.job import Job
 from pipeline.training.network import make_network, start_from
+from pipeline.training.profiling import Profile
 from pipeline.training.restoring import SavedParameters, read_carried
 from pipeline.training.saving import Saver
 from pipeline.training.schedule import Phase, phase_at, plan_phases
@@ -252,6 +253,8 @@ def assemble(
         bar,
         watchdog,
     ]
+    if trainer.profile is not None:
+        callbacks.append(Profile(trainer.profile, run_dir, say))
     return Run(module, engine, steps, callbacks, watchdog, close)
 
 

@@ -1,5 +1,6 @@
 """Every strategy trains for real, in two processes; all give the same curve and resume exactly."""
 
+import gzip
 import json
 import os
 import re
@@ -116,6 +117,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
     runs.add("by the clock", stopped, **pair, max_steps=None, max_hours=3 / 3600)
     for _ in range(2):
         runs.add("by the clock", {"goes_on": True})
+    runs.add("profiled", micro_batch_size=16, profile=2)
+    runs.add("compiled", micro_batch_size=16, compile=True)
     runs.add("spiked", {"poison": (60,), "factor": 5.0, "hit": (1,)}, **pair, max_steps=64)
     poison = {"poison": tuple(range(2, 8)), "hit": (0,), "diverges": True}
     runs.add("diverged", poison, **pair)
@@ -171,6 +174,19 @@ def test_every_optimizer_gives_one_curve_on_one_rank_and_two(runs: Runs, name: s
     expected = losses(runs[f"single {name}"])
     assert losses(runs[name]) == pytest.approx(expected, rel=1e-4)
     assert expected != pytest.approx(losses(runs["single"]), rel=1e-4)  # it is another optimizer
+
+
+def test_a_profile_is_a_trace_and_a_table_and_changes_nothing(runs: Runs) -> None:
+    run = runs["profiled"]
+    with gzip.open(run / "profile" / "2.json.gz", "rt") as stream:
+        names = {event.get("name") for event in json.load(stream)["traceEvents"]}
+    assert {"aten::addmm", "AddBackward0"} <= names
+    assert "aten::addmm" in (run / "profile" / "2.txt").read_text()
+    assert lines(run) == lines(runs["single"])
+
+
+def test_a_compiled_model_gives_the_same_curve(runs: Runs) -> None:
+    assert losses(runs["compiled"]) == pytest.approx(losses(runs["single"]), rel=1e-4)
 
 
 NOISY = [f"{strategy} noisy" for strategy in SHARED]  # bf16, dropout, recomputed activations
