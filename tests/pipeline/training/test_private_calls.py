@@ -56,6 +56,11 @@ def test_ddp_can_leave_parameters_out() -> None:
     [
         ("deepspeed.runtime.zero.stage_1_and_2", "_lazy_init_hp_params_optimizer_state"),
         ("deepspeed.runtime.zero.stage_1_and_2", "single_partition_of_fp32_groups"),
+        ("deepspeed.runtime.zero.stage_1_and_2", "lp._hp_mapping"),
+        ("deepspeed.utils.tensor_fragment", "lp_fragment_address: fragment_address"),
+        ("deepspeed.utils.tensor_fragment", "def get_hp_fragment(self, optim_state_key=None)"),
+        ("deepspeed.runtime.zero.partition_parameters", "param.ds_tensor"),
+        ("deepspeed.runtime.zero.partition_parameters", "param.ds_numel"),
         ("deepspeed.runtime.zero.stage3", "fp32_partitioned_groups_flat"),
         ("deepspeed.runtime.zero.stage3", "def _optimizer_step("),
         ("deepspeed.comm.torch", "def build_shm_op("),
