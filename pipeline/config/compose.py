@@ -27,13 +27,14 @@ from data_prep.fields import Rule, check, walk
 from pipeline.config.recipes import Environment, UserConf, UserRecipes, check_hydra, refuse_code
 from pipeline.config.schema import Config
 from pipeline.config.sharing import reads_only
+from pipeline.config.unset import refuse_other_family, run_name, with_base
 from pipeline.models.registry import FAMILIES
 
 # In the repository conf/ is beside the packages; in a wheel it is inside `pipeline`.
 _INSIDE = Path(__file__).parents[1] / "conf"
 CONF = _INSIDE if _INSIDE.is_dir() else Path(__file__).parents[2] / "conf"
 GROUPS = (
-    "corpus", "tokenizer", "examples", "model", "optim", "schedule", "trainer", "tracking", "task",
+    "base", "corpus", "tokenizer", "examples", "model", "optim", "schedule", "trainer", "tracking", "task",
     "experiment",
 )  # fmt: skip
 
@@ -83,8 +84,12 @@ def compose_raw(overrides: list[str]) -> DictConfig:
         with initialize_config_dir(str(CONF), version_base="1.3", job_name="sesame"):
             raw = compose("config", overrides, return_hydra_config=True)
         check_hydra(raw.hydra)
+        choices = raw.hydra.runtime.choices
+        model = str(choices.model)
+        refuse_other_family(str(choices.base), model, raw.model.kind, group_options("experiment"))
         with open_dict(raw):
             del raw["hydra"]
+        raw.name = raw.name or run_name(overrides, model, _result_keys())
         _environment().refuse_copies(raw)
         return emptied(raw, overrides)
     except MissingConfigException as error:
@@ -93,6 +98,12 @@ def compose_raw(overrides: list[str]) -> DictConfig:
         raise UsageError(_explain(error)) from error
     except UNREADABLE as error:
         raise UsageError(_explain_unreadable(error)) from error
+
+
+def _result_keys() -> set[str]:
+    """Return the keys and groups that a run is named after."""
+    shaping = {key for key, rule, _ in _leaves() if rule.is_result}
+    return shaping | {"tokenizer", "examples", "optim", "schedule", "task", "seed"}
 
 
 def emptied(raw: DictConfig, overrides: list[str]) -> DictConfig:
@@ -193,10 +204,11 @@ def _explain_missing(error: MissingConfigException, overrides: list[str]) -> str
 def prepared(overrides: list[str]) -> list[str]:
     """Check that every override names an existing key; return the overrides for Hydra.
 
-    Overrides below free-form keys (dicts) get the prefix `++`, so that Hydra accepts new keys
-    there. Raises `UsageError` for an unknown key, with the nearest known one.
+    Without an experiment they get BERT's settings, see `with_base`. Overrides below free-form keys
+    (dicts) get the prefix `++`, so that Hydra accepts new keys there. Raises `UsageError` for an unknown key, with the nearest known one.
     """
     try:
+        overrides = with_base(overrides)
         parsed = OverridesParser.create().parse_overrides(overrides)
     except HydraException as error:
         raise UsageError(_first_line(error)) from error

@@ -11,7 +11,7 @@ word vectors, several of these, only a tokenizer (`random`) or nothing (`tfidf`,
 A suite of tasks reads the outputs of its members and writes
     scores.json        the average of their scores
     submission.zip     their answers
-Try it: sesame finetune task=polarity
+Try it: sesame finetune experiment=demo task=polarity
 """
 
 import json
