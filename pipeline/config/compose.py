@@ -34,8 +34,8 @@ from pipeline.models.registry import FAMILIES
 _INSIDE = Path(__file__).parents[1] / "conf"
 CONF = _INSIDE if _INSIDE.is_dir() else Path(__file__).parents[2] / "conf"
 GROUPS = (
-    "base", "corpus", "tokenizer", "examples", "model", "optim", "schedule", "trainer", "tracking", "task",
-    "experiment",
+    "base", "corpus", "tokenizer", "examples", "model", "optim", "schedule", "trainer", "tracking",
+    "task", "experiment",
 )  # fmt: skip
 
 
@@ -205,7 +205,8 @@ def prepared(overrides: list[str]) -> list[str]:
     """Check that every override names an existing key; return the overrides for Hydra.
 
     Without an experiment they get BERT's settings, see `with_base`. Overrides below free-form keys
-    (dicts) get the prefix `++`, so that Hydra accepts new keys there. Raises `UsageError` for an unknown key, with the nearest known one.
+    (dicts) get the prefix `++`, so that Hydra accepts new keys there. Raises `UsageError` for an
+    unknown key, with the nearest known one.
     """
     try:
         overrides = with_base(overrides)

@@ -3,6 +3,7 @@
 import json
 import shlex
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from data_prep.fields import result_keys
 from pipeline.config.schema import Config
@@ -90,7 +91,7 @@ def _settings(stage: str, made: Sequence[Made], share_text: bool) -> Table:
 def _finetuning_settings(collected: Collected) -> list[str]:
     """Return the settings of the first fine-tuning that are not defaults, as overrides."""
     default = result_keys(FinetuneConfig())
-    used = next((made.config["finetune"] for made in collected.of("finetune")), {})
+    used: dict[str, Any] = next((made.config["finetune"] for made in collected.of("finetune")), {})
     return [
         shlex.quote(f"finetune.{key}={json.dumps(value)}")
         for key, value in used.items()
