@@ -33,7 +33,8 @@ from pipeline.cluster.submit import (
 from pipeline.commands.arguments import Arguments
 from pipeline.commands.stages import as_entries, experiment, select_stages
 from pipeline.commands.store import open_store
-from pipeline.config.compose import compose_config, sweep_points
+from pipeline.config.compose import compose_config
+from pipeline.config.sweep import sweep_points
 from pipeline.stages import STAGES
 from pipeline.store.outputs import Store
 from pipeline.store.runs import Entry, Runs

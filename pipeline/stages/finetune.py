@@ -99,7 +99,7 @@ class Finetune(Stage):
         else:
             encoder = open_encoder(work.config, work.inputs, config.seed)
             with _computing(encoder, config, work.out / ".states") as own:
-                outcome = finetune(own, splits, task, config)
+                outcome = finetune(own, splits, task, config, work.report)
 
         with atomic_write(work.out / "predictions.jsonl") as stream:
             for example, guess in zip(splits.test, outcome.predictions, strict=True):
