@@ -18,7 +18,8 @@ from tests.test_data_stages import write_texts
 pytestmark = pytest.mark.cluster
 
 SHARD = (*SMALL, "--until", "shard")
-WAIT = "trap '' USR1; echo waiting; while :; do sleep 0.2; done"  # instead of an environment to activate
+# Instead of an environment to activate.
+WAIT = "trap '' USR1; echo waiting; while :; do sleep 0.2; done"
 
 
 def held_up(cluster_user: User, folder: Path, **settings: object) -> User:
