@@ -80,6 +80,7 @@ STORE_FILES: dict[str, tuple[StoreFile, ...]] = {
             "the same file as an undisturbed one.",
         ),
         StoreFile("timing.jsonl", "Speed, waiting for data, memory and time left, by step."),
+        StoreFile("profile/*", "Trace and table of the steps that `trainer.profile` names.", False),
         StoreFile("launches.jsonl", "Time, first step and hardware of each launch."),
         StoreFile("checkpoints/*/weights.safetensors", "fp32 weights by parameter name."),
         StoreFile("checkpoints/*/moments-*.safetensors", "The optimizer state, one part per rank."),

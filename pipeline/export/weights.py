@@ -7,7 +7,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 from pipeline.models.untrusted import State
-from pipeline.training.checkpoint import WEIGHTS
+from pipeline.training.restoring import weight_files
 
 
 def read_weights(checkpoints: list[Path]) -> State:
@@ -16,10 +16,14 @@ def read_weights(checkpoints: list[Path]) -> State:
     Sums are in double precision, and one tensor of one checkpoint is read at a time.
     """
     if len(checkpoints) == 1:
-        return load_file(checkpoints[0] / WEIGHTS)
+        return {
+            name: tensor
+            for path in weight_files(checkpoints[0])
+            for name, tensor in load_file(path).items()
+        }
     totals: State = {}
-    for checkpoint in checkpoints:
-        with safe_open(checkpoint / WEIGHTS, "pt") as file:
+    for path in (path for checkpoint in checkpoints for path in weight_files(checkpoint)):
+        with safe_open(path, "pt") as file:
             for name in file.keys():  # noqa: SIM118 not a dict
                 tensor = file.get_tensor(name).double()
                 totals[name] = tensor if name not in totals else totals[name].add_(tensor)

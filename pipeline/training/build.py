@@ -33,7 +33,9 @@ from pipeline.training.callbacks import (
 from pipeline.training.checkpoint import TrainingState, read_state
 from pipeline.training.job import Job
 from pipeline.training.network import make_network, start_from
-from pipeline.training.saving import Saver, read_carried, read_parameters
+from pipeline.training.profiling import Profile
+from pipeline.training.restoring import SavedParameters, read_carried
+from pipeline.training.saving import Saver
 from pipeline.training.schedule import Phase, phase_at, plan_phases
 from pipeline.training.speed import Meter, Reference, Timed, peak_flops
 from pipeline.training.strategy import Engine, make_engine
@@ -150,11 +152,11 @@ class Start(Callback):
         engine = pl_module.engine
         engine.prepare()
         if self._checkpoint is not None:
-            parameters = read_parameters(self._checkpoint, pl_module.shapes)
-            engine.restore(parameters, pl_module.state.updates)
-            carried = read_carried(self._checkpoint)
+            saved = SavedParameters(self._checkpoint, pl_module.shapes)
+            engine.restore(saved, pl_module.state.updates)
+            carried = read_carried(self._checkpoint, engine.rank, engine.ranks)
             if carried is not None:
-                pl_module.objective.restore(carried.to(pl_module.device), engine.rank)
+                pl_module.objective.restore(carried.to(pl_module.device))
         if engine.rank == 0:
             self._launches.append(
                 {
@@ -238,6 +240,7 @@ def assemble(
 
     def close() -> None:
         bar.close()
+        saver.close()
         watchdog.stop()
         if tracker:
             tracker.close()
@@ -250,6 +253,8 @@ def assemble(
         bar,
         watchdog,
     ]
+    if trainer.profile is not None:
+        callbacks.append(Profile(trainer.profile, run_dir, say))
     return Run(module, engine, steps, callbacks, watchdog, close)
 
 

@@ -167,6 +167,11 @@ class TrainerConfig:
     threads: int = execution(
         0, "CPU threads per rank; 0 divides the cores equally among ranks", at_least=0
     )
+    profile: int | None = execution(
+        None,
+        "profile ten steps from this step on, on rank 0: a trace and a table in profile/",
+        at_least=0,
+    )
     compile: bool = execution(False, "compile the model with torch.compile")
     activation_checkpointing: bool = execution(
         False, "recompute activations in the backward pass to save memory"

@@ -1,7 +1,7 @@
 """Engines, one per `trainer.strategy`: a single rank, DDP, or DeepSpeed's ZeRO 1 to 3.
 
 All are Lightning strategies with one small interface in addition, `Engine`: forward and backward of
-a micro-batch, one update, and the full training state as plain fp32 tensors by parameter name,
+a micro-batch, one update, and the training state as plain fp32 tensors by parameter name,
 regardless of which rank holds which part. Mixed precision is autocast in the module and equal for
 all engines: the strategy changes speed and memory, never the result.
 """
@@ -11,7 +11,6 @@ import importlib
 import math
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
 from typing import Any, cast
@@ -31,17 +30,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 from data_prep.errors import SesameError
 from pipeline.training.config import ZERO_BUCKET
+from pipeline.training.host_group import HostGroup
+from pipeline.training.parameter_state import ParameterState, owners, to_host
+from pipeline.training.restoring import SavedParameters
+from pipeline.training.zero_state import full_state, is_whole, load_fragment, load_slice
 
 PERSISTENT = 100_000  # ZeRO 3 keeps parameters with fewer elements on every rank, as by default
-
-
-@dataclass(frozen=True)
-class ParameterState:
-    """One unpartitioned parameter and its optimizer moments, in fp32, on the CPU."""
-
-    name: str
-    weight: Tensor
-    moments: dict[str, Tensor]  # by the optimizer's names
 
 
 def moment_names(state: dict[str, Any]) -> list[str]:
@@ -81,16 +75,15 @@ class Engine(Strategy):
 
         Exchanges values of the host, so that no device has to synchronise.
         """
-        if self.ranks == 1:
-            return values
-        total = torch.tensor(values, dtype=torch.float64)
-        dist.all_reduce(total, group=self._host_group)
-        return cast(list[float], total.tolist())
+        return self._host_group.sum(values)
 
     @cached_property
-    def _host_group(self) -> dist.ProcessGroup | None:
-        """A process group for tensors on the CPU; None: the default group is one."""
-        return None if dist.get_backend() == "gloo" else dist.new_group(backend="gloo")
+    def _host_group(self) -> HostGroup:
+        return HostGroup.shared(self.ranks)
+
+    def make_host_group(self) -> HostGroup:
+        """Return a group for the use of another thread. Collective: every rank must call it."""
+        return HostGroup.make(self.ranks)
 
     def all_reduce_sum_(self, values: Tensor) -> Tensor:
         """Sum a tensor on the device over all ranks, in place. Collective."""
@@ -101,14 +94,6 @@ class Engine(Strategy):
     def read(self, values: Tensor) -> list[float]:
         """Copy values from the device to the host; waits for all work on the device."""
         return cast(list[float], values.tolist())
-
-    def gather(self, value: Any) -> list[Any]:
-        """Return the values of all ranks, indexed by rank. Collective: every rank must call it."""
-        if self.ranks == 1:
-            return [value]
-        values: list[Any] = [None] * self.ranks
-        dist.all_gather_object(values, value)
-        return values
 
     def forward(self, last: bool, *inputs: Any) -> Any:
         """Run the network on a micro-batch; return its output.
@@ -151,11 +136,32 @@ class Engine(Strategy):
 
     @abstractmethod
     def state(self) -> Iterator[ParameterState]:
-        """Yield the state of every parameter. Every rank must iterate to the end."""
+        """Yield copies of the parameters that this rank saves. Every rank must iterate to the end.
+
+        Beside its own copies a rank holds at most one unpartitioned parameter at a time.
+        """
 
     @abstractmethod
-    def restore(self, states: Iterator[ParameterState], updates: int) -> None:
-        """Load saved weights and moments, in place. `updates` is the optimizer's step count."""
+    def restore(self, saved: SavedParameters, updates: int) -> None:
+        """Load saved weights and moments, in place. `updates` is the optimizer's step count.
+
+        A rank reads only a share of the files: what other ranks hold too, one of them reads.
+        """
+
+    def _owned_parameters(self) -> Iterator[tuple[str, nn.Parameter, int]]:
+        """Yield each parameter with the rank that saves it, and that reads what all ranks hold."""
+        assert self.lightning_module is not None
+        shapes = cast(dict[str, torch.Size], self.lightning_module.shapes)
+        saved_by = owners([shape.numel() for shape in shapes.values()], self.ranks)
+        for (name, parameter), owner in zip(self.named_parameters(), saved_by, strict=True):
+            yield name, parameter, owner
+
+    def _read_on(self, owner: int, saved: SavedParameters, key: str, target: Tensor) -> None:
+        """Read a tensor on one rank into `target`, and send it to all others. Collective."""
+        if self.rank == owner:
+            target.copy_(saved.whole(key))
+        if self.ranks > 1:
+            dist.broadcast(target, owner)
 
     def optimizer_bytes(self) -> int:
         """Return the size of the optimizer state on this rank."""
@@ -204,19 +210,19 @@ class _WholeEngine(Engine):
         return norm
 
     def state(self) -> Iterator[ParameterState]:
-        for name, parameter in self.named_parameters():
-            state = self.optimizers[0].state[parameter]
-            moments = {key: state[key].cpu() for key in moment_names(state)}
-            yield ParameterState(name, parameter.detach().cpu(), moments)
+        for name, parameter, owner in self._owned_parameters():
+            if owner == self.rank:
+                state = self.optimizers[0].state[parameter]
+                moments = {key: to_host(state[key]) for key in moment_names(state)}
+                yield ParameterState(name, to_host(parameter), moments)
 
     @torch.no_grad()
-    def restore(self, states: Iterator[ParameterState], updates: int) -> None:
-        parameters = dict(self.named_parameters())
-        for saved in states:
-            parameter = parameters[saved.name]
-            parameter.copy_(saved.weight)
-            for key, moment in saved.moments.items():
-                self.optimizers[0].state[parameter][key].copy_(moment)
+    def restore(self, saved: SavedParameters, updates: int) -> None:
+        for name, parameter, owner in self._owned_parameters():
+            self._read_on(owner, saved, name, parameter.data)
+            for key in saved.moments(name):
+                moment = self.optimizers[0].state[parameter][key]
+                self._read_on(owner, saved, f"{key}/{name}", moment)
         self._set_updates(updates)
 
 
@@ -332,55 +338,24 @@ class ShardedEngine(Engine, DeepSpeedStrategy):
         return torch.as_tensor(norm, device=self.root_device)
 
     def state(self) -> Iterator[ParameterState]:
-        from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state
-
         # ZeRO's optimizers keep the same moments for every parameter.
         names = moment_names(next(iter(self._inner_optimizer().state.values())))
-        for name, parameter in self.named_parameters():
-            weight = safe_get_full_fp32_param(parameter)
-            moments = {key: safe_get_full_optimizer_state(parameter, key).cpu() for key in names}
-            yield ParameterState(name, weight.cpu(), moments)
+        for name, parameter, owner in self._owned_parameters():
+            weight, moments = full_state(parameter, names)
+            if owner == self.rank:
+                copies = {key: to_host(moment) for key, moment in moments.items()}
+                yield ParameterState(name, to_host(weight), copies)
 
     @torch.no_grad()
-    def restore(self, states: Iterator[ParameterState], updates: int) -> None:
-        parameters = dict(self.named_parameters())
-        for saved in states:
+    def restore(self, saved: SavedParameters, updates: int) -> None:
+        for name, parameter, owner in self._owned_parameters():
+            if is_whole(parameter, self.stage):
+                self._read_on(owner, saved, name, parameter.data)
             if self.stage == 3:
-                self._restore_slice(parameters[saved.name], saved)
+                load_slice(name, parameter, saved, self.rank)
             else:
-                self._restore_whole(parameters[saved.name], saved)
+                load_fragment(name, parameter, saved)
         self._set_updates(updates)
-
-    def _restore_whole(self, parameter: nn.Parameter, saved: ParameterState) -> None:
-        from deepspeed.utils import safe_set_full_fp32_param, safe_set_full_optimizer_state
-
-        parameter.data.copy_(saved.weight)
-        safe_set_full_fp32_param(parameter, saved.weight)
-        for key, moment in saved.moments.items():
-            safe_set_full_optimizer_state(parameter, moment, key)
-
-    def _restore_slice(self, parameter: nn.Parameter, saved: ParameterState) -> None:
-        from deepspeed.utils import (
-            safe_get_local_fp32_param,
-            safe_set_local_fp32_param,
-            safe_set_local_optimizer_state,
-        )
-
-        length = safe_get_local_fp32_param(parameter).numel()
-
-        # DeepSpeed's full setters overrun if a parameter's size is no multiple of the ranks.
-        def slice_of(whole: Tensor) -> Tensor:
-            padded = torch.zeros(length * self.ranks, device=self.root_device)
-            padded[: whole.numel()] = whole.flatten()
-            return padded[self.rank * length :][:length]
-
-        weight = slice_of(saved.weight)
-        safe_set_local_fp32_param(parameter, weight)
-        for key, moment in saved.moments.items():
-            safe_set_local_optimizer_state(parameter, slice_of(moment), key)
-        parameter.ds_tensor.data.copy_(weight)  # type: ignore[attr-defined]
-        if parameter.data.numel() == saved.weight.numel():  # ZeRO 3 keeps small ones gathered
-            parameter.data.copy_(saved.weight)
 
 
 def make_engine(strategy: str, accelerator: str, clip: float, timeout: timedelta) -> Engine:

@@ -27,6 +27,10 @@ RECIPES = {  # by the name of the case: overrides
     "bert_base": ["experiment=bert_base"],
     "bert_large": ["experiment=bert_large"],
     "bert_modern": ["experiment=bert_modern"],
+    "bert_24h": ["experiment=bert_24h"],
+    "bert_base by lamb": ["experiment=bert_base", "optim=lamb"],
+    "bert_base by stable_adamw": ["experiment=bert_base", "optim=stable_adamw"],
+    "bert_base by muon": ["experiment=bert_base", "optim=muon"],
     "elmo_original": ["experiment=elmo_original"],
     "elmo without clips": [
         "experiment=elmo_original",
@@ -124,6 +128,7 @@ def make_module(config: Any) -> Any:
     module = Pretraining(
         network, objective, config.optim, replace(trainer, precision="fp32"), state,
         [Phase(0, 0, 10)], [identity], lambda: False,
+        stacked=family_of(config.model).stacked_matrices,
     )  # fmt: skip
     module.trainer = SimpleNamespace(strategy=engine)  # type: ignore[assignment]
     module._device = engine.root_device
