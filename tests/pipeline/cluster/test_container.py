@@ -1,4 +1,4 @@
-"""The Apptainer definition, which cannot be built here: it names what exists and needs no network."""
+"""The Apptainer definition: it names what exists and needs no network. We cannot build it here."""
 
 import re
 
