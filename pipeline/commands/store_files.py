@@ -82,8 +82,13 @@ STORE_FILES: dict[str, tuple[StoreFile, ...]] = {
         StoreFile("timing.jsonl", "Speed, waiting for data, memory and time left, by step."),
         StoreFile("profile/*", "Trace and table of the steps that `trainer.profile` names.", False),
         StoreFile("launches.jsonl", "Time, first step and hardware of each launch."),
-        StoreFile("checkpoints/*/weights.safetensors", "fp32 weights by parameter name."),
-        StoreFile("checkpoints/*/moments-*.safetensors", "The optimizer state, one part per rank."),
+        StoreFile(
+            "checkpoints/*/weights-*.safetensors",
+            "fp32 weights by parameter name; each rank writes some parameters.",
+        ),
+        StoreFile(
+            "checkpoints/*/moments-*.safetensors", "The optimizer state of these parameters."
+        ),
         StoreFile(
             "checkpoints/*/carried-*.safetensors",
             "ELMo: the carried LSTM state of all streams.",

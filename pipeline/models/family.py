@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from data_prep.examples.masking import MaskRule
     from pipeline.data.loader import Step
     from pipeline.models.objective import Objective
+    from pipeline.models.row_gradients import RowGradients
 
 C = TypeVar("C", bound=ModelConfig)
 
@@ -91,6 +92,14 @@ class Family(ABC, Generic[C]):
         is no hidden matrix, but an embedding or an output layer."""
         del name
         return 0
+
+    def keep_row_gradients(
+        self, config: C, network: "nn.Module", vocab_size: int
+    ) -> "dict[str, RowGradients]":
+        """Make the network keep gradients of large, sparsely read matrices by row; return them by
+        parameter name. Empty if it has none."""
+        del config, network, vocab_size
+        return {}
 
     # Batches
 

@@ -31,6 +31,7 @@ from pipeline.training.callbacks import (
     Watchdog,
 )
 from pipeline.training.checkpoint import TrainingState, read_state
+from pipeline.training.engine import Engine
 from pipeline.training.job import Job
 from pipeline.training.network import make_network, start_from
 from pipeline.training.profiling import Profile
@@ -38,7 +39,7 @@ from pipeline.training.restoring import SavedParameters, read_carried
 from pipeline.training.saving import Saver
 from pipeline.training.schedule import Phase, phase_at, plan_phases
 from pipeline.training.speed import Meter, Reference, Timed, peak_flops
-from pipeline.training.strategy import Engine, make_engine
+from pipeline.training.strategy import make_engine
 from pipeline.training.train_step import Pretraining
 
 CUDA_WORKERS = 2  # loader processes per rank if trainer.loader_workers is not set
@@ -205,6 +206,9 @@ def assemble(
         steps.next_step,
         family_of(job.model).stacked_matrices,
     )
+    if job.optim.updates_rows(trainer.strategy):
+        family = family_of(job.model)
+        module.row_gradients = family.keep_row_gradients(job.model, network, job.vocab_size)
     engine = make_engine(
         trainer.strategy,
         accelerator,

@@ -110,6 +110,10 @@ class OptimConfig:
                 "the dotted path of a class in optim.path"
             )
 
+    def updates_rows(self, strategy: str) -> bool:
+        """Return True if rows without a gradient do not change, so that they can be left out."""
+        return self.kind == "adagrad" and not self.weight_decay and not strategy.startswith("zero")
+
     def check_strategy(self, strategy: str) -> None:
         """Raise `UsageError` for an optimizer whose arithmetic `trainer.strategy` would change."""
         if strategy.startswith("zero") and self.kind not in PARTITIONABLE:

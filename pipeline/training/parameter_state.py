@@ -13,7 +13,7 @@ class ParameterState:
 
     name: str
     weight: Tensor
-    moments: dict[str, Tensor]  # by the optimizer's names, see `optimizer.MOMENTS`
+    moments: dict[str, Tensor]  # by the optimizer's names
 
 
 def owners(sizes: Sequence[int], ranks: int) -> list[int]:

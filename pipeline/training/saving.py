@@ -21,9 +21,9 @@ from torch import Tensor
 from data_prep.files import sha256, sync_directory, write_atomically
 from pipeline.store.checkpoints import CHECKSUMS
 from pipeline.training.checkpoint import STATE, TrainingState, remove_old
+from pipeline.training.engine import Engine
 from pipeline.training.host_group import HostGroup
 from pipeline.training.parameter_state import to_host
-from pipeline.training.strategy import Engine
 
 
 @dataclass(frozen=True)
@@ -121,9 +121,7 @@ class Saver:
         checksums: dict[str, Any] = {}
         saved = (
             self._all_succeed(group, lambda: _clear(partial) if first else None)
-            and self._all_succeed(
-                group, lambda: checksums.update(_write_files(partial, part.files))
-            )
+            and self._all_succeed(group, lambda: checksums.update(write_files(partial, part.files)))
             and self._finish(group, partial, group.gather(checksums), part)
         )
         if first:
@@ -175,7 +173,7 @@ def _clear(partial: Path) -> None:
     partial.mkdir(parents=True)
 
 
-def _write_files(folder: Path, files: dict[str, dict[str, Tensor]]) -> dict[str, Any]:
+def write_files(folder: Path, files: dict[str, dict[str, Tensor]]) -> dict[str, Any]:
     """Write and sync tensors; return size and checksum by file name. Frees them one by one."""
     return {name: _write(folder / name, files.pop(name)) for name in list(files)}
 

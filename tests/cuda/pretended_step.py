@@ -87,7 +87,12 @@ def run(recipe: str, precision: str, checkpointing: bool = False) -> dict[str, A
     homes = {str(part.device) for part in module.model.parameters()}
     dtypes = {str(state.dtype) for each in module.engine.optimizers[0].state.values()
               for state in each.values() if torch.is_tensor(state)}  # fmt: skip
-    return watch.report() | {"reads": reads, "homes": sorted(homes), "moments": sorted(dtypes)}
+    return watch.report() | {
+        "reads": reads,
+        "homes": sorted(homes),
+        "moments": sorted(dtypes),
+        "by_row": sorted(module.row_gradients),
+    }
 
 
 @contextmanager
@@ -130,6 +135,9 @@ def make_module(config: Any) -> Any:
         [Phase(0, 0, 10)], [identity], lambda: False,
         stacked=family_of(config.model).stacked_matrices,
     )  # fmt: skip
+    if config.optim.updates_rows("single"):
+        family = family_of(config.model)
+        module.row_gradients = family.keep_row_gradients(config.model, network, VOCABULARY)
     module.trainer = SimpleNamespace(strategy=engine)  # type: ignore[assignment]
     module._device = engine.root_device
     engine._lightning_module = module

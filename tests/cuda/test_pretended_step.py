@@ -65,6 +65,11 @@ def test_products_are_computed_in_the_precision_that_was_asked_for(
     assert set(report[case]["products"]) == expected
 
 
+def test_elmo_updates_its_softmax_by_row(report: Report) -> None:
+    assert report["elmo_original bf16-mixed"]["by_row"] == ["softmax.weight"]
+    assert report["bert_base bf16-mixed"]["by_row"] == []
+
+
 @pytest.mark.parametrize("recipe", ["bert_base", "bert_large", "bert_modern", "bert_24h"])
 def test_half_precision_uses_flash_attention_in_every_layer(report: Report, recipe: str) -> None:
     kernels = report[f"{recipe} bf16-mixed"]["kernels"]

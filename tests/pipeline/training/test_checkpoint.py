@@ -21,7 +21,7 @@ from pipeline.training.checkpoint import TrainingState, damage, newest_good, rea
 from pipeline.training.parameter_state import ParameterState
 from pipeline.training.restoring import SavedParameters
 from pipeline.training.saving import Saver
-from pipeline.training.strategy import SingleEngine
+from pipeline.training.whole_engines import SingleEngine
 from pipeline.workflow.stage import Work
 
 IDENTITY = Identity("examples", "shards", 0, 32, 16, 0)
