@@ -63,7 +63,7 @@ COMMANDS = {
     "report": Command(_STAGE, "one page about a run", STAGE_OPTIONS),
     "submit": Command(
         "pipeline.commands.submit:submit",
-        "do what run, or the named stage, does as SLURM jobs; skip what is done or queued",
+        "do what run or a stage does as SLURM jobs; skip what is queued",
         {
             "--dry-run": "print every script and submit nothing",
             "--time=": "time limit of all jobs of this submission, such as 2:00:00",
