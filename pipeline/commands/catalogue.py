@@ -130,6 +130,11 @@ COMMANDS = {
         "set damaged outputs aside and make them again",
         takes="[run or output] [overrides]",
     ),
+    "audit": Command(
+        "pipeline.commands.audit:audit",
+        "write a page of what a run could give away about its text",
+        takes="<run> [canaries=<file>] [k=5] [rows=256] [output=audit] [paths.store=…]",
+    ),
     "sync": Command(
         "pipeline.commands.sync:sync_run",
         "upload a pretraining to wandb as one run",
@@ -185,7 +190,7 @@ GROUPS = {
         "finetune", "layers", "report",
     ),
     "Cluster": ("submit", "status", "logs", "sweep", "cancel", "job"),
-    "Store": ("list", "path", "du", "clean", "verify", "repair", "sync"),
+    "Store": ("list", "path", "du", "clean", "verify", "repair", "audit", "sync"),
     "A look inside": ("inspect", "estimate", "doctor", "bench"),
     "Using an encoder": ("embed", "fill", "similarity", "senses"),
 }  # fmt: skip
