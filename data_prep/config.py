@@ -298,6 +298,14 @@ class ExamplesConfig:
     mask_rate: float = result(
         0.15, "share of tokens to predict in training", at_least=0.0, at_most=0.9
     )
+    final_mask_rate: float | None = result(
+        None,
+        "share of tokens to predict at the end of training; the rate goes there from mask_rate in "
+        "a straight line; dynamic masks only",
+        at_least=0.0,
+        at_most=0.9,
+        is_later=True,
+    )
     max_masks: int | None = result(
         None, "most predictions per example in training; no limit if not set", at_least=1
     )
@@ -324,6 +332,11 @@ class ExamplesConfig:
 
     def check(self) -> None:
         """Raise UsageError for keys that contradict each other."""
+        if self.masking == "static" and self.final_mask_rate is not None:
+            raise UsageError(
+                f"examples.final_mask_rate={self.final_mask_rate}: stored masks have one rate; use "
+                "examples.masking=dynamic"
+            )
         if self.masking == "dynamic" and self.duplicates > 1 and self.pairs == "none":
             raise UsageError(
                 f"examples.duplicates={self.duplicates}: copies would be identical with "
@@ -360,7 +373,7 @@ class ExamplesConfig:
 MASK_DEFAULTS: dict[str, Any] = {
     item.name: item.default
     for item in fields(ExamplesConfig)
-    if item.name in ("mask_unit", "mask_rate", "max_masks", "span_length")
+    if item.name in ("mask_unit", "mask_rate", "final_mask_rate", "max_masks", "span_length")
 }
 
 

@@ -108,7 +108,7 @@ def test_a_published_elmo_goes_on_with_a_fresh_softmax(sesame: Sesame) -> None:
     model = [f"model.{name}={value}".replace(" ", "") for name, value in sizes.items()]
     said = sesame.succeed("pretrain", *own, *budget, *model).stderr
     assert "the softmax over words not in init.source: starting fresh" in said
-    (trained,) = sesame.store.glob("pretrain/*/checkpoints/*/weights.safetensors")
+    (trained,) = sesame.store.glob("pretrain/*/checkpoints/*/weights-*.safetensors")
     weights = load_file(trained)
     for name, weight in published.state_dict().items():
         torch.testing.assert_close(weights[f"elmo.{name}"], weight, atol=1e-6, rtol=0)

@@ -169,7 +169,7 @@ def test_yaml_blocks_are_valid(page: Path, code: str) -> None:
 
 def test_the_site_file_is_accepted(described: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SESAME_SITE", str(described / "site.yaml"))
-    assert read_site().of("pretrain").gpus == 4
+    assert read_site().of("pretrain").gpus == "a100"
 
 
 def messages() -> str:

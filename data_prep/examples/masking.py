@@ -80,6 +80,14 @@ class MaskRule:
     max_masks: int | None = None
     unit: str = "token"
     span_length: float = 3.8
+    final_rate: float | None = None  # rate at the end of training; None: the rate is constant
+
+    def after(self, done: float) -> "MaskRule":
+        """Return the rule after a share `done` (0 to 1) of training."""
+        if self.final_rate is None:
+            return self
+        rate = self.rate + (self.final_rate - self.rate) * done
+        return replace(self, rate=rate, final_rate=None)
 
     def predictions(self, maskable: Array) -> NDArray[np.int64]:
         """Return the targets per example [E], from its number of maskable tokens [E].

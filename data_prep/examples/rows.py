@@ -53,7 +53,13 @@ def mask_rule(config: ExamplesConfig, split: str) -> MaskRule:
     """Return the mask rule of a split: from the config for training, fixed for held-out rows."""
     if split == "heldout":
         return HELD_OUT_MASKS
-    return MaskRule(config.mask_rate, config.max_masks, config.mask_unit, config.span_length)
+    return MaskRule(
+        config.mask_rate,
+        config.max_masks,
+        config.mask_unit,
+        config.span_length,
+        config.final_mask_rate,
+    )
 
 
 @dataclass(frozen=True)

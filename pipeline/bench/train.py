@@ -136,7 +136,7 @@ def _outside_of_steps(tokenizer: Path, examples: Path, scratch: Path) -> list[Fi
     """Return the time of a real bert_mini run outside forward, backward and update."""
     from data_prep.examples.masking import MaskRule
     from data_prep.tokenizers import Tokenizer
-    from pipeline.cluster.slurm import first_node_address
+    from pipeline.cluster.slurm import steps
     from pipeline.training.config import OptimConfig, PhaseConfig, TrainerConfig
     from pipeline.training.job import Job
     from pipeline.training.launch import launch
@@ -153,7 +153,7 @@ def _outside_of_steps(tokenizer: Path, examples: Path, scratch: Path) -> list[Fi
     )  # fmt: skip
     run_dir = scratch / "run"
     run_dir.mkdir()
-    launch(run_dir, job, first_node_address)
+    launch(run_dir, job, steps())
     lines = [json.loads(line) for line in (run_dir / "timing.jsonl").read_text().splitlines()]
     lines = lines[1:]  # the first line includes the first step, which allocates
     seconds = sum(line["seconds"] for line in lines)

@@ -1,11 +1,13 @@
 """Frozen submissions in `<store>/submissions/<id>/`, so that later edits change no queued job.
 
 submission.json   the jobs: their ids, the output of each, and the jobs it waits for
-nodes/<job>.json  each job's stage instance: config, inputs, request
+nodes/<job>.json  each job's stage instance: config, inputs, request; nodes/<job>/<task>.json for
+                  the tasks of an array
 <job>.sbatch      each job's script, which may be submitted again by hand
 code/             a copy of the packages
 logs/             the output of the jobs
 successors/<job>  the id of the job that took over from it (on sites that do not requeue)
+cancelled/<job>   an empty file for each job that `sesame cancel` ended
 """
 
 import json
@@ -31,14 +33,15 @@ from pipeline.workflow.stage import Input, Node
 
 FOLDER = "submissions"
 SUCCESSORS = "successors"
+CANCELLED = "cancelled"
 
 
 @dataclass(frozen=True)
 class SubmittedJob:
-    """A submitted job: an array over work units, or the job that makes an output."""
+    """A submitted job: an array over work units, or the job or task that makes an output."""
 
     name: str  # file name of its script, node and log
-    id: str
+    id: str  # <job>, or <job>_<task> for a task of an array that makes outputs
     stage: str
     label: str
     reference: str  # the output it works on
@@ -46,9 +49,20 @@ class SubmittedJob:
     shares: int = 0  # number of shares of the work units; 0 if it is not an array
 
     @property
+    def task(self) -> str:
+        """Its number in an array that makes outputs; empty for other jobs."""
+        return self.id.partition("_")[2]
+
+    @property
+    def title(self) -> str:
+        """Its name in tables, with the task's number."""
+        return f"{self.name}[{self.task}]" if self.task else self.name
+
+    @property
     def log_pattern(self) -> str:
         """Glob pattern of its logs in `logs/`, of all tasks and starts."""
-        return f"{self.name}-[0-9]*.log"
+        task = f"_{self.task}" if self.task else ""
+        return f"{self.name}-[0-9]*{task}.log"
 
 
 @dataclass(frozen=True)
@@ -72,8 +86,9 @@ class Submission:
     def script(self, job: str) -> Path:
         return self.path / f"{job}.sbatch"
 
-    def node(self, job: str) -> Path:
-        return self.path / "nodes" / f"{job}.json"
+    def node(self, job: str, task: int | None = None) -> Path:
+        name = f"{job}.json" if task is None else f"{job}/{task}.json"
+        return self.path / "nodes" / name
 
     def create(self) -> None:
         """Create the folder; raises FileExistsError if another process just did."""
@@ -118,6 +133,17 @@ class Submission:
         folder = self.path / SUCCESSORS
         folder.mkdir(exist_ok=True)
         write_atomically(folder / old, new)
+
+    def note_cancelled(self, jobs: list[str]) -> None:
+        """Record that jobs were cancelled: SLURM forgets those that never ran without a trace."""
+        folder = self.path / CANCELLED
+        folder.mkdir(exist_ok=True)
+        for job in jobs:
+            (folder / job).touch()
+
+    def cancelled(self) -> set[str]:
+        """Return the ids of the jobs that `sesame cancel` ended."""
+        return {path.name for path in (self.path / CANCELLED).glob("*")}
 
 
 def _latest(job: str, successors: dict[str, str]) -> str:
@@ -174,6 +200,7 @@ def freeze_node(node: Node, path: Path) -> None:
         "fingerprint": node.output.fingerprint,
         "store": str(node.output.path.parents[1].resolve()),
     }
+    path.parent.mkdir(exist_ok=True)
     write_atomically(path, json.dumps(content, indent=1))
 
 

@@ -87,15 +87,21 @@ def _moved_on(progress: str) -> bool:
 
 
 def _hand_over(job: str) -> int:
-    """Submit this job's script again; jobs that wait for this job then wait for the new one."""
-    if "SLURM_ARRAY_TASK_ID" in os.environ:
+    """Submit this job's script again; jobs that wait for this job then wait for the new one.
+
+    Of an array that makes outputs, only this task is submitted again.
+    """
+    if "SESAME_SHARES" in os.environ:
         console.print("the merge job will make this task's remaining work units")
         return 0
     script = os.environ.get("SESAME_SCRIPT")
     if script is None:
         console.print("SESAME_CONTINUE=chain works for submitted jobs; submit the same line again")
         return INTERRUPTED
-    successor = slurm.submit_script(Path(script), [])
+    task = os.environ.get("SLURM_ARRAY_TASK_ID", "")
+    successor = slurm.submit_script(Path(script), [], array=task)
+    if task:
+        job, successor = f"{os.environ['SLURM_ARRAY_JOB_ID']}_{task}", f"{successor}_{task}"
     moved = slurm.move_dependants(job, successor)
     Submission(Path(script).parent).add_successor(job, successor)
     waiting = f", for which {', '.join(moved)} now wait" if moved else ""

@@ -11,13 +11,17 @@ from pipeline.cluster.site import Site
 _INSIDE = Path(__file__).parents[1] / "slurm"
 TEMPLATES = _INSIDE if _INSIDE.is_dir() else Path(__file__).parents[2] / "slurm"
 SBATCH = "#SBATCH "
+COMMAND = "exec python "  # begins the last line of every template
 
 
-def fill_template(template: str, options: list[str], setup: list[str], arguments: list[str]) -> str:
+def fill_template(
+    template: str, options: list[str], setup: list[str], arguments: list[str], wrapper: str = ""
+) -> str:
     """Return a template as a job script.
 
     `options` replace the template's options of the same name. `setup` lines replace its `source`
-    line. `arguments` become the script's positional arguments.
+    line. `arguments` become the script's positional arguments. `wrapper` is a shell command before
+    the template's own.
     """
     lines = (TEMPLATES / f"{template}.sbatch").read_text().splitlines()
     ours = {_name(option) for option in options}
@@ -29,7 +33,9 @@ def fill_template(template: str, options: list[str], setup: list[str], arguments
         replaced
         for line in lines[begin:]
         for replaced in (
-            [*setup, shlex.join(["set", "--", *arguments])] if _activates(line) else [line]
+            [*setup, shlex.join(["set", "--", *arguments])]
+            if _activates(line)
+            else [line.replace(COMMAND, f"exec {wrapper} python ") if wrapper else line]
         )
     ]
     header = [lines[0], f"# Made by sesame submit of slurm/{template}.sbatch."]
@@ -54,19 +60,42 @@ def _name(option: str) -> str:
     return option.partition("=")[0].replace("--no-", "--")
 
 
+def container_wrapper(site: Site, code: Path) -> str:
+    """Return the shell command that runs sesame in the site's container; empty without one.
+
+    SLURM's commands are called outside of it by slurm/outside.sh. The container's command stands
+    as in the site file: the shell may expand variables in it.
+    """
+    if site.container is None:
+        return ""
+    script = code / TEMPLATES.relative_to(Path(__file__).parents[2]) / "outside.sh"
+    return f"bash {shlex.quote(str(script))} {site.container}"
+
+
+def activation(site: Site) -> list[str]:
+    """Return the shell lines that load the site's modules and activate its Python."""
+    lines = [f"module load {shlex.quote(module)}" for module in site.modules]
+    return lines if site.activate is None else [*lines, site.activate]
+
+
 def environment(site: Site, code: Path, script: Path) -> list[str]:
     """Return shell lines that make a job run the frozen code with the site's modules and Python."""
-    lines = [f"module load {shlex.quote(module)}" for module in site.modules]
-    if site.activate is not None:
-        lines.append(site.activate)
-    else:
+    lines = activation(site)
+    if site.activate is None and site.container is None:
         lines.append(f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH")
+    exports = {
+        # Keep the working directory off sys.path: its code may have been edited meanwhile.
+        "PYTHONSAFEPATH": "1",
+        "SESAME_CONTINUE": site.continuation,
+        "SESAME_SCRIPT": str(script),
+        "SESAME_CONTAINER": site.container,
+        "SESAME_CALLS_IN": str(script.parent) if site.container else None,
+        "SESAME_SCRATCH": site.scratch,
+    }
     return [
         "set +u  # other people's scripts",
         *lines,
         "set -u",
-        # Keep the working directory off sys.path: its code may have been edited meanwhile.
-        "export PYTHONSAFEPATH=1",
         f'export PYTHONPATH={shlex.quote(str(code))}"${{PYTHONPATH:+:$PYTHONPATH}}"',
-        f"export SESAME_CONTINUE={site.continuation} SESAME_SCRIPT={shlex.quote(str(script))}",
+        *(f"export {name}={shlex.quote(value)}" for name, value in exports.items() if value),
     ]

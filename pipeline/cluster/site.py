@@ -1,21 +1,22 @@
 """The site file: a cluster's settings for jobs, in `$SESAME_SITE` or `./site.yaml`.
 
-    partition: gpu      # for all stages; likewise account, qos, constraint, gpus, cpus, memory
+    partition: gpu      # for all stages; likewise the other fields of `Resources`
     time: 24:00:00
+    gpus: a100          # the type; the number follows from trainer.devices
     modules: [cuda/12.4]
     activate: source ~/venv/bin/activate
     stages:
-      shard: {partition: cpu, cpus: 16, gpus: 0}
-      pretrain: {gpus: 4, time: 3-00:00:00, extra: [--exclusive]}
+      shard: {partition: cpu, cpus: 16, account: null}
+      pretrain: {time: 3-00:00:00, extra: [--exclusive]}
+
+A stage's setting replaces the site's; `null` removes it. `extra` is added to the site's.
 
 Unknown keys and wrong values raise a UsageError that names the file, before any submission.
 """
 
 import os
-import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
-from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -26,77 +27,15 @@ from omegaconf.errors import OmegaConfBaseException
 from data_prep.errors import UsageError
 from data_prep.fields import check, execution
 from data_prep.reading.untrusted import SETTINGS_BYTES, read_text
+from pipeline.cluster.resources import GPU_STAGES, LINE, WORD, Resources
 from pipeline.config.compose import literal
 from pipeline.workflow.stage import STAGE_ORDER
 
 NOTHING = ("", "~", "null")
-# What a value may be: a word of a #SBATCH line or of a command, an option, a line of a script.
-WORD = re.compile(r"[^\s\"'\\`$;\x00-\x1f\x7f]+")
-LINE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f\x85\u2028\u2029]+")
-OPTION = re.compile(rf"--?[A-Za-z][\w-]*(=(?:{LINE.pattern}))?")
 
 
 @dataclass
-class StageSite:
-    """Resources that the jobs of a stage request."""
-
-    partition: str | None = execution(None, "the partition")
-    account: str | None = execution(None, "the account to charge")
-    qos: str | None = execution(None, "the quality of service")
-    time: str | None = execution(None, "the time limit, such as 24:00:00 or 2-12")
-    constraint: str | None = execution(None, "features that a node must have")
-    gpus: int | None = execution(None, "GPUs per node", at_least=0)
-    cpus: int | None = execution(None, "CPUs per task", at_least=1)
-    memory: str | None = execution(None, "memory per node, such as 64G")
-    extra: list[str] = execution([], "more options of sbatch, such as --exclusive")
-
-    def options(self) -> list[str]:
-        """Return the settings as options of sbatch."""
-        given = {
-            "partition": self.partition,
-            "account": self.account,
-            "qos": self.qos,
-            "time": self.time,
-            "constraint": self.constraint,
-            "gres": f"gpu:{self.gpus}" if self.gpus else None,
-            "cpus-per-task": self.cpus,
-            "mem": self.memory,
-        }
-        return [f"--{key}={value}" for key, value in given.items() if value is not None] + [
-            *self.extra
-        ]
-
-    def check_text(self, prefix: str) -> None:
-        """Raise `UsageError` for a value that is more than one word or option of a script."""
-        for name in ("partition", "account", "qos", "time", "constraint", "memory"):
-            value = getattr(self, name)
-            if value is not None and not WORD.fullmatch(value):
-                raise UsageError(
-                    f"{prefix}{name}: must be one word without white space or quotes; found "
-                    f"{len(value)} characters that are not"
-                )
-        for number, option in enumerate(self.extra, 1):
-            if not isinstance(option, str) or not OPTION.fullmatch(option):
-                raise UsageError(
-                    f"{prefix}extra: item {number} must be one option of sbatch, --name or "
-                    "--name=value, in one line"
-                )
-
-    def minutes(self) -> int | None:
-        """Return the time limit in minutes, rounded up; parses SLURM's formats."""
-        if self.time is None:
-            return None
-        days, dash, clock = self.time.rpartition("-")
-        parts = [int(part) for part in clock.split(":")]
-        if dash:  # days-hours, days-hours:minutes, days-hours:minutes:seconds
-            hours, minutes, seconds = [*parts, 0, 0][:3]
-        else:  # minutes, minutes:seconds, hours:minutes:seconds
-            hours, minutes, seconds = (parts if len(parts) == 3 else [0, *parts, 0])[:3]
-        return ceil((int(days or 0) * 24 + hours) * 60 + minutes + seconds / 60)
-
-
-@dataclass
-class Site(StageSite):
+class Site(Resources):
     """All settings of a site file."""
 
     modules: list[str] = execution([], "environment modules to load")
@@ -114,7 +53,18 @@ class Site(StageSite):
     shared_store: bool = execution(
         False, "true if all nodes see the store although its disk looks local"
     )
-    stages: dict[str, StageSite] = execution({}, "settings per stage")
+    gpu_option: str = execution(
+        "gpus-per-node", "option of sbatch that requests GPUs", choices=("gpus-per-node", "gres")
+    )
+    container: str | None = execution(
+        None, "a command that runs its arguments in a container: apptainer exec --nv /sesame.sif"
+    )
+    scratch: str | None = execution(
+        None, "a folder on the node's own disk, such as $TMPDIR, to copy training rows to"
+    )
+    stages: dict[str, Resources] = execution(
+        {}, "complete resources of the stages that have settings of their own"
+    )
 
     def check_text(self, prefix: str) -> None:
         """Raise `UsageError` for a value that is more than one word, option or line of a script."""
@@ -124,19 +74,28 @@ class Site(StageSite):
                 raise UsageError(
                     f"modules: item {number} must be one module; write each as an item of its own"
                 )
-        if self.activate is not None and not LINE.fullmatch(self.activate):
-            raise UsageError("activate: must be one line; put several commands into a script")
+        for name in ("activate", "container", "scratch"):
+            value = getattr(self, name)
+            if value is not None and not LINE.fullmatch(value):
+                raise UsageError(f"{name}: must be one line; put several commands into a script")
 
-    def of(self, stage: str) -> StageSite:
-        """Return a stage's resources: its own settings, else the site's; `extra` is added up."""
-        own = self.stages.get(stage, StageSite())
-        chosen = {
-            item.name: getattr(self, item.name)
-            if getattr(own, item.name) is None
-            else getattr(own, item.name)
-            for item in fields(StageSite)
+    def of(self, stage: str) -> Resources:
+        """Return a stage's resources: its own settings, or the site's.
+
+        GPUs of the site hold for the stages that compute on them.
+        """
+        if stage in self.stages:
+            return self.stages[stage]
+        common = {item.name: getattr(self, item.name) for item in fields(Resources)}
+        return Resources(**common if stage in GPU_STAGES else common | {"gpus": None})
+
+    def with_settings(self, **settings: str | None) -> "Site":
+        """Return the site with settings that hold for all stages; None changes nothing."""
+        given: dict[str, Any] = {
+            name: value for name, value in settings.items() if value is not None
         }
-        return StageSite(**chosen | {"extra": [*self.extra, *own.extra]})
+        stages = {name: replace(own, **given) for name, own in self.stages.items()}
+        return replace(self, **given, stages=stages)
 
 
 def site_path() -> Path:
@@ -168,9 +127,12 @@ def _typed(path: Path, content: dict[str, Any]) -> Site:
     _check_keys(path, "", content, names)
     stages = content.get("stages") or {}
     _check_keys(path, "stages.", stages, set(STAGE_ORDER))
+    common = {f.name for f in fields(Resources)}
     for stage, settings in stages.items():
-        _check_keys(path, f"stages.{stage}.", settings, {f.name for f in fields(StageSite)})
-    given = literal(_without_nothing(content))
+        _check_keys(path, f"stages.{stage}.", settings, common)
+    site_wide = {key: value for key, value in content.items() if key in common}
+    complete = {stage: _of_stage(stage, site_wide, own) for stage, own in stages.items()}
+    given = literal(_without_nothing(content | {"stages": complete}))
     if "continue" in given:  # a reserved word in Python, so the field has another name
         given["continuation"] = given.pop("continue")
     try:
@@ -188,6 +150,16 @@ def _typed(path: Path, content: dict[str, Any]) -> Site:
         said = str(error).replace("continuation=", "continue=")
         raise UsageError(f"{path}: {said}") from error
     return site
+
+
+def _of_stage(stage: str, site_wide: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of a stage with the site's, as written in the file."""
+    if stage not in GPU_STAGES:
+        site_wide = {key: value for key, value in site_wide.items() if key != "gpus"}
+    both = (site_wide.get("extra") or [], own.get("extra") or [])
+    if "extra" in own and all(isinstance(extra, list) for extra in both):
+        own = own | {"extra": [] if own["extra"] in NOTHING else [*both[0], *both[1]]}
+    return site_wide | own
 
 
 def _check_keys(path: Path, prefix: str, given: Any, known: set[str]) -> None:

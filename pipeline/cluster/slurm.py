@@ -2,12 +2,11 @@
 
 import os
 import re
-import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from data_prep.errors import SesameError, UsageError
+from pipeline.cluster import outside
 
 # States of squeue in which a job runs or may still run.
 LIVE = ("PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING", "REQUEUED", "RESIZING",
@@ -39,23 +38,25 @@ class Task:
 
 def require() -> None:
     """Raise a UsageError if SLURM's commands are missing."""
-    if shutil.which("sbatch") is None:
+    if not outside.exists("sbatch"):
         raise UsageError(
             "sbatch is not on the path: run this on a login node of the SLURM cluster (perhaps "
-            "after `module load slurm`), or use sesame run to work on this machine"
+            "after `module load slurm`), in a container through slurm/outside.sh, or use sesame "
+            "run to work on this machine"
         )
 
 
 def answers() -> bool:
     """Return True if SLURM's controller answers."""
-    if shutil.which("squeue") is None:
-        return False
-    return subprocess.run(["squeue", "--me"], capture_output=True).returncode == 0
+    return outside.exists("squeue") and outside.run(["squeue", "--me"]).returncode == 0
 
 
 def call(*command: str) -> str:
     """Run a command and return its output; raise Refused with its message if it fails."""
-    done = subprocess.run(command, capture_output=True, text=True)
+    try:
+        done = outside.run(list(command))
+    except FileNotFoundError as error:
+        raise Refused(f"{command[0]}: is not on the path") from error
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines() or [f"code {done.returncode}"]
         lines = [re.sub(rf"^{command[0]}: (error: )?", "", line) for line in said]
@@ -87,6 +88,17 @@ def queue() -> dict[str, list[Task]]:
         task = Task(*line.split("|"))
         found.setdefault(task.job, []).append(task)
     return found
+
+
+def count_queued() -> int:
+    """Return the number of this user's jobs and tasks that run or may still run."""
+    return sum(task.is_live for tasks in queue().values() for task in tasks)
+
+
+def tasks_of(job: str, queue: dict[str, list[Task]]) -> list[Task]:
+    """Return the tasks of a job in the queue, or the one task that `<job>_<number>` names."""
+    whole, _, number = job.partition("_")
+    return [task for task in queue.get(whole, []) if number in ("", task.number)]
 
 
 def cancel_jobs(jobs: list[str]) -> None:
@@ -124,6 +136,24 @@ def move_dependants(old: str, new: str) -> list[str]:
 def hosts() -> set[str]:
     """Return the host names of the cluster's nodes."""
     return set(call("sinfo", "--Node", "--noheader", "--format=%n").split())
+
+
+def most_gpus() -> dict[str, int]:
+    """Return the most GPUs of a node by partition; the default partition is also listed as ""."""
+    said = call("sinfo", "--noheader", "--format=%P|%G")
+    found: dict[str, int] = {}
+    for line in said.splitlines():
+        partition, _, gres = line.partition("|")
+        # Such as gpu:a100:4(S:0-1),gpu:a30:2 or (null)
+        counts = re.findall(r"gpu:(?:[^:,(]+:)?(\d+)", gres)
+        for name in (partition.rstrip("*"), *([""] if partition.endswith("*") else [])):
+            found[name] = max([found.get(name, 0), *map(int, counts)])
+    return found
+
+
+def steps() -> outside.SlurmSteps:
+    """Return what starts the ranks of this SLURM job."""
+    return outside.SlurmSteps(first_node_address)
 
 
 def first_node_address() -> str:

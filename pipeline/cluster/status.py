@@ -1,14 +1,25 @@
-"""The table of `sesame status`: each job's state, reason, node, time, progress, speed, log."""
+"""The rows of `sesame status`: each job's state, cause, node, time, progress, speed and log.
+
+Jobs in the queue are described by squeue, ended ones by their output, sacct or their log.
+"""
 
 import json
-from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.markup import escape
 from rich.table import Table
 
 from pipeline.cluster import slurm
+from pipeline.cluster.causes import (
+    CANCELLED,
+    NOT_STARTED,
+    Cause,
+    accounted,
+    cause_in_log,
+    cause_of_state,
+)
 from pipeline.cluster.frozen import Submission, SubmittedJob
 from pipeline.store.outputs import Output, Store
 from pipeline.workflow.execute import shares_made
@@ -23,6 +34,15 @@ CANNOT_OPEN_LOG = "the node cannot see the log's folder; put the store on a shar
 
 
 @dataclass(frozen=True)
+class TaskRow:
+    """Tasks of an array that are in the same state for the same reason."""
+
+    numbers: list[int]
+    state: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class JobRow:
     """The status of one job."""
 
@@ -33,6 +53,7 @@ class JobRow:
     elapsed: str
     progress: str
     log: Path | None
+    tasks: list[TaskRow] = field(default_factory=list)  # of an array over work units
 
     @property
     def is_over(self) -> bool:
@@ -42,32 +63,57 @@ class JobRow:
 def look(submission: Submission, store: Store, stages: Stages) -> list[JobRow]:
     """Return the status of every job of a submission."""
     queue = slurm.queue()
+    jobs = submission.jobs()
+    forgotten = [job.id for job in jobs if not slurm.tasks_of(job.id, queue)]
+    states = accounted(forgotten)
+    cancelled = submission.cancelled()
+    rows: dict[str, JobRow] = {}
+    for job in jobs:
+        tasks = slurm.tasks_of(job.id, queue) or _from_accounting(job, states)
+        waited_in_vain = any(rows[each].state != "done" for each in job.after if each in rows)
+        known = CANCELLED if job.id in cancelled else NOT_STARTED if waited_in_vain else None
+        rows[job.id] = _row(job, tasks, submission, store, stages, known)
+    return list(rows.values())
+
+
+def _from_accounting(job: SubmittedJob, states: dict[str, str]) -> list[slurm.Task]:
+    """Return a job's tasks as sacct knows them."""
     return [
-        _line(job, queue.get(job.id, []), submission, store, stages) for job in submission.jobs()
+        slurm.Task(name.partition("_")[0], name.partition("_")[2] or "N/A", state, "", "", "")
+        for name, state in states.items()
+        if name == job.id or (not job.task and name.partition("_")[0] == job.id)
     ]
 
 
-def _line(
-    job: SubmittedJob, tasks: list[slurm.Task], submission: Submission, store: Store, stages: Stages
+def _row(
+    job: SubmittedJob,
+    tasks: list[slurm.Task],
+    submission: Submission,
+    store: Store,
+    stages: Stages,
+    known: Cause | None,
 ) -> JobRow:
+    """Return the row of a job. `known`: the cause to assume if SLURM and the log tell none."""
     output = store.from_reference(job.reference)
-    state = "done" if output.is_done or _has_made_all(job, output) else _state(tasks)
     logs = sorted(submission.logs.glob(job.log_pattern), key=lambda path: path.stat().st_mtime)
     log = logs[-1] if logs else None
-    reasons = [task.reason for task in tasks if task.reason not in ("None", "")]
-    reason = reasons[0] if reasons and state in ("waiting", "cancelled") else ""
-    if state in ("failed", "ended"):
-        reason = _last_words(log) or CANNOT_OPEN_LOG
-    running = [task for task in tasks if task.state == "RUNNING"]
-    seen = running or tasks
+    state, reason = _state(tasks)
+    if output.is_done or _has_made_all(job, output):
+        state, reason = "done", ""
+    elif state == "ended":
+        state, reason = _without_slurm(log, known)
+    elif state == "failed" and not reason:
+        reason = _own_words(log)
+    seen = [task for task in tasks if task.state == "RUNNING"] or tasks
     return JobRow(
         job,
         state,
         reason,
         ",".join(dict.fromkeys(task.nodes for task in seen if task.nodes)),
         max((task.elapsed for task in seen), key=lambda text: (len(text), text), default=""),
-        "" if state in ("done", "waiting") else _progress(job, tasks, output, stages),
+        "" if job.shares or state in ("done", "waiting") else _progress(job, output, stages),
         log,
+        _task_rows(tasks, submission, job) if job.shares and state != "done" else [],
     )
 
 
@@ -76,24 +122,63 @@ def _has_made_all(job: SubmittedJob, output: Output) -> bool:
     return job.shares > 0 and len(shares_made(output, job.shares)) == job.shares
 
 
-def _state(tasks: list[slurm.Task]) -> str:
-    """Return one word for all tasks of a job; `ended` if SLURM no longer lists it."""
-    states = {task.state for task in tasks}
-    if not states:
-        return "ended"  # SLURM forgets jobs some minutes after their end
-    if any(task.state == "RUNNING" for task in tasks):
-        return "running"
-    if "CANCELLED" in states or any(task.reason == slurm.NEVER for task in tasks):
-        return "cancelled"
-    if states == {"COMPLETED"}:
-        return "done"
-    return "waiting" if any(task.is_live for task in tasks) else "failed"
+def _state(tasks: list[slurm.Task]) -> tuple[str, str]:
+    """Return one word for all tasks of a job, and the reason; `ended` if SLURM tells nothing."""
+    if not tasks:
+        return "ended", ""
+    found = [_state_of_task(task) for task in tasks]
+    for state in ("running", "waiting", "failed", "cancelled"):
+        reasons = [reason for each, reason in found if each == state]
+        if reasons:
+            return state, reasons[0]
+    return "done", ""
 
 
-def _progress(job: SubmittedJob, tasks: list[slurm.Task], output: Output, stages: Stages) -> str:
-    if job.shares:
-        counted = Counter(task.state.lower() for task in tasks)
-        return ", ".join(f"{count} {state}" for state, count in sorted(counted.items()))
+def _state_of_task(task: slurm.Task) -> tuple[str, str]:
+    """Return the state of a job or of one task of an array, and the reason if there is one."""
+    if task.state == "RUNNING":
+        return "running", ""
+    if task.is_live:
+        return "waiting", "" if task.reason in ("None", "") else task.reason
+    if task.reason == slurm.NEVER:
+        return "cancelled", str(NOT_STARTED)
+    if task.state == "COMPLETED":
+        return "done", ""
+    cause = cause_of_state(task.state)
+    return ("cancelled" if cause == CANCELLED else "failed"), str(cause or "")
+
+
+def _without_slurm(log: Path | None, known: Cause | None) -> tuple[str, str]:
+    """Return state and reason of a job that SLURM has forgotten, from our own records."""
+    cause = cause_in_log(log.read_text(errors="replace")) if log else None
+    cause = cause or known
+    if cause is not None:
+        return ("cancelled" if cause in (CANCELLED, NOT_STARTED) else "failed"), str(cause)
+    return "ended", _own_words(log)
+
+
+def _own_words(log: Path | None) -> str:
+    """Return the last message of the job's own command."""
+    if log is None:
+        return CANNOT_OPEN_LOG
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    words = [line for line in lines if line.startswith("sesame ")] or lines
+    return words[-1] if words else "its log is empty"
+
+
+def _task_rows(tasks: list[slurm.Task], submission: Submission, job: SubmittedJob) -> list[TaskRow]:
+    """Return the tasks of an array, grouped by state and reason."""
+    groups: dict[tuple[str, str], list[int]] = {}
+    for task in tasks:
+        state, reason = _state_of_task(task)
+        if state == "failed" and not reason:
+            logs = sorted(submission.logs.glob(f"{job.name}-[0-9]*_{task.number}.log"))
+            reason = _own_words(logs[-1] if logs else None)
+        groups.setdefault((state, reason), []).append(int(task.number))
+    return [TaskRow(sorted(numbers), *key) for key, numbers in groups.items()]
+
+
+def _progress(job: SubmittedJob, output: Output, stages: Stages) -> str:
     if not output.is_begun:
         return ""
     speed = _speed(output.path / "timing.jsonl")
@@ -111,14 +196,6 @@ def _speed(timing: Path) -> str:
     return f"now at {last['step']:,}, {last['tokens_per_second']:,.0f} tokens/s"
 
 
-def _last_words(log: Path | None) -> str:
-    if log is None:
-        return ""
-    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    words = [line for line in lines if line.startswith("sesame ")] or lines
-    return words[-1] if words else "its log is empty"
-
-
 def as_table(submission: Submission, lines: list[JobRow]) -> Table:
     """Return the jobs as a table; the title names the folder of the logs."""
     table = Table(box=None, pad_edge=False, header_style="dim", title_justify="left")
@@ -128,10 +205,29 @@ def as_table(submission: Submission, lines: list[JobRow]) -> Table:
     table.add_column("progress, reason", overflow="fold", min_width=24)
     for line in lines:
         label = f"[dim]{escape(line.job.label)}[/]" if line.job.label else ""
-        said = [line.progress, escape(line.reason), label]
+        reason = "" if line.tasks else escape(line.reason)  # the tasks' rows have their own
+        said = [line.progress, reason, label]
         table.add_row(
-            line.job.name, line.job.id, f"[{COLOURS[line.state]}]{line.state}[/]", line.nodes,
-            line.elapsed, line.log.name if line.log else "",
-            "; ".join(part for part in said if part),
+            escape(line.job.title), line.job.id, _coloured(line.state), line.nodes, line.elapsed,
+            line.log.name if line.log else "", "; ".join(part for part in said if part),
         )  # fmt: skip
+        for group in line.tasks:
+            name, state = f"  {_ranges(group.numbers)}", _coloured(group.state)
+            table.add_row(name, "", state, "", "", "", escape(group.reason))
     return table
+
+
+def _coloured(state: str) -> str:
+    return f"[{COLOURS[state]}]{state}[/]"
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """Return sorted numbers of tasks as text, such as `tasks 0-3, 7`."""
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    shown = ", ".join(f"{low}-{high}" if high > low else str(low) for low, high in ranges)
+    return f"task {shown}" if shown.isdecimal() else f"tasks {shown}"

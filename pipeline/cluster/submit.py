@@ -1,103 +1,23 @@
-"""Submit a graph as SLURM jobs: one job per output; for stages with work units an array first.
+"""Submit planned jobs to SLURM.
 
-The array makes the work units and the output's own job merges them. Everything is written and
-checked before the first job is queued. If SLURM refuses a job, the jobs before it are cancelled, so
-that a submission is complete or empty.
+Everything is written and checked before the first job is queued. If SLURM refuses a job, the jobs
+before it are cancelled, so that a submission is complete or empty.
 """
 
 import socket
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 from data_prep.errors import UsageError
-from data_prep.work_units import ArraySlice
 from pipeline.cluster import slurm
 from pipeline.cluster.frozen import Submission, SubmittedJob, freeze_node, submissions
-from pipeline.cluster.scripts import environment, fill_template
+from pipeline.cluster.planning import Planned
+from pipeline.cluster.scripts import container_wrapper, environment, fill_template
 from pipeline.cluster.site import Site, site_path
 from pipeline.store.outputs import Store
-from pipeline.workflow.execute import shares_made
-from pipeline.workflow.stage import Node
 
 LOCAL_DISKS = ("btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "ramfs", "tmpfs", "xfs", "zfs")
-
-
-@dataclass(frozen=True)
-class Planned:
-    """A job that is not submitted yet."""
-
-    name: str
-    node: Node
-    template: str
-    options: list[str]
-    after: list[str]  # names of planned jobs to wait for
-    after_jobs: list[str]  # ids of queued jobs to wait for
-    shares: int = 0  # number of shares of the work units; 0 if it is not an array
-    array: str = ""  # sbatch's --array: tasks and maximum running at a time
-
-
-def plan_jobs(nodes: list[Node], site: Site, being_made: dict[str, str]) -> list[Planned]:
-    """Return the jobs that make all missing outputs.
-
-    `being_made`: jobs in the queue, by the reference of the output they make.
-    """
-    planned: list[Planned] = []
-    makers: dict[str, str] = {}  # name of the planned job by output
-    for node in nodes:
-        if node.output.is_done or node.output.reference in being_made:
-            continue
-        needs = [item.reference for item in node.inputs.values()]
-        after = [makers[reference] for reference in needs if reference in makers]
-        after_jobs = [
-            being_made[reference]
-            for reference in needs
-            if reference in being_made and reference not in makers
-        ]
-        name = f"{len(makers) + 1:02d}-{node.stage}"
-        makers[node.output.reference] = name
-        waits = (list(dict.fromkeys(after)), list(dict.fromkeys(after_jobs)))
-        options = site.of(node.stage).options()
-        if site.array > 1 and node.maker.takes_shares:
-            missing = missing_shares(node, site.array)
-            if missing:
-                every = len(missing) == site.array
-                tasks = f"0-{site.array - 1}" if every else ",".join(map(str, missing))
-                array = f"{tasks}%{site.at_once}"
-                planned.append(
-                    Planned(f"{name}-pieces", node, "pieces", options, *waits, site.array, array)
-                )
-                waits = ([f"{name}-pieces"], waits[1])
-        template, shape = _shape(node)
-        planned.append(Planned(name, node, template, [*shape, *options], *waits))
-    return planned
-
-
-def missing_shares(node: Node, count: int) -> list[int]:
-    """Return the shares of a stage's work units that no earlier array has made."""
-    made = shares_made(node.output, count)
-    return [number for number in range(count) if ArraySlice(number, count) not in made]
-
-
-def _shape(node: Node) -> tuple[str, list[str]]:
-    """Return a stage's template, and its options for nodes and tasks."""
-    if node.stage != "pretrain":
-        return "stage", []
-    trainer = node.config.trainer
-    return "train", [f"--nodes={trainer.num_nodes}", f"--ntasks-per-node={trainer.devices}"]
-
-
-def check_site(nodes: list[Node], site: Site) -> None:
-    """Raise a UsageError if the site file and the configuration contradict each other."""
-    for node in nodes:
-        trainer, gpus = node.config.trainer, site.of(node.stage).gpus
-        wanted = trainer.devices if trainer.accelerator == "cuda" else 0
-        if node.stage == "pretrain" and gpus is not None and gpus < wanted:
-            raise UsageError(
-                f"{site_path()}: stages.pretrain.gpus={gpus}: trainer.devices={wanted} needs "
-                f"{wanted} GPUs per node"
-            )
 
 
 def check_store(store: Path, site: Site, hosts: set[str]) -> None:
@@ -127,24 +47,27 @@ def being_made(store: Store) -> dict[str, str]:
         job.reference: job.id
         for submission in submissions(store)
         for job in submission.jobs()
-        if not job.shares and any(task.is_live for task in queue.get(job.id, []))
+        if not job.shares and any(task.is_live for task in slurm.tasks_of(job.id, queue))
     }
 
 
 def write_scripts(planned: list[Planned], submission: Submission, site: Site) -> None:
-    """Write every job's script and frozen stage instance."""
+    """Write every job's script and frozen stage instances."""
     for job in planned:
-        freeze_node(job.node, submission.node(job.name))
+        for number, node in enumerate(job.nodes):
+            freeze_node(node, submission.node(job.name, number if len(job.nodes) > 1 else None))
         submission.script(job.name).write_text(script_of(job, submission, site))
 
 
 def script_of(job: Planned, submission: Submission, site: Site) -> str:
     """Return the text of a job's script."""
     node, script = submission.node(job.name), submission.script(job.name)
+    if len(job.nodes) > 1:
+        node = node.with_suffix("")  # a folder with one instance per task
     folder = str(submission.logs).replace("%", "%%")  # sbatch replaces %j and the like
     log = f"{folder}/{job.name}-{'%A_%a' if job.array else '%j'}.log"
     options = [
-        f"--job-name={job.node.config.name}-{job.name}",
+        f"--job-name={job.title}",
         f"--chdir={Path.cwd()}",
         f"--output={log}",
         f"--signal=B:USR1@{site.signal}",
@@ -153,27 +76,32 @@ def script_of(job: Planned, submission: Submission, site: Site) -> str:
         *job.options,
     ]
     arguments = [*([str(job.shares)] if job.shares else []), "job", str(node)]
-    return fill_template(
-        job.template, options, environment(site, submission.code, script), arguments
-    )
+    setup = environment(site, submission.code, script)
+    wrapper = container_wrapper(site, submission.code)
+    return fill_template(job.template, options, setup, arguments, wrapper)
 
 
 def submit_all(planned: list[Planned], submission: Submission) -> list[SubmittedJob]:
     """Queue all jobs, or none; raise Refused if SLURM refuses one."""
     for job in planned:
         slurm.check_script(submission.script(job.name))
-    ids: dict[str, str] = {}
+    ids: dict[str, list[str]] = {}  # by planned job: its id, or the ids of its tasks
     jobs: list[SubmittedJob] = []
     try:
         for job in planned:
-            after = [*job.after_jobs, *(ids[name] for name in job.after)]
-            ids[job.name] = slurm.submit_script(submission.script(job.name), after)
-            node = job.node
-            made = (job.name, ids[job.name], node.stage, node.label, node.output.reference)
-            jobs.append(SubmittedJob(*made, after, job.shares))
+            after = [*job.after_jobs, *(each for name in job.after for each in ids[name])]
+            made = slurm.submit_script(submission.script(job.name), after)
+            several = len(job.nodes) > 1
+            own = [f"{made}_{task}" for task in range(len(job.nodes))] if several else [made]
+            ids[job.name] = own
+            jobs += [
+                SubmittedJob(job.name, each, node.stage, node.label, node.output.reference, after,
+                             job.shares)
+                for each, node in zip(own, job.nodes, strict=True)
+            ]  # fmt: skip
             submission.write_jobs(jobs)
     except BaseException as error:
-        slurm.cancel_jobs(list(ids.values()))
+        slurm.cancel_jobs([each.partition("_")[0] for own in ids.values() for each in own[:1]])
         done = f"; the {len(ids)} jobs before it were cancelled" if ids else ""
         if isinstance(error, slurm.Refused):
             raise slurm.Refused(f"{job.name}: {error}{done}; nothing is queued") from error

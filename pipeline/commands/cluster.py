@@ -1,6 +1,6 @@
-"""`sesame submit`, `status` and `cancel`, and `job`, which submitted scripts run."""
+"""`sesame status`, `logs` and `cancel`, and `job`, which submitted scripts run."""
 
-import shutil
+import os
 import time
 from pathlib import Path
 
@@ -10,115 +10,25 @@ from data_prep.errors import UsageError
 from data_prep.progress import console
 from data_prep.work_units import ArraySlice
 from pipeline.cluster import slurm
+from pipeline.cluster.causes import STARTS
 from pipeline.cluster.frozen import (
     Submission,
+    SubmittedJob,
     find_submission,
-    new_submission,
     refuse_changed_files,
     thaw_node,
 )
-from pipeline.cluster.site import Site, read_site
-from pipeline.cluster.status import as_table as status_table
-from pipeline.cluster.status import look
-from pipeline.cluster.submit import (
-    Planned,
-    being_made,
-    check_site,
-    check_store,
-    plan_jobs,
-    script_of,
-    submit_all,
-    write_scripts,
-)
+from pipeline.cluster.logs import Follower, choose_jobs
+from pipeline.cluster.status import as_table, look
 from pipeline.commands.arguments import Arguments
-from pipeline.commands.stages import as_entries, experiment, select_stages
 from pipeline.commands.store import open_store
-from pipeline.config.compose import compose_config
-from pipeline.config.sweep import sweep_points
+from pipeline.commands.submitted_sweep import SWEEPS, print_sweep
 from pipeline.stages import STAGES
 from pipeline.store.outputs import Store
-from pipeline.store.runs import Entry, Runs
 from pipeline.training.exits import Interrupted
-from pipeline.workflow.execute import execute, make_share, refuse_damaged
-from pipeline.workflow.graph import Graph
-from pipeline.workflow.plan import as_table, plan
-from pipeline.workflow.stage import Node
+from pipeline.workflow.execute import execute, make_share
 
 LOOK_SECONDS = 2.0
-
-
-def submit(arguments: Arguments) -> None:
-    """Submit everything the experiment names to SLURM; with -m, of all points of a sweep."""
-    arguments.refuse_words()
-    dry = "--dry-run" in arguments.options
-    if not dry:
-        slurm.require()
-    site = read_site()
-    swept = "-m" in arguments.options
-    points = sweep_points(arguments.overrides) if swept else [arguments.overrides]
-    configs = [compose_config(point) for point in points]
-    config = configs[0]
-    store = Store(Path(config.paths.store).resolve())
-    graphs = [experiment(*each) for each in zip(configs, points, strict=True)]
-    nodes = list({name: node for graph in graphs for name, node in graph.nodes.items()}.values())
-    chosen = select_stages(nodes, arguments.options.get("--from"), arguments.options.get("--until"))
-    console.print(as_table(plan(nodes, store)))
-    refuse_damaged(nodes)
-    check_site(chosen, site)
-    known = not dry or slurm.answers()
-    if known:
-        check_store(store.root, site, slurm.hosts())
-    else:
-        console.print("SLURM does not answer here, so jobs already in the queue are not known")
-    planned = _plan(chosen, site, being_made(store) if known else {})
-    submission = new_submission(store, config.name)
-    if not planned:
-        print("nothing to submit")
-    elif dry:
-        for one in planned:
-            waits = ", ".join([*one.after, *one.after_jobs]) or "nothing"
-            print(f"# {one.name}, waits for {waits}\n{script_of(one, submission, site)}")
-    else:
-        for graph in graphs:
-            graph.checksums.save()
-        _send(planned, submission, site)
-        Runs(store).record(config.name, _entries(graphs, points), replace=not swept)
-
-
-def _entries(graphs: list[Graph], points: list[list[str]]) -> list[Entry]:
-    """Return the outputs of all points, each with the command of the first point that has it."""
-    entries: dict[str, Entry] = {}
-    for graph, point in zip(graphs, points, strict=True):
-        made = as_entries(list(graph.nodes.values()), Arguments("run", [], point, {}))
-        entries = dict(zip(graph.nodes, made, strict=True)) | entries
-    return list(entries.values())
-
-
-def _plan(nodes: list[Node], site: Site, queued: dict[str, str]) -> list[Planned]:
-    """Return the jobs to submit; print the outputs that jobs in the queue already make."""
-    for node in nodes:
-        if node.output.reference in queued and not node.output.is_done:
-            print(f"{_title(node)}: job {queued[node.output.reference]} makes it already")
-    return plan_jobs(nodes, site, queued)
-
-
-def _send(planned: list[Planned], submission: Submission, site: Site) -> None:
-    """Freeze code and configuration, then queue all jobs or none."""
-    submission.create()
-    try:
-        submission.freeze_code()
-        write_scripts(planned, submission, site)
-        jobs = submit_all(planned, submission)
-    except BaseException:
-        shutil.rmtree(submission.path)
-        raise
-    for made in jobs:
-        print(f"{made.id}  {made.name}  {made.label}".rstrip())
-    print(f"submission {submission.id}; sesame status shows how it goes")
-
-
-def _title(node: Node) -> str:
-    return f"{node.stage} {node.label}".rstrip()
 
 
 def job(arguments: Arguments) -> None:
@@ -126,9 +36,10 @@ def job(arguments: Arguments) -> None:
     if len(arguments.words) != 1:
         raise UsageError("job: name the file of one stage instance, nodes/<job>.json")
     share = arguments.options.get("--share")
-    node = thaw_node(Path(arguments.words[0]), STAGES)
+    node = thaw_node(_instance(Path(arguments.words[0])), STAGES)
+    title = f"{node.stage} {node.label}".rstrip()
+    print(f"{STARTS}{title} {node.output.path}", flush=True)
     refuse_changed_files(node)
-    print(f"{_title(node)} {node.output.path}", flush=True)
     try:
         if share is not None:
             make_share(node, ArraySlice.parse(share))
@@ -136,11 +47,19 @@ def job(arguments: Arguments) -> None:
             execute(node)
     except Interrupted as error:
         done = node.maker.how_far(node.output.path)
-        raise Interrupted(f"interrupted: {_title(node)}, {done}") from error
+        raise Interrupted(f"interrupted: {title}, {done}") from error
+
+
+def _instance(path: Path) -> Path:
+    """Return the file of a stage instance; of a folder, the one of this task of an array."""
+    return path / f"{os.environ['SLURM_ARRAY_TASK_ID']}.json" if path.is_dir() else path
 
 
 def status(arguments: Arguments) -> None:
-    """Print a table of a submission's jobs; on a terminal, update it until all have ended."""
+    """Print a table of a submission's jobs; on a terminal, update it until all have ended.
+
+    Once all jobs of a sweep have ended, the table of its points follows.
+    """
     slurm.require()
     store = open_store(arguments)
     submission = find_submission(store, _one_word(arguments))
@@ -148,13 +67,49 @@ def status(arguments: Arguments) -> None:
     if "--once" in arguments.options or not console.is_terminal:
         from rich import print as show
 
-        show(status_table(submission, lines))
-        return
-    with Live(status_table(submission, lines), console=console, auto_refresh=False) as live:
-        while not all(line.is_over for line in lines):
+        show(as_table(submission, lines))
+    else:
+        with Live(as_table(submission, lines), console=console, auto_refresh=False) as live:
+            while not all(line.is_over for line in lines):
+                time.sleep(LOOK_SECONDS)
+                lines = look(submission, store, STAGES)
+                live.update(as_table(submission, lines), refresh=True)
+    sweep = store.root / SWEEPS / submission.id
+    if sweep.is_dir() and all(line.is_over for line in lines):
+        print_sweep(sweep, store)
+
+
+def logs(arguments: Arguments) -> None:
+    """Print the logs of a submission's jobs; with --follow, until these jobs have ended."""
+    slurm.require()
+    store = open_store(arguments)
+    submission, jobs = _chosen(store, arguments.words)
+    follower = Follower(submission, jobs, lambda text: print(text, end="", flush=True))
+    if "--follow" in arguments.options:
+        ids = {job.id for job in jobs}
+        lines = look(submission, store, STAGES)
+        while any(not line.is_over for line in lines if line.job.id in ids):
+            follower.print_new()
             time.sleep(LOOK_SECONDS)
             lines = look(submission, store, STAGES)
-            live.update(status_table(submission, lines), refresh=True)
+    if follower.print_new() == 0:
+        print("no log yet; sesame status shows what the jobs wait for")
+
+
+def _chosen(store: Store, words: list[str]) -> tuple[Submission, list[SubmittedJob]]:
+    """Return the submission and the jobs that are named, in any order."""
+    if len(words) > 2:
+        raise UsageError(f"{words[2]}: name a submission, and a stage or job")
+    for word in words:
+        others = [each for each in words if each != word]
+        submission = find_submission(store, others[0] if others else None)
+        if jobs := choose_jobs(submission.jobs(), word):
+            return submission, jobs
+    submission = find_submission(store, words[0] if words else None)
+    if len(words) == 2:
+        names = ", ".join(dict.fromkeys(job.name for job in submission.jobs()))
+        raise UsageError(f"{words[1]}: no such job in {submission.id}; it has {names}")
+    return submission, submission.jobs()
 
 
 def cancel(arguments: Arguments) -> None:
@@ -163,9 +118,12 @@ def cancel(arguments: Arguments) -> None:
     submission = find_submission(open_store(arguments), _one_word(arguments))
     queue = slurm.queue()
     live = [
-        job.id for job in submission.jobs() if any(task.is_live for task in queue.get(job.id, []))
+        job.id
+        for job in submission.jobs()
+        if any(task.is_live for task in slurm.tasks_of(job.id, queue))
     ]
     slurm.cancel_jobs(live)
+    submission.note_cancelled(live)
     said = f"cancelled {', '.join(live)}" if live else "nothing is waiting or running"
     print(f"submission {submission.id}: {said}")
 

@@ -54,7 +54,7 @@ def path(arguments: Arguments) -> None:
     if len(arguments.words) != 1 or arguments.words[0] not in STAGES:
         raise UsageError(f"path: name one stage of {', '.join(STAGES)}")
     config = compose_config(arguments.overrides)
-    _, target = _target(arguments.words[0], config, arguments.overrides)
+    _, target = stage_graph(arguments.words[0], config, arguments.overrides)
     print(target.output.path)
 
 
@@ -62,14 +62,14 @@ def _dispatch(arguments: Arguments, do: Do) -> None:
     """Compose the configuration and call `do`; with -m, once per point of a sweep."""
     arguments.refuse_words()
     if "-m" in arguments.options:
-        run_sweep(arguments, do, _target)
+        run_sweep(arguments, do, stage_graph)
     else:
         do(arguments, compose_config(arguments.overrides), no_report)
 
 
 def _stage(arguments: Arguments, config: Config, report: ReportValue) -> list[Node]:
     _refuse_unused(arguments)
-    graph, target = _target(arguments.command, config, arguments.overrides)
+    graph, target = stage_graph(arguments.command, config, arguments.overrides)
     nodes = [replace(n, report=report) if n is target else n for n in graph.nodes.values()]
     target = nodes[list(graph.nodes).index(target.output.reference)]
     if arguments.command != "pretrain":
@@ -180,7 +180,7 @@ def select_stages(nodes: list[Node], first: str | None, last: str | None) -> lis
     return [node for node in nodes if low <= order.index(node.stage) <= high]
 
 
-def _target(name: str, config: Config, overrides: list[str]) -> tuple[Graph, Node]:
+def stage_graph(name: str, config: Config, overrides: list[str]) -> tuple[Graph, Node]:
     """Return the graph of one stage instance, and its last node."""
     if name == "report":
         return _report(config, overrides)

@@ -80,9 +80,15 @@ STORE_FILES: dict[str, tuple[StoreFile, ...]] = {
             "the same file as an undisturbed one.",
         ),
         StoreFile("timing.jsonl", "Speed, waiting for data, memory and time left, by step."),
+        StoreFile("profile/*", "Trace and table of the steps that `trainer.profile` names.", False),
         StoreFile("launches.jsonl", "Time, first step and hardware of each launch."),
-        StoreFile("checkpoints/*/weights.safetensors", "fp32 weights by parameter name."),
-        StoreFile("checkpoints/*/moments-*.safetensors", "The optimizer state, one part per rank."),
+        StoreFile(
+            "checkpoints/*/weights-*.safetensors",
+            "fp32 weights by parameter name; each rank writes some parameters.",
+        ),
+        StoreFile(
+            "checkpoints/*/moments-*.safetensors", "The optimizer state of these parameters."
+        ),
         StoreFile(
             "checkpoints/*/carried-*.safetensors",
             "ELMo: the carried LSTM state of all streams.",
@@ -159,6 +165,7 @@ BESIDE_OUTPUTS = (
     StoreFile(
         "sweeps/<id>/<number>/point.json", "One point of a sweep: settings, output, score.", False
     ),
+    StoreFile("sweeps/<id>/sweep.json", "The points of a submitted sweep, with outputs.", False),
     StoreFile("sweeps/<id>/summary.json", "All points, the means over seeds and the best.", False),
     StoreFile("sweeps/optuna.db", "Optuna's studies.", False),
     StoreFile(

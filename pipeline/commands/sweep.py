@@ -81,7 +81,7 @@ def run_sweep(arguments: Arguments, do: Do, target: Target) -> None:
             show_error(command, error)
             write_point(place, Point(number, settings, "", None, str(error)))
             return math.nan
-        output, value = made[-1].output.reference, objective(made[-1])
+        output, value = made[-1].output.reference, objective(made[-1].output)
         write_point(place, Point(number, settings, output, value))
         return math.nan if value is None else value
 

@@ -19,12 +19,12 @@ from rich.table import Table
 from data_prep.errors import UsageError
 from data_prep.files import write_atomically
 from pipeline.cluster.site import Site
+from pipeline.cluster.submitit import launcher_settings
 from pipeline.commands.comparable import why_not_comparable
 from pipeline.config.compose import HydraChoices
 from pipeline.config.schema import Config
 from pipeline.config.sweep import LAUNCHER, SWEEPER
 from pipeline.store.outputs import Output, Store
-from pipeline.workflow.stage import Node
 
 POINT, SUMMARY = "point.json", "summary.json"
 # The objective of a sweep by stage: its name, and whether the largest or smallest value is best.
@@ -49,15 +49,15 @@ class Point:
         return ", ".join(kept)
 
 
-def objective(node: Node) -> float | None:
+def objective(output: Output) -> float | None:
     """Return the objective of a finished output; None if its stage has none."""
-    if node.stage == "finetune":
-        scores = json.loads((node.output.path / "scores.json").read_text())
+    if output.stage == "finetune":
+        scores = json.loads((output.path / "scores.json").read_text())
         if "dev_scores" not in scores:  # a suite; only its members have development scores
             return None
         return float(scores["dev_scores"][scores["best_epoch"] - 1])
-    if node.stage == "pretrain":
-        lines = (node.output.path / "metrics.jsonl").read_text().splitlines()
+    if output.stage == "pretrain":
+        lines = (output.path / "metrics.jsonl").read_text().splitlines()
         losses = [json.loads(line).get("heldout_loss") for line in lines]
         return float([loss for loss in losses if loss is not None][-1])
     return None
@@ -89,7 +89,8 @@ def for_hydra(
                 f"{LAUNCHER}=submitit_slurm: gives a job one task, but this pretraining needs "
                 f"{config.trainer.world_size} ranks; use sesame submit -m"
             )
-        added |= _launcher_settings(stage, site)
+        own = site.of(stage).for_stage(stage, config, None)
+        added |= launcher_settings(own, site, given)
     if choices.sweeper == "optuna":
         best = OBJECTIVES.get(stage)
         if best is None:
@@ -102,21 +103,6 @@ def for_hydra(
             "hydra.sweeper.direction": "maximize" if best[1] is max else "minimize",
         }
     return [*overrides, *(f"{key}={value}" for key, value in added.items() if key not in given)]
-
-
-def _launcher_settings(stage: str, site: Site) -> dict[str, str]:
-    own = site.of(stage)
-    settings = {
-        "partition": own.partition,
-        "account": own.account,
-        "qos": own.qos,
-        "constraint": own.constraint,
-        "gpus_per_node": own.gpus or None,
-        "cpus_per_task": own.cpus,
-        "timeout_min": own.minutes(),
-        "array_parallelism": site.at_once,
-    }
-    return {f"hydra.launcher.{key}": str(v) for key, v in settings.items() if v is not None}
 
 
 def write_point(folder: Path, point: Point) -> None:

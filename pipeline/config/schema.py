@@ -70,6 +70,12 @@ class ExportConfig:
         "last",
         "checkpoint to export: last, best (lowest held-out loss) or a step; name@step sets it",
     )
+    average: list[int] = result(
+        [],
+        "steps whose weights are averaged, instead of one checkpoint; all must be kept "
+        "(trainer.keep_every)",
+        is_later=True,
+    )
     license: str = result(
         "unknown", "licence of the model, as an identifier of the Hub: apache-2.0, cc-by-4.0, …",
         is_later=True,

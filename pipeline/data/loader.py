@@ -58,6 +58,7 @@ class Loader:
     rank, world       this rank and the number of ranks
     micro_batch_size  rows per micro-batch; None: all rows of the rank
     workers           loader processes; 0 reads in this process
+    total_steps       of the whole training, which the mask rate follows if it changes
 
     Raises `SesameError` if the store is empty or was made with another vocabulary.
     """
@@ -74,6 +75,7 @@ class Loader:
         world: int = 1,
         micro_batch_size: int | None = None,
         workers: int = 0,
+        total_steps: int | None = None,
         place: Place = Place(),  # noqa: B008 immutable
     ):
         schedule.check(world)
@@ -87,7 +89,7 @@ class Loader:
         self._store, self._order = store, order
         self._vocabulary, self._rule, self._schedule = vocabulary, rule, schedule
         self._rank, self._world, self._micro_batch_size = rank, world, micro_batch_size
-        self._place, self._workers = place, workers
+        self._place, self._workers, self._total_steps = place, workers, total_steps
         self._part: _WindowPart | None = None  # of the window that was read last
 
     def __iter__(self) -> Iterator[Step]:
@@ -149,8 +151,11 @@ class Loader:
             np.concatenate(epochs),
             np.concatenate(numbers),
             self._vocabulary,
-            self._rule,
+            self._rule_at(plan.step),
         )
+
+    def _rule_at(self, step: int) -> MaskRule:
+        return self._rule.after(step / self._total_steps) if self._total_steps else self._rule
 
     def _part_of(self, window: Window) -> "_WindowPart":
         if self._part is None or self._part.window.start != window.start:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save
+from safetensors.torch import save
 
 from data_prep.errors import SesameError
 from data_prep.files import atomic_write, write_atomically
@@ -22,6 +22,7 @@ from pipeline.models.elmo.allennlp import load_allennlp, write_allennlp
 from pipeline.models.elmo.config import ElmoConfig
 from pipeline.models.elmo.family import SOFTMAX
 from pipeline.models.elmo.network import DIRECTIONS, Elmo, ElmoForPretraining
+from pipeline.models.untrusted import State
 
 TOLERANCE = 1e-6
 ABOUT = """\
@@ -46,11 +47,11 @@ It is meant as features for tagging and classification in the language and domai
 
 
 def export_allennlp(
-    checkpoint: Path, config: ElmoConfig, vocab_size: int, tokenizer: Path, out: Path, facts: Facts
+    weights: State, config: ElmoConfig, vocab_size: int, tokenizer: Path, out: Path, facts: Facts
 ) -> dict[str, Any]:
     """Write the folder `out`, verify it, and return counts; raise a SesameError if it is wrong."""
     model = ElmoForPretraining(config, vocab_size)
-    model.load_state_dict(load_file(checkpoint / "weights.safetensors"))
+    model.load_state_dict(weights)
     write_allennlp(out, model.elmo)
     with atomic_write(out / SOFTMAX) as stream:
         stream.write(save(model.softmax.state_dict()))
@@ -69,7 +70,7 @@ def export_allennlp(
     write_atomically(out / "README.md", card)
     _prove(model.elmo, out)
     return {
-        "step": int(checkpoint.name),
+        "step": facts.step,
         "parameters": sum(tensor.numel() for tensor in model.parameters()),
     }
 

@@ -60,7 +60,7 @@ On text held out from training, at this checkpoint:
 
 ## Training
 
-- optimizer steps: {step:,}
+- optimizer steps: {step:,}{average}
 - {units} seen: {tokens:,}
 
 ```json
@@ -95,11 +95,16 @@ def gather_facts(pretrain: Path, checkpoint: Path, export: ExportConfig) -> Fact
     return Facts(
         state.step,
         state.tokens,
-        evaluations(pretrain).get(state.step, {}),
+        {} if export.average else evaluations(pretrain).get(state.step, {}),
         [line for manifest in _manifests(pretrain) for line in _data(manifest)],
         read_recipe(pretrain),
         export,
     )
+
+
+def _average(export: ExportConfig) -> str:
+    steps = ", ".join(f"{step:,}" for step in sorted(set(export.average)))
+    return f"; the weights are the mean of those after steps {steps}" if steps else ""
 
 
 def read_recipe(pretrain: Path) -> dict[str, Any]:
@@ -216,6 +221,7 @@ def record(facts: Facts, units: str) -> str:
         data="\n".join(f"- {line}" for line in facts.data) or "Not recorded.",
         scores="\n".join(scores) or "Not measured.",
         step=facts.step,
+        average=_average(facts.export),
         units=units,
         tokens=facts.tokens,
         recipe=json.dumps(facts.recipe, indent=1, sort_keys=True),

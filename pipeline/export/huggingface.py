@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save
+from safetensors.torch import save
 from torch import Tensor
 
 from data_prep.errors import SesameError
@@ -21,6 +21,7 @@ from pipeline.models.bert.architectures import Architecture, fitting
 from pipeline.models.bert.config import BertConfig
 from pipeline.models.bert.huggingface import to_huggingface
 from pipeline.models.bert.network import BertForPretraining
+from pipeline.models.untrusted import State
 
 TOLERANCE = 1e-5
 PROBE_LENGTHS = (5, 16, 9)  # unequal lengths, so that padding is verified too
@@ -40,7 +41,7 @@ TOKENIZER_FILES = (
 
 
 def export_huggingface(
-    checkpoint: Path, config: BertConfig, vocab_size: int, tokenizer: Path, out: Path, facts: Facts
+    weights: State, config: BertConfig, vocab_size: int, tokenizer: Path, out: Path, facts: Facts
 ) -> dict[str, Any]:
     """Write the folder `out`, verify it, and return counts; raise a SesameError if it is wrong."""
     architecture = fitting(config, pairs_of(facts.recipe))
@@ -51,10 +52,10 @@ def export_huggingface(
             "use the tokenizer of the pretraining"
         )
     model = BertForPretraining(config, vocab_size)
-    model.load_state_dict(load_file(checkpoint / "weights.safetensors"))
-    weights = to_huggingface(model.state_dict(), architecture, config)
+    model.load_state_dict(weights)
+    theirs = to_huggingface(model.state_dict(), architecture, config)
     with atomic_write(out / "model.safetensors") as stream:
-        stream.write(save(weights, {"format": "pt"}))
+        stream.write(save(theirs, {"format": "pt"}))
     stated = architecture.stated(config, vocab_size, words.pad)
     write_atomically(out / "config.json", json.dumps(stated, indent=2) + "\n")
     _copy_tokenizer(tokenizer, out, config)
@@ -63,7 +64,7 @@ def export_huggingface(
     _prove_tokenizer(words, out)
     _prove_weights(model, architecture, words.pad, out)
     return {
-        "step": int(checkpoint.name),
+        "step": facts.step,
         "parameters": sum(tensor.numel() for tensor in model.parameters()),
     }
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from data_prep.examples.masking import MaskRule
     from pipeline.data.loader import Step
     from pipeline.models.objective import Objective
+    from pipeline.models.row_gradients import RowGradients
 
 C = TypeVar("C", bound=ModelConfig)
 
@@ -41,6 +42,7 @@ class Feed:
     world: int
     micro_batch_size: int | None  # None: all rows of the rank at once
     workers: int = 0
+    total_steps: int | None = None  # of all phases; None: the budget is in hours
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,14 @@ class Family(ABC, Generic[C]):
         is no hidden matrix, but an embedding or an output layer."""
         del name
         return 0
+
+    def keep_row_gradients(
+        self, config: C, network: "nn.Module", vocab_size: int
+    ) -> "dict[str, RowGradients]":
+        """Make the network keep gradients of large, sparsely read matrices by row; return them by
+        parameter name. Empty if it has none."""
+        del config, network, vocab_size
+        return {}
 
     # Batches
 

@@ -60,8 +60,8 @@ class Objective(ABC):
         """Finish an optimizer step. `accepted` is False if it was dropped."""
         del accepted
 
-    def restore(self, carried: Tensor, rank: int) -> None:
-        """Load the carried state of a checkpoint, which holds the streams of all ranks."""
+    def restore(self, carried: Tensor) -> None:
+        """Load the carried state of this rank's streams from a checkpoint."""
         raise AssertionError("nothing is carried")
 
     def for_evaluation(self, device: torch.device) -> "Objective":

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.errors import SesameError, UsageError
-from pipeline.config.schema import Config
+from pipeline.config.schema import Config, ExportConfig
 from pipeline.models.registry import family_of
 from pipeline.stages.tokenizer import upstream
 from pipeline.store.outputs import Output, fingerprint
@@ -40,23 +40,26 @@ class Export(Stage):
         from pipeline.export.allennlp import export_allennlp
         from pipeline.export.card import gather_facts
         from pipeline.export.huggingface import export_huggingface
+        from pipeline.export.weights import read_weights
         from pipeline.training.checkpoint import damage
 
         pretrain = work.inputs["pretrain"]
-        checkpoint = choose_checkpoint(pretrain, work.config.export.checkpoint)
-        if (fault := damage(checkpoint)) is not None:
-            raise SesameError(
-                f"{checkpoint}: {fault}; choose another step by export.checkpoint=<step>"
-            )
+        chosen = choose_checkpoints(pretrain, work.config.export)
+        for checkpoint in chosen:
+            if (fault := damage(checkpoint)) is not None:
+                raise SesameError(
+                    f"{checkpoint}: {fault}; choose another step by export.checkpoint=<step> or "
+                    "export.average=[<step>, …]"
+                )
         model = read_model(pretrain / "config.json")
         vocab_size = json.loads((pretrain / "config.json").read_text())["vocab_size"]
-        facts = gather_facts(pretrain, checkpoint, work.config.export)
+        facts = gather_facts(pretrain, chosen[-1], work.config.export)
         write: dict[str, Callable[..., dict[str, Any]]] = {
             "huggingface": export_huggingface,
             "allennlp": export_allennlp,
         }
         return write[family_of(model).folder_format](
-            checkpoint, model, vocab_size, work.inputs["tokenizer"], work.out, facts
+            read_weights(chosen), model, vocab_size, work.inputs["tokenizer"], work.out, facts
         )
 
     def resolve(self, graph: Planner, request: Request) -> Node | Input:
@@ -80,7 +83,8 @@ class Export(Stage):
         if not node.output.is_done:
             refuse_damage(found.output, graph.checksums, config.verifies_all)
         if (found.output.is_done or found.is_step) and not node.output.is_done:
-            check_finished(found.output.path, found.checkpoint)
+            wanted = replace(config.export, checkpoint=found.checkpoint)
+            check_finished(found.output.path, wanted)
         return node
 
     def add_instance(self, graph: Planner, instance: Instance) -> None:
@@ -141,11 +145,11 @@ def _folder(graph: Planner, folder: Folder) -> Input:
     return Input(f"folder/{fingerprint(described)}", folder.path.resolve())
 
 
-def check_finished(pretrain: Path, checkpoint: str) -> None:
-    """Raise `UsageError`, before any work, if the model or the checkpoint cannot be exported."""
+def check_finished(pretrain: Path, export: ExportConfig) -> None:
+    """Raise `UsageError`, before any work, if the model or a checkpoint cannot be exported."""
     from pipeline.export.card import pairs_of, read_recipe
 
-    choose_checkpoint(pretrain, checkpoint)
+    choose_checkpoints(pretrain, export)
     model = read_model(pretrain / "config.json")
     family_of(model).check_export(model, pairs_of(read_recipe(pretrain)))
 
@@ -156,6 +160,25 @@ def _last_step(pretrain: Path, found: list[Path]) -> int | None:
     if output.is_done:
         return int(output.manifest()["counts"]["steps"])
     return int(found[-1].name) if found else None
+
+
+def choose_checkpoints(pretrain: Path, export: ExportConfig) -> list[Path]:
+    """Return the checkpoints to average, in order; a single one if `export.average` is empty.
+
+    Raises `UsageError` if one of them is not kept.
+    """
+    from pipeline.store.checkpoints import CHECKPOINTS, checkpoints
+
+    if not export.average:
+        return [choose_checkpoint(pretrain, export.checkpoint)]
+    kept = {int(path.name): path for path in checkpoints(pretrain / CHECKPOINTS)}
+    steps = sorted(set(export.average))
+    if missing := [step for step in steps if step not in kept]:
+        raise UsageError(
+            f"export.average: step {missing[0]} is not kept in {pretrain} (here: "
+            f"{', '.join(map(str, kept)) or 'none'}); trainer.keep_every keeps more of the next run"
+        )
+    return [kept[step] for step in steps]
 
 
 def choose_checkpoint(pretrain: Path, which: str) -> Path:

@@ -23,15 +23,16 @@ from data_prep.config import WORD_KINDS
 from data_prep.dotted import source_checksum
 from data_prep.errors import SesameError, UsageError
 from data_prep.files import write_atomically
-from pipeline.cluster.slurm import first_node_address
+from pipeline.cluster.slurm import steps
 from pipeline.config.schema import Config
 from pipeline.data.cursor import BatchSchedule
 from pipeline.models.config import ModelConfig
 from pipeline.models.registry import family_of
 from pipeline.stages.examples import example_sets
 from pipeline.stages.watching import reporting
-from pipeline.store.outputs import REQUEST, Store
+from pipeline.store.outputs import REQUEST, Output, Store
 from pipeline.training.config import InitConfig
+from pipeline.training.nodes import placement
 from pipeline.training.schedule import check_budget
 from pipeline.training.source import check_source
 from pipeline.workflow.stage import Instance, Planner, Request, Stage, Work
@@ -60,6 +61,12 @@ class Pretrain(Stage):
         check_family(config)
         check_budget(trainer, len(config.phases))
         config.optim.check_strategy(trainer.strategy)
+        if config.examples.final_mask_rate is not None and trainer.max_hours is not None:
+            raise UsageError(
+                f"examples.final_mask_rate={config.examples.final_mask_rate}: rows are masked "
+                "ahead of training, so it needs a budget in steps or tokens, not "
+                f"trainer.max_hours={trainer.max_hours:g}"
+            )
         BatchSchedule(trainer.global_batch_size, trainer.ramp_steps).check(trainer.world_size)
         examples = {f"examples.{number}": each for number, each in enumerate(example_sets(config))}
         requests = {"tokenizer": Request("tokenizer", config), **examples}
@@ -83,6 +90,17 @@ class Pretrain(Stage):
                 f"trainer.strategy={strategy}: DeepSpeed is not installed, and it exists for Linux "
                 "only; use trainer.strategy=single trainer.devices=1, which gives the same model"
             )
+        placement(config.trainer)  # raises if variables of several nodes are wrong
+
+    def assist(self, config: Config, output: Output) -> bool:
+        """Run this node's ranks if another node makes the output (several nodes without SLURM)."""
+        from pipeline.training.nodes import assist
+
+        place = placement(config.trainer)
+        if place is None or place.rank == 0:
+            return False
+        assist(output.path, config.trainer, place, lambda: output.is_done)
+        return True
 
     def keys(self, config: Config) -> dict[str, Any]:
         """Return the settings of model and training, and of masks if the loader draws them."""
@@ -123,7 +141,7 @@ class Pretrain(Stage):
         write_atomically(work.out / "config.json", json.dumps(described, indent=1) + "\n")
         with reporting(work.out / "metrics.jsonl", work.report):
             try:
-                launch(work.out, job, first_node_address)
+                launch(work.out, job, steps())
             except Diverged as error:
                 work.check_lease()
                 _train_without(error, work, say)
@@ -187,7 +205,7 @@ def _train_without(error: "Diverged", work: Work, say: Callable[[str], None]) ->
     step = int(good.name) if good else 0
     say(f"{error}; going back once, to step {step:,}, to train without these rows")
     try:
-        launch(work.out, make_job(work, good, error.dropped), first_node_address)
+        launch(work.out, make_job(work, good, error.dropped), steps())
     except Diverged as again:
         first, optim = error.dropped, work.config.optim
         raise SesameError(

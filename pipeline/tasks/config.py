@@ -219,6 +219,12 @@ class FinetuneConfig:
     warmup: float = result(
         0.1, "fraction of the steps in which the learning rate rises", at_least=0.0, at_most=1.0
     )
+    schedule: str = result(
+        "linear",
+        "learning rate after warm-up: linear or cosine decay to zero",
+        choices=("linear", "cosine"),
+        is_later=True,
+    )
     weight_decay: float = result(
         0.01, "weight decay; biases and norms are never decayed", at_least=0.0
     )

@@ -60,7 +60,8 @@ class Optimizer:
         # The attribute GradScaler sets: the fused kernel divides the gradients while reading them,
         # which saves a separate pass for clipping.
         self._adamw.grad_scale = excess  # type: ignore[attr-defined]
-        factor = learning_rate(self.steps, self._total, self._config.warmup)
+        config = self._config
+        factor = learning_rate(self.steps, self._total, config.warmup, config.schedule)
         for group in self._adamw.param_groups:
             group["lr"] = group["peak"] * factor
         self._adamw.step()
@@ -81,12 +82,13 @@ def excess_norm(values: Sequence[Tensor], largest: float) -> Tensor | None:
     return ((norm + 1e-6) / largest).clamp(min=1.0)
 
 
-def learning_rate(step: int, total: int, warmup: float) -> float:
-    """Return the learning rate factor of `step`: linear warm-up, then linear decay to zero.
+def learning_rate(step: int, total: int, warmup: float, schedule: str = "linear") -> float:
+    """Return the learning rate factor of `step`: linear warm-up, then decay to zero.
 
-    `warmup`: the fraction of `total` steps that warm up.
+    `warmup`: the fraction of `total` steps that warm up. `schedule`: linear or cosine.
     """
     rising = math.ceil(total * warmup)
     if step < rising:
         return (step + 1) / rising
-    return (total - step) / max(total - rising, 1)
+    rest = (total - step) / max(total - rising, 1)
+    return (1 - math.cos(math.pi * rest)) / 2 if schedule == "cosine" else rest

@@ -31,12 +31,15 @@ from pipeline.training.callbacks import (
     Watchdog,
 )
 from pipeline.training.checkpoint import TrainingState, read_state
+from pipeline.training.engine import Engine
 from pipeline.training.job import Job
 from pipeline.training.network import make_network, start_from
-from pipeline.training.saving import Saver, read_carried, read_parameters
+from pipeline.training.profiling import Profile
+from pipeline.training.restoring import SavedParameters, read_carried
+from pipeline.training.saving import Saver
 from pipeline.training.schedule import Phase, phase_at, plan_phases
 from pipeline.training.speed import Meter, Reference, Timed, peak_flops
-from pipeline.training.strategy import Engine, make_engine
+from pipeline.training.strategy import make_engine
 from pipeline.training.train_step import Pretraining
 
 CUDA_WORKERS = 2  # loader processes per rank if trainer.loader_workers is not set
@@ -95,6 +98,7 @@ class Data:
             world=trainer.world_size,
             micro_batch_size=micro_batch_size,
             workers=self.workers,
+            total_steps=self.phases[-1].end,
         )
 
     def held_out(self, phase: int) -> Iterable[Any]:
@@ -149,11 +153,11 @@ class Start(Callback):
         engine = pl_module.engine
         engine.prepare()
         if self._checkpoint is not None:
-            parameters = read_parameters(self._checkpoint, pl_module.shapes)
-            engine.restore(parameters, pl_module.state.updates)
-            carried = read_carried(self._checkpoint)
+            saved = SavedParameters(self._checkpoint, pl_module.shapes)
+            engine.restore(saved, pl_module.state.updates)
+            carried = read_carried(self._checkpoint, engine.rank, engine.ranks)
             if carried is not None:
-                pl_module.objective.restore(carried.to(pl_module.device), engine.rank)
+                pl_module.objective.restore(carried.to(pl_module.device))
         if engine.rank == 0:
             self._launches.append(
                 {
@@ -202,6 +206,9 @@ def assemble(
         steps.next_step,
         family_of(job.model).stacked_matrices,
     )
+    if job.optim.updates_rows(trainer.strategy):
+        family = family_of(job.model)
+        module.row_gradients = family.keep_row_gradients(job.model, network, job.vocab_size)
     engine = make_engine(
         trainer.strategy,
         accelerator,
@@ -237,6 +244,7 @@ def assemble(
 
     def close() -> None:
         bar.close()
+        saver.close()
         watchdog.stop()
         if tracker:
             tracker.close()
@@ -249,6 +257,8 @@ def assemble(
         bar,
         watchdog,
     ]
+    if trainer.profile is not None:
+        callbacks.append(Profile(trainer.profile, run_dir, say))
     return Run(module, engine, steps, callbacks, watchdog, close)
 
 

@@ -179,25 +179,28 @@ def evaluate(module: Pretraining, batches: Iterable[Any]) -> dict[str, float | N
 class Checkpoints(EndOfStep):
     """Saves a checkpoint every `every` steps, at the end of training, and on a request to stop.
 
-    In the last two cases it ends Lightning's loop. Raises `SesameError` if the last checkpoint
-    could not be saved.
+    Checkpoints are written behind training. In the last two cases training waits for the
+    checkpoint, and Lightning's loop ends. Raises `SesameError` if the last checkpoint could not be
+    saved.
     """
 
     def __init__(self, saver: Saver, every: int, journals: list[Journal]) -> None:
         self._saver, self._every, self._journals = saver, every, journals
 
     def after_step(self, module: Pretraining) -> None:
+        self._saver.check()
         stopping = module.finished or module.stop_agreed
         if stopping or module.state.step % self._every == 0:
             for journal in self._journals:
                 journal.sync()
-            saved = self._saver.save(module.state, module.objective.carried)
+            self._saver.start(module.state, module.objective.carried)
+        if stopping:
+            saved = self._saver.wait()
             if module.finished and not saved:
                 raise SesameError(
                     "training is done, but its last checkpoint could not be saved; make room on "
                     "the disk and run the same command again"
                 )
-        if stopping:
             module.trainer.should_stop = True
 
 

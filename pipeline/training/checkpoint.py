@@ -1,16 +1,19 @@
 """Checkpoints: one portable format for every strategy and any number of ranks, without pickle.
 
 A checkpoint is a folder `<step>`. It is written under another name and renamed when complete:
-    weights.safetensors                  fp32 weights by parameter name
-    moments-00000-of-00002.safetensors   optimizer moments, for AdamW `exp_avg/<name>` and
-                                         `exp_avg_sq/<name>`; each rank writes some parameters
+    weights-00000-of-00002.safetensors   fp32 weights by parameter name; each rank writes some
+                                         parameters, whole
+    moments-00000-of-00002.safetensors   their optimizer moments, for AdamW `exp_avg/<name>` and
+                                         `exp_avg_sq/<name>`
     carried-00000-of-00002.safetensors   ELMo: LSTM `state` [layer, direction, stream, width];
                                          each rank writes its own streams
     state.json                           `TrainingState`: step, position in the data, running sums
     checksums.json                       size and sha256 of all files above
+Earlier versions wrote all weights to one file, `weights.safetensors`; it is read as well.
 A checkpoint that fails its check is renamed to `.<step>.damaged` and never removed.
 
-This file reads state.json and checks the files, without torch. `saving` reads and writes tensors.
+This file reads state.json and checks the files, without torch. `saving` writes tensors, `restoring`
+reads them.
 """
 
 import json
@@ -26,8 +29,8 @@ from pipeline.models.sums import Sums
 from pipeline.store.checkpoints import CHECKSUMS, checkpoints
 from pipeline.store.verify import DAMAGED, set_aside
 
-FORMAT = 1
-WEIGHTS = "weights.safetensors"
+FORMAT = 2  # 1: one file with all weights; state.json is the same
+READABLE = (1, 2)
 STATE = "state.json"
 
 
@@ -150,7 +153,7 @@ def before_divergence(folder: Path, say: Callable[[str], None]) -> Path | None:
 def read_state(checkpoint: Path) -> TrainingState:
     """Read state.json of a checkpoint. Raises `SesameError` for another format version."""
     content = json.loads((checkpoint / STATE).read_text())
-    if content.pop("format") != FORMAT:
+    if content.pop("format") not in READABLE:
         raise SesameError(f"{checkpoint / STATE}: written by another version of Sesame")
     cursor, window = Cursor.from_json(content.pop("cursor")), Sums(content.pop("window"))
     later = tuple((n, start, stop) for n, start, stop in content.pop("skip_later", ()))

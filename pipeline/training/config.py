@@ -91,6 +91,13 @@ class OptimConfig:
     warmup: float = result(
         0.01, "share of the budget with a rising learning rate", at_least=0.0, at_most=1.0
     )
+    start: float = result(
+        0.0,
+        "learning rate at the first step, as a share of the peak; warm-up rises from it",
+        at_least=0.0,
+        at_most=1.0,
+        is_later=True,
+    )
     decay: float = result(
         0.1, "wsd: share of the budget, at the end, that decays", at_least=0.0, at_most=1.0
     )
@@ -102,6 +109,10 @@ class OptimConfig:
                 f"optim.kind={self.kind} optim.path={self.path}: set optim.kind=own together with "
                 "the dotted path of a class in optim.path"
             )
+
+    def updates_rows(self, strategy: str) -> bool:
+        """Return True if rows without a gradient do not change, so that they can be left out."""
+        return self.kind == "adagrad" and not self.weight_decay and not strategy.startswith("zero")
 
     def check_strategy(self, strategy: str) -> None:
         """Raise `UsageError` for an optimizer whose arithmetic `trainer.strategy` would change."""
@@ -159,6 +170,11 @@ class TrainerConfig:
     )
     threads: int = execution(
         0, "CPU threads per rank; 0 divides the cores equally among ranks", at_least=0
+    )
+    profile: int | None = execution(
+        None,
+        "profile ten steps from this step on, on rank 0: a trace and a table in profile/",
+        at_least=0,
     )
     compile: bool = execution(False, "compile the model with torch.compile")
     activation_checkpointing: bool = execution(

@@ -24,6 +24,7 @@ from data_prep.files import write_atomically
 from data_prep.progress import console
 from pipeline.training.exits import DIVERGED, INTERRUPTED, REPORTS, Diverged, write_end
 from pipeline.training.job import Job
+from pipeline.training.scratch import with_local_examples
 
 # Errors of the disk under the run, such as a write to the journal that fails.
 DISK_ERRORS = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.ESTALE, errno.EROFS)
@@ -143,6 +144,7 @@ def train(run_dir: Path, stop: StopRequest) -> bool:
     from pipeline.training.build import assemble
 
     torch.manual_seed(job.trainer.seed)
+    job = with_local_examples(job, int(os.environ.get("LOCAL_RANK", 0)), say)
     run = assemble(job, run_dir, this_rank(), accelerator, lambda: stop.came, say)
     if run.module.finished:
         run.close()

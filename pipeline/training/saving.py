@@ -1,71 +1,61 @@
-"""Writes and reads the tensors of a checkpoint; `checkpoint` describes the files."""
+"""Writes checkpoints behind training; `checkpoint` describes the files.
+
+At a checkpoint every rank copies its part of the state to the CPU, and training goes on. A thread
+of each rank writes and hashes that part. When all parts are on disk, rank 0 renames the folder:
+only then the checkpoint exists.
+"""
 
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError
+from safetensors.torch import save_file
 from torch import Tensor
 
-from data_prep.errors import SesameError
 from data_prep.files import sha256, sync_directory, write_atomically
 from pipeline.store.checkpoints import CHECKSUMS
-from pipeline.training.checkpoint import STATE, WEIGHTS, TrainingState, remove_old
-from pipeline.training.strategy import Engine, ParameterState
+from pipeline.training.checkpoint import STATE, TrainingState, remove_old
+from pipeline.training.engine import Engine
+from pipeline.training.host_group import HostGroup
+from pipeline.training.parameter_state import to_host
 
-CARRIED_STREAMS = 2  # index of the stream dimension in [layer, direction, stream, width]
+
+@dataclass(frozen=True)
+class Part:
+    """One rank's part of a checkpoint, in memory. Training does not change it."""
+
+    step: int
+    state: str  # content of state.json
+    files: dict[str, dict[str, Tensor]]  # tensors by key, by file name
 
 
-def read_carried(checkpoint: Path) -> Tensor | None:
-    """Return the carried state of all streams in order, [layer, direction, stream, width].
+def copy_part(engine: Engine, state: TrainingState, carried: Tensor | None) -> Part:
+    """Copy this rank's part of the state to the CPU. Collective: every rank must call it.
 
-    None for an objective without carried state.
+    `carried` is the state of this rank's streams, if the objective has one.
     """
-    parts = [load_file(path)["state"] for path in sorted(checkpoint.glob("carried-*.safetensors"))]
-    return torch.cat(parts, CARRIED_STREAMS) if parts else None
-
-
-def read_parameters(checkpoint: Path, shapes: dict[str, torch.Size]) -> Iterator[ParameterState]:
-    """Yield the saved state of each parameter in `shapes`, one at a time.
-
-    Raises `SesameError` if names or shapes differ from the checkpoint's.
-    """
-    with ExitStack() as stack:
-        files = [
-            stack.enter_context(safe_open(path, "pt"))
-            for path in [checkpoint / WEIGHTS, *sorted(checkpoint.glob("moments-*.safetensors"))]
-        ]
-        where = {key: file for file in files for key in file.keys()}  # noqa: SIM118 not a dict
-        moments: dict[str, list[str]] = {}  # by parameter
-        for key in sorted(where):
-            moment, slash, name = key.partition("/")
-            if slash:
-                moments.setdefault(name, []).append(moment)
-        weights = set(files[0].keys())
-        if weights != set(shapes):
-            odd = sorted(weights ^ set(shapes))[0]
-            raise SesameError(f"{checkpoint / WEIGHTS}: does not fit the model at parameter {odd}")
-        for name, shape in shapes.items():
-            weight, *found = (
-                where[key].get_tensor(key)
-                for key in (name, *(f"{moment}/{name}" for moment in moments[name]))
-            )
-            if weight.shape != shape:
-                raise SesameError(
-                    f"{checkpoint / WEIGHTS}: {name} has shape {list(weight.shape)}, "
-                    f"the model's has {list(shape)}"
-                )
-            yield ParameterState(name, weight, dict(zip(moments[name], found, strict=True)))
+    name = f"{engine.rank:05d}-of-{engine.ranks:05d}.safetensors"
+    weights: dict[str, Tensor] = {}
+    moments: dict[str, Tensor] = {}
+    for parameter in engine.state():
+        weights[parameter.name] = parameter.weight
+        for key, moment in parameter.moments.items():
+            moments[f"{key}/{parameter.name}"] = moment
+    files = {f"weights-{name}": weights, f"moments-{name}": moments}
+    if carried is not None:
+        files[f"carried-{name}"] = {"state": to_host(carried)}
+    files = {name: tensors for name, tensors in files.items() if tensors}
+    return Part(state.step, state.as_json(), files)
 
 
 class Saver:
-    """Writes checkpoints below `folder` and removes old ones.
+    """Writes checkpoints below `folder`, one at a time, and removes old ones.
 
     keep        number of newest checkpoints to keep
     keep_every  also keep checkpoints at multiples of this step
@@ -85,24 +75,54 @@ class Saver:
         self._folder, self._engine = folder, engine
         self._keep, self._keep_every = keep, keep_every
         self._fence, self._say = fence, say
+        self._group: HostGroup | None = None  # of the writing threads
+        self._thread = ThreadPoolExecutor(1, "checkpoint")
+        self._in_flight: Future[bool] | None = None
 
-    def save(self, state: TrainingState, carried: Tensor | None = None) -> bool:
-        """Write one checkpoint. Collective: every rank must call it.
+    def start(self, state: TrainingState, carried: Tensor | None = None) -> None:
+        """Copy the state and begin to write it. Collective: every rank must call it.
 
-        `carried` is the state of this rank's streams, if the objective has one. Returns False on
-        every rank, after a warning, if any rank could not write; training can continue.
+        Waits for the checkpoint before this one. `carried` is as in `copy_part`.
         """
-        partial = self._folder / f".{state.step:08d}.tmp"
+        self.wait()
+        if self._group is None:
+            self._group = self._engine.make_host_group()
+        part = copy_part(self._engine, state, carried)
+        self._in_flight = self._thread.submit(self._save, part, self._group)
+
+    def check(self) -> None:
+        """Raise the error that stopped the writing thread, if any, without waiting for it."""
+        if self._in_flight is not None and self._in_flight.done():
+            self._in_flight.result()
+
+    def wait(self) -> bool:
+        """Wait until the last checkpoint is complete; return False if it could not be written.
+
+        Raises the error that stopped the writing thread, such as that of `fence`.
+        """
+        return self._in_flight is None or self._in_flight.result()
+
+    def close(self) -> None:
+        """Wait for the checkpoint in flight, also after an error of training, and raise nothing."""
+        if self._in_flight is not None:
+            wait([self._in_flight])
+        self._thread.shutdown()
+
+    def _save(self, part: Part, group: HostGroup) -> bool:
+        """Write one checkpoint together with the threads of the other ranks.
+
+        Returns False on every rank, after a warning, if any rank could not write; training can
+        continue.
+        """
+        partial = self._folder / f".{part.step:08d}.tmp"
         first = self._engine.rank == 0
         if first:
             self._fence()  # before `_clear` removes files that a later launch may be writing
         checksums: dict[str, Any] = {}
         saved = (
-            self._all_ranks_succeed(lambda: _clear(partial) if first else None)
-            and self._all_ranks_succeed(
-                lambda: checksums.update(self._write_part(partial, carried))
-            )
-            and self._finish(partial, self._engine.gather(checksums), state)
+            self._all_succeed(group, lambda: _clear(partial) if first else None)
+            and self._all_succeed(group, lambda: checksums.update(write_files(partial, part.files)))
+            and self._finish(group, partial, group.gather(checksums), part)
         )
         if first:
             if saved:
@@ -111,7 +131,7 @@ class Saver:
                 shutil.rmtree(partial, ignore_errors=True)
         return saved
 
-    def _all_ranks_succeed(self, write: Callable[[], None]) -> bool:
+    def _all_succeed(self, group: HostGroup, write: Callable[[], None]) -> bool:
         """Call `write`; return True if it succeeded on every rank.
 
         Collective: every rank must call it. A failure to write is reported, never raised.
@@ -122,43 +142,26 @@ class Saver:
         except (OSError, SafetensorError) as error:
             failures = 1
             self._say(f"checkpoint not saved, training goes on: {error}")
-        return self._engine.all_reduce_sum([failures])[0] == 0
+        return group.sum([failures]) == [0]
 
-    def _finish(self, partial: Path, parts: list[dict[str, Any]], state: TrainingState) -> bool:
+    def _finish(
+        self, group: HostGroup, partial: Path, checksums: list[dict[str, Any]], part: Part
+    ) -> bool:
         first = self._engine.rank == 0
-        return self._all_ranks_succeed(
-            lambda: self._complete(partial, parts, state) if first else None
+        return self._all_succeed(
+            group, lambda: self._complete(partial, checksums, part) if first else None
         )
 
-    def _write_part(self, partial: Path, carried: Tensor | None) -> dict[str, Any]:
-        """Write this rank's files; return their checksums by file name. Collective."""
-        engine, rank = self._engine, self._engine.rank
-        weights: dict[str, Tensor] = {}
-        moments: dict[str, Tensor] = {}
-        for number, parameter in enumerate(engine.state()):
-            if rank == 0:
-                weights[parameter.name] = parameter.weight
-            if number % engine.ranks == rank:
-                for key, moment in parameter.moments.items():
-                    moments[f"{key}/{parameter.name}"] = moment
-        part = f"{rank:05d}-of-{engine.ranks:05d}.safetensors"
-        files = {f"moments-{part}": moments}
-        if carried is not None:
-            files[f"carried-{part}"] = {"state": carried.cpu()}
-        if rank == 0:
-            files[WEIGHTS] = weights
-        return {name: _write(partial / name, tensors) for name, tensors in files.items()}
-
-    def _complete(self, partial: Path, parts: list[dict[str, Any]], state: TrainingState) -> None:
+    def _complete(self, partial: Path, checksums: list[dict[str, Any]], part: Part) -> None:
         """Add state.json and checksums.json, then rename the folder to its final name."""
-        write_atomically(partial / STATE, state.as_json())
-        checksums = {STATE: _checksum(partial / STATE)}
-        for part in parts:
-            checksums |= part
-        write_atomically(partial / CHECKSUMS, json.dumps(checksums, indent=1, sort_keys=True))
+        write_atomically(partial / STATE, part.state)
+        files = {STATE: _checksum(partial / STATE)}
+        for of_rank in checksums:
+            files |= of_rank
+        write_atomically(partial / CHECKSUMS, json.dumps(files, indent=1, sort_keys=True))
         sync_directory(partial)
         self._fence()
-        final = self._folder / f"{state.step:08d}"
+        final = self._folder / f"{part.step:08d}"
         if final.exists():  # an earlier launch saved the same step
             shutil.rmtree(final)
         os.replace(partial, final)
@@ -170,8 +173,13 @@ def _clear(partial: Path) -> None:
     partial.mkdir(parents=True)
 
 
+def write_files(folder: Path, files: dict[str, dict[str, Tensor]]) -> dict[str, Any]:
+    """Write and sync tensors; return size and checksum by file name. Frees them one by one."""
+    return {name: _write(folder / name, files.pop(name)) for name in list(files)}
+
+
 def _write(path: Path, tensors: dict[str, Tensor]) -> dict[str, Any]:
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+    save_file(tensors, path)
     path.chmod(0o644)  # safetensors creates files that only their owner can read
     with open(path, "rb") as stream:
         os.fsync(stream.fileno())

@@ -87,7 +87,7 @@ def learning_rate(optim: OptimConfig, done: float) -> float:
     """Return the learning rate after a share `done` (0 to 1) of the budget."""
     done = min(max(done, 0.0), 1.0)
     if done < optim.warmup:
-        return optim.lr * done / optim.warmup
+        return optim.lr * (optim.start + (1 - optim.start) * done / optim.warmup)
     rest = (1 - done) / (1 - optim.warmup) if optim.warmup < 1 else 1.0
     match optim.schedule:
         case "linear":

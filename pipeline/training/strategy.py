@@ -1,237 +1,27 @@
-"""Engines, one per `trainer.strategy`: a single rank, DDP, or DeepSpeed's ZeRO 1 to 3.
-
-All are Lightning strategies with one small interface in addition, `Engine`: forward and backward of
-a micro-batch, one update, and the full training state as plain fp32 tensors by parameter name,
-regardless of which rank holds which part. Mixed precision is autocast in the module and equal for
-all engines: the strategy changes speed and memory, never the result.
-"""
+"""Engines by `trainer.strategy`: a single rank, DDP, or DeepSpeed's ZeRO 1 to 3."""
 
 import argparse
 import importlib
 import math
-from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import timedelta
-from functools import cached_property
 from typing import Any, cast
 
 import torch
-import torch.distributed as dist
 from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from pytorch_lightning.plugins.precision import DeepSpeedPrecision
-from pytorch_lightning.strategies import (
-    DDPStrategy,
-    DeepSpeedStrategy,
-    SingleDeviceStrategy,
-    Strategy,
-)
+from pytorch_lightning.strategies import DDPStrategy, DeepSpeedStrategy
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
 from data_prep.errors import SesameError
 from pipeline.training.config import ZERO_BUCKET
+from pipeline.training.engine import Engine, moment_names
+from pipeline.training.parameter_state import ParameterState, to_host
+from pipeline.training.restoring import SavedParameters
+from pipeline.training.whole_engines import ReplicatedEngine, SingleEngine
+from pipeline.training.zero_state import full_state, is_whole, load_fragment, load_slice
 
 PERSISTENT = 100_000  # ZeRO 3 keeps parameters with fewer elements on every rank, as by default
-
-
-@dataclass(frozen=True)
-class ParameterState:
-    """One unpartitioned parameter and its optimizer moments, in fp32, on the CPU."""
-
-    name: str
-    weight: Tensor
-    moments: dict[str, Tensor]  # by the optimizer's names
-
-
-def moment_names(state: dict[str, Any]) -> list[str]:
-    """Return the names of the tensors in an optimizer's state of a parameter, without its step."""
-    odd = [key for key, value in state.items() if not torch.is_tensor(value) and key != "step"]
-    if odd:
-        raise SesameError(
-            f"optim.path: the optimizer keeps {odd[0]} of type {type(state[odd[0]]).__name__} in "
-            "its state; checkpoints hold tensors only"
-        )
-    return [key for key in state if key != "step"]
-
-
-class Engine(Strategy):
-    """A Lightning strategy with the operations that the training step and checkpoints need.
-
-    `prepare`, `update`, `state` and `restore` are collective: every rank must call them. The
-    classes below implement them.
-    """
-
-    def training_step(self, *args: Any, **kwargs: Any) -> Any:
-        # Lightning would run the whole step, with several backward passes, inside the wrapper's
-        # forward. The wrapper (DDP, DeepSpeed) expects one forward and one backward at a time.
-        assert self.lightning_module is not None
-        return self.lightning_module.training_step(*args, **kwargs)
-
-    @property
-    def ranks(self) -> int:
-        return dist.get_world_size() if dist.is_initialized() else 1
-
-    @property
-    def rank(self) -> int:
-        return dist.get_rank() if dist.is_initialized() else 0
-
-    def all_reduce_sum(self, values: list[float]) -> list[float]:
-        """Return each value summed over all ranks. Collective: every rank must call it.
-
-        Exchanges values of the host, so that no device has to synchronise.
-        """
-        if self.ranks == 1:
-            return values
-        total = torch.tensor(values, dtype=torch.float64)
-        dist.all_reduce(total, group=self._host_group)
-        return cast(list[float], total.tolist())
-
-    @cached_property
-    def _host_group(self) -> dist.ProcessGroup | None:
-        """A process group for tensors on the CPU; None: the default group is one."""
-        return None if dist.get_backend() == "gloo" else dist.new_group(backend="gloo")
-
-    def all_reduce_sum_(self, values: Tensor) -> Tensor:
-        """Sum a tensor on the device over all ranks, in place. Collective."""
-        if self.ranks > 1:
-            dist.all_reduce(values)
-        return values
-
-    def read(self, values: Tensor) -> list[float]:
-        """Copy values from the device to the host; waits for all work on the device."""
-        return cast(list[float], values.tolist())
-
-    def gather(self, value: Any) -> list[Any]:
-        """Return the values of all ranks, indexed by rank. Collective: every rank must call it."""
-        if self.ranks == 1:
-            return [value]
-        values: list[Any] = [None] * self.ranks
-        dist.all_gather_object(values, value)
-        return values
-
-    def forward(self, last: bool, *inputs: Any) -> Any:
-        """Run the network on a micro-batch; return its output.
-
-        `last` marks the step's last micro-batch: ranks exchange gradients in its backward pass.
-        """
-        assert self.model is not None
-        self._set_gradient_sync(last)
-        return self.model(*inputs)
-
-    def accumulate_gradients(self, loss: Tensor) -> None:
-        """Run backward and add to the step's gradients. The global loss is the sum of `loss` over
-        ranks."""
-        # Wrappers average gradients over ranks; multiplying by the ranks makes it a sum.
-        assert self.lightning_module is not None
-        self.lightning_module.manual_backward(loss * self.ranks)
-
-    def set_learning_rate(self, lr: float) -> None:
-        for group in self.optimizers[0].param_groups:
-            group["lr"] = lr
-
-    def named_parameters(self) -> list[tuple[str, nn.Parameter]]:
-        """Return the network's parameters with their names, in module order."""
-        assert self.lightning_module is not None
-        return list(cast(nn.Module, self.lightning_module.model).named_parameters())
-
-    def _set_gradient_sync(self, last: bool) -> None:
-        """Tell the wrapper whether ranks exchange gradients in the next backward pass."""
-
-    @abstractmethod
-    def prepare(self) -> None:
-        """Create the optimizer state without changing a weight."""
-
-    @abstractmethod
-    def update(self, clip: float) -> Tensor:
-        """Clip the gradient to norm `clip` (0: no clipping), update the weights, clear gradients.
-
-        Returns the norm before clipping, on the device. If it is not finite, no weight changes.
-        """
-
-    @abstractmethod
-    def state(self) -> Iterator[ParameterState]:
-        """Yield the state of every parameter. Every rank must iterate to the end."""
-
-    @abstractmethod
-    def restore(self, states: Iterator[ParameterState], updates: int) -> None:
-        """Load saved weights and moments, in place. `updates` is the optimizer's step count."""
-
-    def optimizer_bytes(self) -> int:
-        """Return the size of the optimizer state on this rank."""
-        return sum(
-            part.numel() * part.element_size()
-            for state in self._inner_optimizer().state.values()
-            for part in state.values()
-            if torch.is_tensor(part)
-        )
-
-    def _inner_optimizer(self) -> torch.optim.Optimizer:
-        return self.optimizers[0]
-
-    def _set_updates(self, updates: int) -> None:
-        for state in self._inner_optimizer().state.values():
-            if torch.is_tensor(state.get("step")):
-                state["step"].fill_(updates)
-            elif "step" in state:
-                state["step"] = updates
-
-
-class _WholeEngine(Engine):
-    """Base of `single` and `ddp`: every rank holds all weights and all optimizer state."""
-
-    def prepare(self) -> None:
-        optimizer = self.optimizers[0]
-        self.set_learning_rate(0.0)
-        for _, parameter in self.named_parameters():
-            parameter.grad = torch.zeros_like(parameter)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        self._set_updates(0)
-
-    def update(self, clip: float) -> Tensor:
-        parameters = [parameter for _, parameter in self.named_parameters()]
-        norm = nn.utils.clip_grad_norm_(parameters, clip or math.inf)
-        optimizer = self.optimizers[0]
-        is_bad = ~torch.isfinite(norm)
-        if getattr(optimizer, "_step_supports_amp_scaling", False):
-            # The optimizer's kernel reads this flag on the device and skips the update.
-            optimizer.found_inf = is_bad.float()  # type: ignore[attr-defined]
-            optimizer.step()
-        elif not is_bad:  # one's own optimizer: the host has to read the flag
-            optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        return norm
-
-    def state(self) -> Iterator[ParameterState]:
-        for name, parameter in self.named_parameters():
-            state = self.optimizers[0].state[parameter]
-            moments = {key: state[key].cpu() for key in moment_names(state)}
-            yield ParameterState(name, parameter.detach().cpu(), moments)
-
-    @torch.no_grad()
-    def restore(self, states: Iterator[ParameterState], updates: int) -> None:
-        parameters = dict(self.named_parameters())
-        for saved in states:
-            parameter = parameters[saved.name]
-            parameter.copy_(saved.weight)
-            for key, moment in saved.moments.items():
-                self.optimizers[0].state[parameter][key].copy_(moment)
-        self._set_updates(updates)
-
-
-class SingleEngine(_WholeEngine, SingleDeviceStrategy):
-    """Runs on a single rank; ignores the process group."""
-
-    ranks = 1
-    rank = 0
-
-
-class ReplicatedEngine(_WholeEngine, DDPStrategy):
-    """A full copy per rank, with averaged gradients (DistributedDataParallel)."""
-
-    def _set_gradient_sync(self, last: bool) -> None:
-        cast(DistributedDataParallel, self.model).require_backward_grad_sync = last
 
 
 class _UntouchedInput(DeepSpeedPrecision):
@@ -332,55 +122,24 @@ class ShardedEngine(Engine, DeepSpeedStrategy):
         return torch.as_tensor(norm, device=self.root_device)
 
     def state(self) -> Iterator[ParameterState]:
-        from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state
-
         # ZeRO's optimizers keep the same moments for every parameter.
         names = moment_names(next(iter(self._inner_optimizer().state.values())))
-        for name, parameter in self.named_parameters():
-            weight = safe_get_full_fp32_param(parameter)
-            moments = {key: safe_get_full_optimizer_state(parameter, key).cpu() for key in names}
-            yield ParameterState(name, weight.cpu(), moments)
+        for name, parameter, owner in self._owned_parameters():
+            weight, moments = full_state(parameter, names)
+            if owner == self.rank:
+                copies = {key: to_host(moment) for key, moment in moments.items()}
+                yield ParameterState(name, to_host(weight), copies)
 
     @torch.no_grad()
-    def restore(self, states: Iterator[ParameterState], updates: int) -> None:
-        parameters = dict(self.named_parameters())
-        for saved in states:
+    def restore(self, saved: SavedParameters, updates: int) -> None:
+        for name, parameter, owner in self._owned_parameters():
+            if is_whole(parameter, self.stage):
+                self._read_on(owner, saved, name, parameter.data)
             if self.stage == 3:
-                self._restore_slice(parameters[saved.name], saved)
+                load_slice(name, parameter, saved, self.rank)
             else:
-                self._restore_whole(parameters[saved.name], saved)
+                load_fragment(name, parameter, saved)
         self._set_updates(updates)
-
-    def _restore_whole(self, parameter: nn.Parameter, saved: ParameterState) -> None:
-        from deepspeed.utils import safe_set_full_fp32_param, safe_set_full_optimizer_state
-
-        parameter.data.copy_(saved.weight)
-        safe_set_full_fp32_param(parameter, saved.weight)
-        for key, moment in saved.moments.items():
-            safe_set_full_optimizer_state(parameter, moment, key)
-
-    def _restore_slice(self, parameter: nn.Parameter, saved: ParameterState) -> None:
-        from deepspeed.utils import (
-            safe_get_local_fp32_param,
-            safe_set_local_fp32_param,
-            safe_set_local_optimizer_state,
-        )
-
-        length = safe_get_local_fp32_param(parameter).numel()
-
-        # DeepSpeed's full setters overrun if a parameter's size is no multiple of the ranks.
-        def slice_of(whole: Tensor) -> Tensor:
-            padded = torch.zeros(length * self.ranks, device=self.root_device)
-            padded[: whole.numel()] = whole.flatten()
-            return padded[self.rank * length :][:length]
-
-        weight = slice_of(saved.weight)
-        safe_set_local_fp32_param(parameter, weight)
-        for key, moment in saved.moments.items():
-            safe_set_local_optimizer_state(parameter, slice_of(moment), key)
-        parameter.ds_tensor.data.copy_(weight)  # type: ignore[attr-defined]
-        if parameter.data.numel() == saved.weight.numel():  # ZeRO 3 keeps small ones gathered
-            parameter.data.copy_(saved.weight)
 
 
 def make_engine(strategy: str, accelerator: str, clip: float, timeout: timedelta) -> Engine:

@@ -4,7 +4,7 @@ The call chain of one step, on every rank:
 
     Trainer.fit                              Lightning's loop; one "batch" is one optimizer step
       speed.Timed -> build.Data.steps        reads the next `Step`: this rank's micro-batches
-      Engine.training_step                   strategy.py; calls the module without DDP's wrapper
+      Engine.training_step                   engine.py; calls the module without DDP's wrapper
         Pretraining.training_step            this file
           _agreed_counts                     predictions and tokens of the global batch, on the host
           Engine.set_learning_rate           from schedule.learning_rate
@@ -46,14 +46,15 @@ from torch import Tensor, nn
 from pipeline.data.cursor import Identity
 from pipeline.data.loader import Step
 from pipeline.models.objective import Objective, seed_of
+from pipeline.models.row_gradients import RowGradients
 from pipeline.models.sums import Sums
 from pipeline.training import guard
 from pipeline.training.checkpoint import TrainingState
 from pipeline.training.config import OptimConfig, TrainerConfig
+from pipeline.training.engine import Engine
 from pipeline.training.exits import Diverged, Dropped
 from pipeline.training.optimizers.make import make_optimizer
 from pipeline.training.schedule import Phase, learning_rate, phase_at
-from pipeline.training.strategy import Engine
 
 DROPPED_AT_MOST = 5  # consecutive dropped steps; one more means that training has diverged
 
@@ -97,6 +98,7 @@ class Pretraining(LightningModule):
         # Recorded before ZeRO 3 partitions the parameters and leaves empty tensors.
         self.shapes = {name: part.shape for name, part in model.named_parameters()}
         self.objective = objective
+        self.row_gradients: dict[str, RowGradients] = {}  # by parameter name; none by default
         self.optim = optim
         self.config = trainer_config
         self.phases, self.identities = phases, identities

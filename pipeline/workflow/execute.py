@@ -57,7 +57,7 @@ def execute(node: Node) -> None:
     """
     complete_swap(node.output)
     refuse_damage(node.output, Checksums(node.store), node.config.verifies_all)
-    if node.output.is_done:
+    if node.output.is_done or node.maker.assist(node.config, node.output):
         return
 
     def say(text: str) -> None:

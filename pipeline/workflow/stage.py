@@ -146,6 +146,13 @@ class Stage(ABC):
     def check_machine(self, config: Config) -> None:  # noqa: B027 (most stages run anywhere)
         """Raise `UsageError` if this machine cannot run the stage. Called before any work."""
 
+    def assist(self, config: Config, output: Output) -> bool:
+        """Help another process that makes the output, until it is finished; True if this did.
+
+        False, as in most stages, if this process makes the output itself.
+        """
+        return False
+
     @abstractmethod
     def run(self, work: Work) -> dict[str, Any]:
         """Write the output below `work.out`; return counts for the manifest.

@@ -27,6 +27,10 @@ RECIPES = {  # by the name of the case: overrides
     "bert_base": ["experiment=bert_base"],
     "bert_large": ["experiment=bert_large"],
     "bert_modern": ["experiment=bert_modern"],
+    "bert_24h": ["experiment=bert_24h"],
+    "bert_base by lamb": ["experiment=bert_base", "optim=lamb"],
+    "bert_base by stable_adamw": ["experiment=bert_base", "optim=stable_adamw"],
+    "bert_base by muon": ["experiment=bert_base", "optim=muon"],
     "elmo_original": ["experiment=elmo_original"],
     "elmo without clips": [
         "experiment=elmo_original",
@@ -83,7 +87,12 @@ def run(recipe: str, precision: str, checkpointing: bool = False) -> dict[str, A
     homes = {str(part.device) for part in module.model.parameters()}
     dtypes = {str(state.dtype) for each in module.engine.optimizers[0].state.values()
               for state in each.values() if torch.is_tensor(state)}  # fmt: skip
-    return watch.report() | {"reads": reads, "homes": sorted(homes), "moments": sorted(dtypes)}
+    return watch.report() | {
+        "reads": reads,
+        "homes": sorted(homes),
+        "moments": sorted(dtypes),
+        "by_row": sorted(module.row_gradients),
+    }
 
 
 @contextmanager
@@ -124,7 +133,11 @@ def make_module(config: Any) -> Any:
     module = Pretraining(
         network, objective, config.optim, replace(trainer, precision="fp32"), state,
         [Phase(0, 0, 10)], [identity], lambda: False,
+        stacked=family_of(config.model).stacked_matrices,
     )  # fmt: skip
+    if config.optim.updates_rows("single"):
+        family = family_of(config.model)
+        module.row_gradients = family.keep_row_gradients(config.model, network, VOCABULARY)
     module.trainer = SimpleNamespace(strategy=engine)  # type: ignore[assignment]
     module._device = engine.root_device
     engine._lightning_module = module

@@ -59,10 +59,18 @@ def test_weights_and_moments_are_fp32_on_the_device(report: Report, case: str) -
 def test_products_are_computed_in_the_precision_that_was_asked_for(
     report: Report, case: str
 ) -> None:
-    assert set(report[case]["products"]) == {"float32" if "fp32" in case else "bfloat16"}
+    expected = {"float32" if "fp32" in case else "bfloat16"}
+    if "muon" in case:  # orthogonalises in bf16 on CUDA, in any precision of the model
+        expected |= {"bfloat16"}
+    assert set(report[case]["products"]) == expected
 
 
-@pytest.mark.parametrize("recipe", ["bert_base", "bert_large", "bert_modern"])
+def test_elmo_updates_its_softmax_by_row(report: Report) -> None:
+    assert report["elmo_original bf16-mixed"]["by_row"] == ["softmax.weight"]
+    assert report["bert_base bf16-mixed"]["by_row"] == []
+
+
+@pytest.mark.parametrize("recipe", ["bert_base", "bert_large", "bert_modern", "bert_24h"])
 def test_half_precision_uses_flash_attention_in_every_layer(report: Report, recipe: str) -> None:
     kernels = report[f"{recipe} bf16-mixed"]["kernels"]
     assert kernels == {"flash": 2 * 2}  # layers and micro-batches, dropout included

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from data_prep.config import ExamplesConfig
 from data_prep.errors import SesameError
 from data_prep.examples.chunks import Chunk, ChunkWriter
 from pipeline.config.schema import Config, TrackingConfig
@@ -29,9 +30,9 @@ from pipeline.stages.pretrain import Pretrain
 from pipeline.store.checkpoints import CHECKPOINTS
 from pipeline.training.checkpoint import before_divergence, newest_good
 from pipeline.training.config import OptimConfig, PhaseConfig, PretrainConfig, TrainerConfig
+from pipeline.training.environment import local_variables
 from pipeline.training.exits import Diverged
 from pipeline.training.job import Job
-from pipeline.training.launch import rank_environment
 from pipeline.training.rank import StopRequest, train
 from pipeline.workflow.stage import Work
 from tests.small_disk import resize
@@ -120,6 +121,7 @@ def toy_config(
     lr: float = 3e-3,
     dropout: float = 0.0,
     optim: dict[str, Any] | None = None,
+    masks: dict[str, Any] | None = None,
     **trainer: Any,
 ) -> Config:
     """Eight steps of a BERT with two layers; a checkpoint every four."""
@@ -141,6 +143,7 @@ def toy_config(
             dropout=dropout, attention_dropout=dropout,
         ),
         optim=OptimConfig(**({"lr": lr, "warmup": 0.2} | (optim or {}))),
+        examples=ExamplesConfig(**(masks or {})),
         trainer=TrainerConfig(**(defaults | trainer)),
         pretrain=PretrainConfig(phases),
         tracking=TrackingConfig(mode="disabled"),
@@ -172,7 +175,7 @@ class Leg:
 def run_pair(legs: list[Leg], plan: Path) -> None:
     """Train all legs in turn in one pair of processes, as the launcher would each of them."""
     plan.write_text(json.dumps([vars(leg) for leg in legs]))
-    environment = rank_environment(TrainerConfig(strategy="ddp", devices=2))
+    environment = dict(os.environ) | local_variables(TrainerConfig(strategy="ddp", devices=2))
     ranks = [
         subprocess.Popen(
             [sys.executable, __file__, str(plan)],

@@ -35,12 +35,12 @@ def import_everything() -> None:
     import pipeline.tasks.finetuning
     import pipeline.training.build
     from pipeline.stages import STAGES
-    from pipeline.training import launch
+    from pipeline.training import processes
 
     loaded = (deepspeed, gensim.models, transformers, BertForPreTraining, pipeline, STAGES)
     assert all(loaded)
     torch.set_num_threads(1)
-    launch.subprocess = SimpleNamespace(  # type: ignore[assignment]
+    processes.subprocess = SimpleNamespace(  # type: ignore[assignment]
         Popen=ForkedRank, DEVNULL=subprocess.DEVNULL, run=subprocess.run
     )
 

@@ -69,6 +69,7 @@ class BertFamily(Family[BertConfig]):
             world=feed.world,
             micro_batch_size=feed.micro_batch_size,
             workers=feed.workers,
+            total_steps=feed.total_steps,
             place=place,
         )
 

@@ -52,6 +52,10 @@ class ElmoConfig(ModelConfig):
         8192, "negative samples of the training softmax; 0: the whole vocabulary", at_least=0
     )
 
+    def samples_words(self, vocab_size: int) -> bool:
+        """Return True if the training softmax is over sampled words, not the whole vocabulary."""
+        return 0 < self.samples < vocab_size
+
     def check(self) -> None:
         """Raise `UsageError` for contradicting widths."""
         if self.projection >= self.cell:

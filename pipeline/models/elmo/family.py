@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pipeline.data.loader import Step
     from pipeline.data.streams import StreamSlice, WordBatch, Words
     from pipeline.models.objective import Objective
+    from pipeline.models.row_gradients import RowGradients
 
 SOFTMAX = "softmax.safetensors"  # beside an AllenNLP pair, whose format does not include it
 
@@ -71,6 +72,20 @@ class ElmoFamily(Family[ElmoConfig]):
         if not name.startswith("elmo.directions."):
             return 0
         return 1 if name.endswith(".projection") else 4
+
+    def keep_row_gradients(
+        self, config: ElmoConfig, network: "nn.Module", vocab_size: int
+    ) -> "dict[str, RowGradients]":
+        """The softmax, unless it is exact and reads all rows."""
+        from pipeline.models.elmo.network import ElmoForPretraining
+        from pipeline.models.row_gradients import RowGradients
+
+        assert isinstance(network, ElmoForPretraining)
+        if not config.samples_words(vocab_size):
+            return {}
+        softmax = network.softmax
+        softmax.row_gradients = RowGradients(softmax.weight)
+        return {"softmax.weight": softmax.row_gradients}
 
     def steps(self, config: ElmoConfig, feed: Feed, place: Place) -> "Iterable[Step]":
         from pipeline.data.streams import StreamLoader

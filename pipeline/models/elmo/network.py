@@ -128,6 +128,6 @@ def draw_negatives(
 ) -> Negatives | None:
     """Return the negative samples of a step; None (exact softmax) if `model.samples` is 0 or not
     less than the vocabulary."""
-    if not 0 < config.samples < vocab_size:
+    if not config.samples_words(vocab_size):
         return None
     return Negatives.draw(config.samples, vocab_size, seed, device)

@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pipeline.models.losses import masked_loss, sampled_loss
+from pipeline.models.row_gradients import RowGradients, read_rows
 
 ROWS, WORDS = 1024, 8192  # predictions and words per chunk of logits in evaluation
 
@@ -62,6 +63,7 @@ class WordSoftmax(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(vocab_size, width).normal_(std=width**-0.5))
         self.bias = nn.Parameter(torch.zeros(vocab_size))
+        self.row_gradients: RowGradients | None = None  # if set, it gets the weight's gradients
 
     def forward(
         self, xs: list[Tensor], targets: list[Tensor], negatives: Negatives | None
@@ -83,10 +85,12 @@ class WordSoftmax(nn.Module):
         self, xs: list[Tensor], targets: list[Tensor], negatives: Negatives
     ) -> list[Tensor]:
         words_K = negatives.words_K
-        # One gather for all words: the gradient of every gather passes over the whole matrix.
+        # One gather for all words: a dense gradient of every gather passes over the whole matrix.
         words = torch.cat([words_K, *targets])
         sizes = [len(words_K), *map(len, targets)]
-        weight_KP, *weights = F.embedding(words, self.weight).split_with_sizes(sizes)
+        weight_KP, *weights = read_rows(self.weight, words, self.row_gradients).split_with_sizes(
+            sizes
+        )
         corrected = self.bias[words] - negatives.log_counts(words, len(self.weight))
         bias_K, *biases = corrected.split_with_sizes(sizes)
         return [

@@ -29,6 +29,7 @@ class Played:
         if command[0] == "squeue":
             return (
                 "8|afterok:7(unfulfilled)\n9|afterok:7(unfulfilled),afterok:77(unfulfilled)\n5|\n"
+                "10|afterok:5_2(unfulfilled),afterok:5_3(unfulfilled)\n"
             )
         return "12\n" if command[0] == "sbatch" else ""
 
@@ -120,9 +121,24 @@ def test_a_successor_takes_over_all_that_waits(
 def test_a_task_of_an_array_leaves_the_rest_to_the_merge(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SESAME_CONTINUE", "chain")
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "3")
+    monkeypatch.setenv("SESAME_SHARES", "8")
     played = play(monkeypatch)
     assert continue_job("3 pieces made") == 0
     assert played.changes == []
+
+
+def test_a_task_that_makes_an_output_is_submitted_again_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SESAME_CONTINUE", "chain")
+    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "5")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "3")
+    played = play(monkeypatch)
+    assert continue_job("epoch 1") == INTERRUPTED
+    (submitted,) = [each for each in played.changes if each[0] == "sbatch"]
+    assert "--array=3" in submitted
+    assert Submission(tmp_path).successors() == {"5_3": "12_3"}
+    assert ("scontrol", "update", "JobId=10", "Dependency=afterok:5_2,afterok:12_3") in played.told
 
 
 def test_a_job_may_be_told_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:

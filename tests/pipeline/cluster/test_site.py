@@ -3,8 +3,9 @@ from pathlib import Path
 import pytest
 
 from data_prep.errors import SesameError, UsageError
+from pipeline.cluster.resources import Resources
 from pipeline.cluster.scripts import TEMPLATES, environment, fill_template
-from pipeline.cluster.site import Site, StageSite, read_site
+from pipeline.cluster.site import Site, read_site
 
 
 def write(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,16 +19,27 @@ def test_a_stage_has_its_own_settings_and_else_the_sites(
 ) -> None:
     write(
         tmp_path,
-        "partition: gpu\ntime: 24:00:00\ngpus: 4\nextra: [--exclusive]\ncontinue: chain\n"
-        "activate: source ${HOME}/venv/bin/activate\n"
-        "stages:\n  shard: {partition: cpu, gpus: 0, extra: [--mem=8G]}\n",
+        "partition: gpu\ntime: 24:00:00\ngpus: a100:4\nextra: [--exclusive]\ncontinue: chain\n"
+        "activate: source ${HOME}/venv/bin/activate\nconstraint: fast\ncpus: 4\n"
+        "stages:\n  shard: {partition: cpu, constraint: null, cpus: ~, extra: [--mem=8G]}\n"
+        "  export: {gpus: 1, extra: null}\n",
         monkeypatch,
     )
     site = read_site()
     assert site.continuation == "chain"
     assert site.activate == "source ${HOME}/venv/bin/activate"  # the shell's to expand
     assert site.of("pretrain").options() == [
-        "--partition=gpu", "--time=24:00:00", "--gres=gpu:4", "--exclusive",
+        "--partition=gpu", "--time=24:00:00", "--constraint=fast", "--gpus-per-node=a100:4",
+        "--cpus-per-task=4", "--exclusive",
+    ]  # fmt: skip
+    assert "--gres=gpu:a100:4" in site.of("pretrain").options(as_gres=True)
+    assert site.of("tokenizer").options() == [  # computes on no GPU
+        "--partition=gpu", "--time=24:00:00", "--constraint=fast", "--cpus-per-task=4",
+        "--exclusive",
+    ]  # fmt: skip
+    assert site.of("export").options() == [
+        "--partition=gpu", "--time=24:00:00", "--constraint=fast", "--gpus-per-node=1",
+        "--cpus-per-task=4",
     ]  # fmt: skip
     assert site.of("shard").options() == [
         "--partition=cpu", "--time=24:00:00", "--exclusive", "--mem=8G",
@@ -40,7 +52,9 @@ def test_a_stage_has_its_own_settings_and_else_the_sites(
         ("partion: gpu", "did you mean partition?"),
         ("stages: {pretrian: {gpus: 1}}", "did you mean pretrain?"),
         ("stages: {pretrain: {gpu: 1}}", "stages.pretrain.gpu; did you mean gpus?"),
-        ("gpus: many", "gpus"),
+        ("gpus: 4:a100", "gpus=4:a100: must be a number, a type, or both, such as a100:4"),
+        ("time: tomorrow", "time=tomorrow: must be a time limit of SLURM"),
+        ("cpus: many", "cpus"),
         ("array: 0", "array=0: must be at least 1"),
         ("continue: maybe", "continue=maybe: must be one of requeue, chain, stop"),
         ("signal: [", "line 1"),
@@ -56,6 +70,21 @@ def test_a_mistake_in_the_site_file_is_named(
         read_site()
     assert "site.yaml" in str(error.value)
     assert says in str(error.value)
+
+
+def test_one_submission_may_have_another_partition_and_time() -> None:
+    site = Site(time="24:00:00", stages={"shard": Resources(partition="cpu", cpus=8)})
+    changed = site.with_settings(partition="debug", time=None)
+    assert changed.of("shard").options() == ["--partition=debug", "--cpus-per-task=8"]
+    assert changed.of("pretrain").options() == ["--partition=debug", "--time=24:00:00"]
+
+
+def test_mail_and_reservation_are_options() -> None:
+    own = Resources(mail="me@example.org", reservation="course")
+    assert own.options() == [
+        "--reservation=course", "--mail-user=me@example.org", "--mail-type=END,FAIL",
+    ]  # fmt: skip
+    assert "--mail-type=FAIL" in Resources(mail="me", mail_type="FAIL").options()
 
 
 def test_a_site_file_must_be_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,10 +104,19 @@ def test_a_site_file_that_was_named_must_exist(
 
 @pytest.mark.parametrize(
     ("time", "minutes"),
-    [("90", 90), ("10:30", 11), ("01:30:00", 90), ("2-0", 2880), ("1-12:30", 2190), (None, None)],
+    [
+        ("90", 90),
+        ("10:30", 11),
+        ("01:30:00", 90),
+        ("2-0", 2880),
+        ("1-12:30", 2190),
+        (None, None),
+        ("UNLIMITED", None),
+        ("infinite", None),
+    ],
 )
 def test_limits_are_read_as_slurm_reads_them(time: str | None, minutes: int | None) -> None:
-    assert StageSite(time=time).minutes() == minutes
+    assert Resources(time=time).minutes() == minutes
 
 
 @pytest.mark.parametrize("template", [path.stem for path in TEMPLATES.glob("*.sbatch")])

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from data_prep.work_units import ArraySlice
-from pipeline.cluster import slurm
+from pipeline.cluster import causes, slurm
 from pipeline.cluster.frozen import Submission, SubmittedJob
 from pipeline.cluster.status import as_table, look
 from pipeline.stages import STAGES
@@ -30,8 +30,16 @@ def submission(store: Store) -> Submission:
     return made
 
 
-def play(monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
-    monkeypatch.setattr(slurm, "call", lambda *command: "".join(f"{line}\n" for line in lines))
+def play(monkeypatch: pytest.MonkeyPatch, *lines: str, accounted: tuple[str, ...] = ()) -> None:
+    """Let squeue say `lines` and sacct `accounted`; without the latter sacct refuses."""
+
+    def call(*command: str) -> str:
+        if command[0] == "sacct" and not accounted:
+            raise slurm.Refused("sacct: Slurm accounting storage is disabled")
+        said = accounted if command[0] == "sacct" else lines
+        return "".join(f"{line}\n" for line in said)
+
+    monkeypatch.setattr(slurm, "call", call)
 
 
 @pytest.mark.parametrize(
@@ -39,10 +47,13 @@ def play(monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
     [
         (["7|N/A|RUNNING|None|alpha|1:00"], "running", ""),
         (["7|N/A|PENDING|Priority||0:00"], "waiting", "Priority"),
-        (["7|N/A|CANCELLED|None||0:00"], "cancelled", ""),
-        (["7|N/A|PENDING|DependencyNeverSatisfied||0:00"], "cancelled", slurm.NEVER),
+        (["7|N/A|CANCELLED|None||0:00"], "cancelled", str(causes.CANCELLED)),
+        (["7|N/A|PENDING|DependencyNeverSatisfied||0:00"], "cancelled", str(causes.NOT_STARTED)),
         (["7|N/A|FAILED|NonZeroExitCode|alpha|0:10"], "failed", "sesame job: it broke"),
-        (["7|N/A|TIMEOUT|TimeLimit|alpha|0:10"], "failed", "sesame job: it broke"),
+        (["7|N/A|TIMEOUT|TimeLimit|alpha|0:10"], "failed", str(causes.TIME_LIMIT)),
+        (["7|N/A|OUT_OF_MEMORY|OutOfMemory|alpha|0:10"], "failed", str(causes.OUT_OF_MEMORY)),
+        (["7|N/A|NODE_FAIL|NodeDown|alpha|0:10"], "failed", str(causes.NODE_FAILURE)),
+        (["7|N/A|PREEMPTED|None|alpha|0:10"], "failed", str(causes.PREEMPTED)),
         ([], "ended", "sesame job: it broke"),
     ],
 )
@@ -62,6 +73,101 @@ def test_a_job_without_a_log_was_not_seen_by_its_node(
 ) -> None:
     play(monkeypatch, "7|N/A|FAILED|RaisedSignal:53(Real-time_signal_19)|alpha|0:00")
     assert "put the store on a shared disk" in look(submission, store, STAGES)[0].reason
+
+
+@pytest.mark.parametrize(
+    ("log", "state", "cause"),
+    [
+        ("slurmstepd: error: *** JOB 7 ON alpha CANCELLED AT 2026-11-18T07:00:00 DUE TO TIME "
+         "LIMIT ***\nsesame job: interrupted: pretrain, step 40\n", "failed", causes.TIME_LIMIT),
+        ("slurmstepd: error: Detected 1 oom_kill event in StepId=7.batch. Some of the step tasks "
+         "have been OOM Killed.\n", "failed", causes.OUT_OF_MEMORY),
+        ("slurmstepd-alpha: error: *** JOB 7 ON alpha CANCELLED AT 2026-11-18T07:00:00 ***\n",
+         "cancelled", causes.CANCELLED),
+        ("srun: error: Node failure on beta\n", "failed", causes.NODE_FAILURE),
+    ],
+)  # fmt: skip
+def test_a_forgotten_job_is_told_by_its_log(
+    monkeypatch: pytest.MonkeyPatch, store: Store, submission: Submission,
+    log: str, state: str, cause: causes.Cause,
+) -> None:  # fmt: skip
+    path = submission.logs / "05-pretrain-7.log"
+    path.write_text(f"{causes.STARTS}pretrain\n{log}")
+    play(monkeypatch)
+    line = look(submission, store, STAGES)[0]
+    assert (line.state, line.reason) == (state, str(cause))
+    # A later start of the same job says nothing of it.
+    path.write_text(f"{path.read_text()}{causes.STARTS}pretrain\nsesame job: it broke\n")
+    assert look(submission, store, STAGES)[0].reason == "sesame job: it broke"
+
+
+def test_accounting_knows_what_the_queue_forgot(
+    monkeypatch: pytest.MonkeyPatch, store: Store, submission: Submission
+) -> None:
+    """The lines were recorded on a cluster with accounting (SLURM 23.11)."""
+    lines = ("7|OUT_OF_MEMORY", "8_0|COMPLETED", "8_1|CANCELLED by 1000", "8_[2-5]|PENDING")
+    play(monkeypatch, accounted=lines)
+    training, pieces = look(submission, store, STAGES)
+    assert (training.state, training.reason) == ("failed", str(causes.OUT_OF_MEMORY))
+    assert (pieces.state, pieces.reason) == ("cancelled", str(causes.CANCELLED))
+    assert [(row.numbers, row.state) for row in pieces.tasks] == [([0], "done"), ([1], "cancelled")]
+
+
+def test_jobs_that_never_ran_are_explained_though_slurm_forgot_them(
+    monkeypatch: pytest.MonkeyPatch, store: Store, submission: Submission
+) -> None:
+    first = SubmittedJob("01-shard", "7", "shard", "", "shard/abcd", [])
+    second = SubmittedJob("02-tokenizer", "9", "tokenizer", "", "tokenizer/abcd", ["7"])
+    submission.write_jobs([first, second])
+    play(monkeypatch)
+    assert look(submission, store, STAGES)[1].reason == str(causes.NOT_STARTED)
+    submission.note_cancelled(["7", "9"])
+    rows = look(submission, store, STAGES)
+    assert [(row.state, row.reason) for row in rows] == [("cancelled", str(causes.CANCELLED))] * 2
+
+
+def test_an_array_is_described_task_by_task(
+    monkeypatch: pytest.MonkeyPatch, store: Store, submission: Submission
+) -> None:
+    play(
+        monkeypatch, "8|0|COMPLETED|None|alpha|0:10", "8|1|CANCELLED|None|alpha|0:10",
+        "8|2|FAILED|NonZeroExitCode|alpha|0:10", "8|3|OUT_OF_MEMORY|None|beta|0:10",
+        "8|4|OUT_OF_MEMORY|None|beta|0:10", "8|5|PENDING|JobArrayTaskLimit||0:00",
+    )  # fmt: skip
+    (submission.logs / "01-shard-pieces-8_2.log").write_text("sesame job: texts/a.txt is gone\n")
+    row = look(submission, store, STAGES)[1]
+    assert row.state == "waiting"  # a task may still run, so the array is not over
+    found = {tuple(each.numbers): (each.state, each.reason) for each in row.tasks}
+    assert found == {
+        (0,): ("done", ""),
+        (1,): ("cancelled", str(causes.CANCELLED)),
+        (2,): ("failed", "sesame job: texts/a.txt is gone"),
+        (3, 4): ("failed", str(causes.OUT_OF_MEMORY)),
+        (5,): ("waiting", "JobArrayTaskLimit"),
+    }
+    console = Console(width=300, record=True)
+    console.print(as_table(submission, [row]))
+    assert "tasks 3-4" in console.export_text()
+
+
+def test_a_task_that_makes_an_output_has_its_own_row_and_log(
+    monkeypatch: pytest.MonkeyPatch, store: Store, submission: Submission
+) -> None:
+    tasks = [
+        SubmittedJob("09-finetune", f"7_{task}", "finetune", f"seed={task}", f"finetune/{task}", [])
+        for task in (1, 11)
+    ]
+    submission.write_jobs(tasks)
+    for task in (1, 11):
+        (submission.logs / f"09-finetune-7_{task}.log").write_text("")
+    play(monkeypatch, "7|1|RUNNING|None|alpha|0:10", "7|11|PENDING|Priority||0:00")
+    rows = look(submission, store, STAGES)
+    assert [(row.job.title, row.state) for row in rows] == [
+        ("09-finetune[1]", "running"), ("09-finetune[11]", "waiting"),
+    ]  # fmt: skip
+    assert [row.log and row.log.name for row in rows] == [
+        "09-finetune-7_1.log", "09-finetune-7_11.log",
+    ]  # fmt: skip
 
 
 def test_progress_and_speed_come_from_the_run(

@@ -37,6 +37,8 @@ def played(sesame: Sesame) -> Sesame:
         "squeue": "true",
         "sinfo": f"echo {socket.gethostname()}",
         "scancel": 'echo scancel "$@" >> told',
+        "scontrol": "echo MaxArraySize = 1001",
+        "sacctmgr": "exit 1",
     }
     for name, text in scripts.items():
         (folder / name).write_text(f"#!/usr/bin/env bash\n{text}\n")

@@ -145,12 +145,13 @@ def test_what_is_swept_is_told_from_what_all_points_share() -> None:
 
 
 def test_submitit_asks_for_what_the_site_says() -> None:
-    site = Site(partition="cpu", time="01:00:00", at_once=3, gpus=0)
+    site = Site(partition="cpu", time="01:00:00", at_once=3, gpus="0")
     added = told(["hydra/launcher=submitit_slurm"], "finetune", site)
     assert added == {
         "hydra.sweep.dir": "/s/sweeps/1",
         "hydra.launcher.partition": "cpu",
         "hydra.launcher.timeout_min": "60",
+        "hydra.launcher.signal_delay_s": "120",
         "hydra.launcher.array_parallelism": "3",
     }
 

@@ -306,6 +306,28 @@ def test_masks_change_from_epoch_to_epoch(store: ChunkStore) -> None:
     assert changed > 100
 
 
+@pytest.mark.parametrize("world", [1, 2])
+def test_the_mask_rate_goes_from_first_to_last_in_a_straight_line(
+    store: ChunkStore, world: int
+) -> None:
+    rule, steps = MaskRule(rate=0.6, final_rate=0.2), 40
+    shares = []
+    for step in (0, 20, 39):
+        batches = [
+            batch
+            for rank in range(world)
+            for part in Loader(
+                store, Order(store.rows_per_chunk, 5, 3), VOCABULARY, rule, BatchSchedule(BATCH),
+                rank=rank, world=world, total_steps=steps,
+                place=Place(step, BATCH * step, (), step + 1),
+            )
+            for batch in part.micro_batches
+        ]  # fmt: skip
+        maskable = sum(len(batch.tokens_N) - 3 * len(batch.lengths) for batch in batches)
+        shares.append(sum(len(batch.targets_M) for batch in batches) / maskable)
+    assert shares == pytest.approx([0.6, 0.4, 0.21], abs=0.05)
+
+
 def test_static_masks_are_used_as_they_are(tmp_path: Path) -> None:
     static = make_store(tmp_path, 100, static=True)
     stored = {

@@ -8,9 +8,9 @@ import pytest
 
 from data_prep.examples.chunks import ChunkStore, ChunkWriter
 from pipeline.data.cursor import BatchSchedule, Place
-from pipeline.data.loader import Loader
+from pipeline.data.loader import Loader, Step
 from pipeline.data.order import Order
-from tests.pipeline.data.test_loader import RULE, SIZE, VOCABULARY, flat, make_rows, rows_of
+from tests.pipeline.data.test_loader import RULE, SIZE, VOCABULARY, make_rows, rows_of
 
 CHUNK_ROWS, CHUNKS, WINDOW = 256, 256, 32  # rows per chunk and window as in training
 RANKS = (8, 64, 256, 1024)
@@ -103,16 +103,29 @@ def test_opens_and_bytes_of_a_rank_do_not_grow_with_the_ranks(
 
 
 @pytest.mark.parametrize("world", [64, 256])
-def test_the_rows_of_all_ranks_are_the_global_batch(store: ChunkStore, world: int) -> None:
-    batch, steps = 1024, 2
-    expected = Order(store.rows_per_chunk, seed=3, window=WINDOW).rows(0, batch * steps)
-    numbers = expected[1] * CHUNK_ROWS + expected[2]  # as `make_rows` numbers them
-    found: list[list[int]] = [[] for _ in range(steps)]
-    for rank in range(world):
+def test_rows_and_counts_of_all_ranks_are_those_of_the_global_batch(
+    store: ChunkStore, world: int
+) -> None:
+    """With a growing batch; the counts are what losses are divided by."""
+    schedule, place = BatchSchedule(1024, ramp_steps=3), Place(stop=4)
+
+    def steps(rank: int, world: int) -> list[Step]:
         order = Order(store.rows_per_chunk, seed=3, window=WINDOW)
-        schedule, place = BatchSchedule(batch), Place(stop=steps)
-        for step in Loader(
+        loader = Loader(
             store, order, VOCABULARY, RULE, schedule, rank=rank, world=world, place=place
-        ):
-            found[step.step] += rows_of(list(step.micro_batches))
-    assert flat(found) == numbers.tolist()
+        )
+        return list(loader)
+
+    alone = steps(0, 1)
+    assert [step.rows for step in alone] == [256, 512, 768, 1024]
+    ranks = [steps(rank, world) for rank in range(world)]
+    for number, expected in enumerate(alone):
+        parts = [rank[number] for rank in ranks]
+        assert {(part.first_row, part.rows) for part in parts} == {
+            (expected.first_row, expected.rows)
+        }
+        batches = [batch for part in parts for batch in part.micro_batches]
+        assert rows_of(batches) == rows_of(list(expected.micro_batches))
+        (whole,) = expected.micro_batches
+        assert sum(len(batch.labels_M) for batch in batches) == len(whole.labels_M)
+        assert sum(len(batch.tokens_N) for batch in batches) == len(whole.tokens_N)

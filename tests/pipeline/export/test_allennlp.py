@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
 
 from data_prep.errors import SesameError, UsageError
 from data_prep.examples.masking import MaskRule
@@ -33,13 +32,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ElmoForPretrai
     root = tmp_path_factory.mktemp("export")
     torch.manual_seed(3)
     model = ElmoForPretraining(MODEL, PREDICTED)
-    checkpoint, out = root / "00000040", root / "out"
-    checkpoint.mkdir()
+    out = root / "out"
     out.mkdir()
-    save_file(model.state_dict(), checkpoint / "weights.safetensors")
     tokenizer = make_tokenizer(root / "tokenizer")
     counts = export_room.export_allennlp(
-        checkpoint, MODEL, PREDICTED, tokenizer, out, Facts(step=40, tokens=1000)
+        model.state_dict(), MODEL, PREDICTED, tokenizer, out, Facts(step=40, tokens=1000)
     )
     assert counts["step"] == 40
     return out, model

@@ -25,6 +25,7 @@ from pipeline.config.compose import compose_config
 from pipeline.config.schema import Config, ExportConfig
 from pipeline.data.cursor import Cursor, Identity
 from pipeline.export.card import gather_facts
+from pipeline.export.weights import read_weights
 from pipeline.models.bert.architectures import ARCHITECTURES, MODERNBERT, Architecture
 from pipeline.models.bert.config import BertConfig
 from pipeline.models.bert.network import BertForPretraining
@@ -115,7 +116,7 @@ def _write_manifest(
     (folder / MANIFEST).write_text(json.dumps(manifest))
 
 
-def run_export(store: Path, out: Path, checkpoint: str = "last", **settings: str) -> dict:
+def run_export(store: Path, out: Path, checkpoint: str = "last", **settings: Any) -> dict:
     out.mkdir()
     inputs = {"pretrain": store / "pretrain" / "p0", "tokenizer": store / "tokenizer" / "t0"}
     config = replace(Config(), model=MODEL, export=ExportConfig(checkpoint, **settings))
@@ -302,6 +303,26 @@ def test_best_and_steps_choose_their_checkpoint(store: Path, tmp_path: Path) -> 
         run_export(store, tmp_path / "absent", "15")
 
 
+def test_averaged_weights_are_the_mean_of_the_steps(store: Path, tmp_path: Path) -> None:
+    out = tmp_path / "mean"
+    assert run_export(store, out, average=[30, 10, 10])["step"] == 30
+    theirs = load_file(out / "model.safetensors")["bert.embeddings.word_embeddings.weight"]
+    ours = [
+        load_file(store / "pretrain" / "p0" / CHECKPOINTS / f"{step:08d}" / "weights.safetensors")
+        for step in (10, 30)
+    ]
+    mean = sum(each["bert.embeddings.tokens.weight"] for each in ours) / 2
+    torch.testing.assert_close(theirs, mean, rtol=1e-6, atol=1e-8)
+    card = (out / "README.md").read_text()
+    assert "the weights are the mean of those after steps 10, 30" in card
+    assert "held-out" not in card.lower()  # scores of step 30 are not those of the mean
+
+
+def test_an_average_over_a_step_that_is_not_kept_is_refused(store: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"export\.average: step 15.*10, 20, 30.*keep_every"):
+        run_export(store, tmp_path / "absent", average=[10, 15])
+
+
 def test_a_damaged_checkpoint_is_named(store: Path, tmp_path: Path) -> None:
     weights = store / "pretrain" / "p0" / CHECKPOINTS / "00000010" / "weights.safetensors"
     whole = weights.read_bytes()
@@ -335,7 +356,7 @@ def test_another_vocabulary_is_refused(store: Path, tmp_path: Path) -> None:
     tokenizer = store / "tokenizer" / "t0"
     with pytest.raises(SesameError, match=r"59 tokens.*64"):
         pipeline.export.huggingface.export_huggingface(
-            checkpoint, MODEL, 64, tokenizer, tmp_path, facts
+            read_weights([checkpoint]), MODEL, 64, tokenizer, tmp_path, facts
         )
 
 
@@ -351,7 +372,7 @@ def test_a_model_that_nobody_could_load_is_refused_before_anything_is_written(
 ) -> None:
     store = make_store(tmp_path / "store", replace(MODEL, **options), pairs)
     with pytest.raises(UsageError, match=re.escape(says)):  # where it is planned
-        export.check_finished(store / "pretrain" / "p0", "last")
+        export.check_finished(store / "pretrain" / "p0", ExportConfig())
     with pytest.raises(UsageError, match=re.escape(says)):
         run_export(store, tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []

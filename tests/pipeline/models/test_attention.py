@@ -1,5 +1,7 @@
 """Attention over flat batches equals a plain loop over examples, gradients included."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from pipeline.models.attention import AttentionPlan, attend, attend_blocks
+from pipeline.models.attention import AttentionPlan, attend, attend_blocks, attend_flash
 from pipeline.models.dropout import Dropout, random_bits
 
 HEADS, WIDTH = 3, 8
@@ -109,6 +111,61 @@ def test_many_examples_of_one_length_need_no_padding() -> None:
     dense, padded = plan.blocks
     assert (dense.examples, dense.padding) == (10, None)
     assert (padded.examples, padded.length) == (3, 127)
+
+
+def flash_twin(
+    q: Tensor, k: Tensor, v: Tensor, offsets: Tensor, _offsets: Tensor, longest: int,
+    _longest: int, dropout: float, is_causal: bool, _debug: bool, *,
+    window_size_left: int | None, window_size_right: int | None,
+) -> tuple[Tensor]:  # fmt: skip
+    """What flash attention computes, by the contract of its operator, on any device."""
+    assert torch.equal(offsets, _offsets) and offsets.dtype == torch.int32
+    assert int(offsets.diff().max()) == longest == _longest
+    assert window_size_left == window_size_right
+    outputs = []
+    for start, end in pairwise(offsets.tolist()):
+        heads = [part[start:end].transpose(0, 1) for part in (q, k, v)]
+        places = torch.arange(end - start)
+        ahead = places - places[:, None]  # of the query
+        seen = torch.ones_like(ahead, dtype=torch.bool)
+        if is_causal:
+            seen &= ahead <= 0
+        if window_size_left is not None:
+            seen &= ahead.abs() <= window_size_left
+        scores = heads[0] @ heads[1].mT / q.shape[-1] ** 0.5
+        weights = torch.softmax(scores.masked_fill(~seen, -torch.inf), -1)
+        weights = torch.nn.functional.dropout(weights, dropout)
+        outputs.append((weights @ heads[2]).transpose(0, 1))
+    return (torch.cat(outputs),)
+
+
+@pytest.mark.parametrize(("is_causal", "window"), [(False, None), (True, None), (False, 3)])
+def test_the_call_of_flash_attention_computes_the_same_as_blocks(
+    monkeypatch: pytest.MonkeyPatch, is_causal: bool, window: int | None
+) -> None:
+    monkeypatch.setattr(torch.ops.aten, "_flash_attention_forward", flash_twin)
+    lengths_E = np.array(MIXES["mixed"])
+    torch.manual_seed(0)
+    qkv_N3HD = torch.randn(lengths_E.sum(), 3, HEADS, WIDTH)
+    plan = AttentionPlan.of(lengths_E, is_causal=is_causal)
+    expected = attend_blocks(qkv_N3HD, plan, 0.0, window)
+    torch.testing.assert_close(attend_flash(qkv_N3HD, plan, 0.0, window), expected)
+
+
+@pytest.mark.parametrize("function", [attend_flash, attend, attend_blocks])
+def test_attention_with_dropout_has_the_mean_of_plain_attention(
+    monkeypatch: pytest.MonkeyPatch, function
+) -> None:
+    monkeypatch.setattr(torch.ops.aten, "_flash_attention_forward", flash_twin)
+    lengths_E = np.array([9, 5, 9])
+    torch.manual_seed(0)
+    qkv_N3HD = torch.randn(lengths_E.sum(), 3, HEADS, WIDTH)
+    plan = AttentionPlan.of(lengths_E)
+    plain = attend_blocks(qkv_N3HD, plan, 0.0)
+    draws = torch.stack([function(qkv_N3HD, plan, 0.2) for _ in range(2000)])
+    errors = draws.std(0) / len(draws) ** 0.5
+    assert errors.min() > 0
+    assert ((draws.mean(0) - plain) / errors).abs().max() < 6
 
 
 def test_gradients_with_dropout_match_finite_differences() -> None:

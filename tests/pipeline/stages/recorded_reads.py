@@ -27,6 +27,7 @@ from pipeline.stages.report import add_report, reported
 from pipeline.store.outputs import Store
 from pipeline.training import launch as launching
 from pipeline.training.config import PhaseConfig
+from pipeline.training.environment import local_variables
 from pipeline.training.job import Job
 from pipeline.workflow.execute import execute
 from pipeline.workflow.graph import Graph
@@ -196,7 +197,7 @@ def train_here(run_dir: Path, job: Job, master: Any) -> None:
 
     (run_dir / REPORTS).mkdir(exist_ok=True)
     job.write(run_dir)
-    os.environ.update(launching.rank_environment(job.trainer) | {"RANK": "0", "LOCAL_RANK": "0"})
+    os.environ.update(local_variables(job.trainer) | {"RANK": "0", "LOCAL_RANK": "0"})
     assert train(run_dir, StopRequest())
 
 

@@ -1,6 +1,5 @@
 """Settings a kind of model does not know are refused early; a divergence is rolled back once."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from pipeline.store.checkpoints import checkpoints
 from pipeline.training.checkpoint import TrainingState
 from pipeline.training.exits import REPORTS, Diverged, Dropped
 from pipeline.training.job import Job
+from pipeline.training.launch import Steps
 from tests.pipeline.toy_pretraining import Toy, toy_config
 
 
@@ -48,7 +48,7 @@ def test_a_divergence_that_comes_again_after_going_back_stops_with_a_diagnosis(
 ) -> None:
     launched: list[Job] = []
 
-    def diverge(run_dir: Path, job: Job, first_node: Callable[[], str]) -> None:
+    def diverge(run_dir: Path, job: Job, steps: Steps) -> None:
         launched.append(job)
         first = 96 * (len(launched) - 1)
         raise Diverged(Dropped(0, first, first + 96, "the loss 7 is beyond 5.3"))
@@ -69,7 +69,7 @@ def test_a_launch_that_lost_its_lease_does_not_train_again_after_a_divergence(
     """Its ranks would replace those of the launch that has taken over."""
     held = [True]
 
-    def diverge(run_dir: Path, job: Job, first_node: Callable[[], str]) -> None:
+    def diverge(run_dir: Path, job: Job, steps: Steps) -> None:
         assert held.pop(), "it trains on without its lease"
         raise Diverged(Dropped(0, 0, 96, "the loss is not finite"))
 
@@ -89,7 +89,7 @@ def test_a_launch_killed_after_its_last_checkpoint_leaves_none_too_many(
     work = Toy.make(tmp_path).work("run", toy_config())
     identity = Identity("examples", "shards", 0, 2, 16, 0)
 
-    def find_all_steps_taken(run_dir: Path, job: Job, first_node: Callable[[], str]) -> None:
+    def find_all_steps_taken(run_dir: Path, job: Job, steps: Steps) -> None:
         (run_dir / REPORTS).mkdir()
 
     for step in (2, 4, 6, 8):

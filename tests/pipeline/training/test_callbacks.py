@@ -19,8 +19,8 @@ from pipeline.training.callbacks import Evaluation
 from pipeline.training.checkpoint import TrainingState
 from pipeline.training.config import OptimConfig, TrainerConfig
 from pipeline.training.schedule import Phase
-from pipeline.training.strategy import SingleEngine
 from pipeline.training.train_step import Pretraining
+from pipeline.training.whole_engines import SingleEngine
 
 IDENTITY = Identity("examples", "shards", 0, 32, 16, 0)
 LAST = 8

@@ -8,18 +8,20 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from data_prep.errors import SesameError
 from pipeline.config.schema import Config
 from pipeline.data.cursor import Cursor, Identity
+from pipeline.export.weights import read_weights
 from pipeline.models.sums import Sums
 from pipeline.stages.pretrain import Pretrain
 from pipeline.store.checkpoints import checkpoints
 from pipeline.store.journal import Journal
 from pipeline.training.checkpoint import TrainingState, damage, newest_good, read_state
-from pipeline.training.saving import Saver, read_parameters
-from pipeline.training.strategy import ParameterState, SingleEngine
+from pipeline.training.parameter_state import ParameterState
+from pipeline.training.restoring import SavedParameters
+from pipeline.training.saving import Saver
+from pipeline.training.whole_engines import SingleEngine
 from pipeline.workflow.stage import Work
 
 IDENTITY = Identity("examples", "shards", 0, 32, 16, 0)
@@ -49,13 +51,19 @@ def saver(folder: Path, engine: Engine, messages: list[str], **options: object) 
     return Saver(folder, engine, say=messages.append, **(settings | options))  # type: ignore[arg-type]
 
 
+def save(writer: Saver, state: TrainingState) -> bool:
+    """Save a checkpoint, and wait until it is there."""
+    writer.start(state)
+    return writer.wait()
+
+
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     """Checkpoints of steps 10 and 20, with weights 1.0 and 2.0."""
     engine = Engine()
     writer = saver(tmp_path, engine, [])
     for step, engine.value in ((10, 1.0), (20, 2.0)):
-        assert writer.save(state_at(step))
+        assert save(writer, state_at(step))
     return tmp_path
 
 
@@ -64,11 +72,13 @@ def test_a_checkpoint_gives_back_what_it_was_given(saved: Path) -> None:
     assert newest == saved / "00000020"
     assert read_state(newest) == state_at(20)
     shapes = {"a.weight": torch.Size((3, 2)), "b.bias": torch.Size((3, 2))}
-    for parameter in read_parameters(newest, shapes):
-        assert parameter.weight.unique().tolist() == [2.0]
-        assert parameter.moments["exp_avg"].unique().tolist() == [4.0]
-        assert parameter.moments["exp_avg_sq"].unique().tolist() == [6.0]
-    assert set(load_file(newest / "weights.safetensors")) == set(shapes)
+    parameters = SavedParameters(newest, shapes)
+    for name in shapes:
+        assert parameters.moments(name) == ["exp_avg", "exp_avg_sq"]
+        assert parameters.whole(name).unique().tolist() == [2.0]
+        assert parameters.whole(f"exp_avg/{name}").unique().tolist() == [4.0]
+        assert parameters.whole(f"exp_avg_sq/{name}").unique().tolist() == [6.0]
+    assert set(read_weights([newest])) == set(shapes)
 
 
 def test_rows_to_skip_in_a_later_phase_survive_a_checkpoint(tmp_path: Path) -> None:
@@ -76,7 +86,7 @@ def test_rows_to_skip_in_a_later_phase_survive_a_checkpoint(tmp_path: Path) -> N
     state.skip(1, 0, 32)
     state.skip(1, 32, 64)
     state.skip(0, 200, 232)
-    assert saver(tmp_path, Engine(), []).save(state)
+    assert save(saver(tmp_path, Engine(), []), state)
     found = read_state(tmp_path / "00000010")
     assert found == state
     assert found.cursor.skipped == found.skipped_in(0) == ((32, 48), (200, 232))
@@ -96,7 +106,9 @@ def test_a_series_of_dropped_steps_goes_on_in_the_next_phase() -> None:
     assert state.dropped_since is None
 
 
-@pytest.mark.parametrize("name", ["weights.safetensors", "state.json", "checksums.json"])
+@pytest.mark.parametrize(
+    "name", ["weights-00000-of-00001.safetensors", "state.json", "checksums.json"]
+)
 @pytest.mark.parametrize("how", ["cut", "changed", "missing"])
 def test_a_damaged_newest_falls_back_and_says_so(saved: Path, name: str, how: str) -> None:
     path = saved / "00000020" / name
@@ -127,7 +139,7 @@ def test_a_damaged_checkpoint_is_kept_whatever_was_set_aside_before(saved: Path)
     assert newest_good(saved, lambda text: None) == saved / "00000010"
     engine = Engine()
     for step in range(30, 70, 10):
-        assert saver(saved, engine, []).save(state_at(step))
+        assert save(saver(saved, engine, []), state_at(step))
     assert sorted(path.name for path in saved.iterdir()) == [
         ".00000020.damaged", ".00000020.damaged-2", "00000050", "00000060",
     ]  # fmt: skip
@@ -152,7 +164,7 @@ def test_a_checkpoint_that_cannot_be_read_now_is_not_called_damaged(
 
 def test_a_run_whose_checkpoints_are_all_damaged_starts_over_only_when_told(saved: Path) -> None:
     for checkpoint in checkpoints(saved):
-        (checkpoint / "weights.safetensors").unlink()
+        (checkpoint / "weights-00000-of-00001.safetensors").unlink()
     messages: list[str] = []
     for _ in range(2):  # the second launch finds them set aside, and stops as well
         with pytest.raises(SesameError) as caught:
@@ -177,7 +189,7 @@ def test_pretraining_stops_before_its_ranks_start_where_no_checkpoint_is_good(
     run = tmp_path / "run"
     shutil.copytree(saved, run / "checkpoints", ignore=shutil.ignore_patterns("run"))
     for checkpoint in checkpoints(run / "checkpoints"):
-        (checkpoint / "weights.safetensors").unlink()
+        (checkpoint / "weights-00000-of-00001.safetensors").unlink()
     monkeypatch.setattr(
         "pipeline.training.launch.launch", lambda *arguments: pytest.fail("it starts over")
     )
@@ -190,7 +202,7 @@ def test_what_a_kill_leaves_behind_is_no_checkpoint(saved: Path) -> None:
     shutil.copytree(saved / "00000020", saved / ".00000030.tmp")
     assert newest_good(saved, pytest.fail) == saved / "00000020"
     engine = Engine()
-    assert saver(saved, engine, []).save(state_at(30))
+    assert save(saver(saved, engine, []), state_at(30))
     assert newest_good(saved, pytest.fail) == saved / "00000030"
     assert not list(saved.glob(".*"))
 
@@ -198,7 +210,7 @@ def test_what_a_kill_leaves_behind_is_no_checkpoint(saved: Path) -> None:
 def test_the_last_few_and_those_for_analysis_are_kept(tmp_path: Path) -> None:
     writer = saver(tmp_path, Engine(), [], keep_every=20)
     for step in range(10, 70, 10):
-        writer.save(state_at(step))
+        save(writer, state_at(step))
     assert [int(path.name) for path in checkpoints(tmp_path)] == [20, 40, 50, 60]
 
 
@@ -210,7 +222,7 @@ def test_a_disk_that_refuses_leaves_the_old_ones_alone(
 
     monkeypatch.setattr("pipeline.training.saving.save_file", refuse)
     messages: list[str] = []
-    assert not saver(saved, Engine(), messages).save(state_at(30))
+    assert not save(saver(saved, Engine(), messages), state_at(30))
     assert messages == [
         "checkpoint not saved, training goes on: [Errno 28] No space left on device"
     ]
@@ -223,17 +235,17 @@ def test_an_orphaned_launch_cannot_write(saved: Path) -> None:
         raise SesameError("another launch has taken over")
 
     with pytest.raises(SesameError, match="taken over"):
-        saver(saved, Engine(), [], fence=fence).save(state_at(30))
+        save(saver(saved, Engine(), [], fence=fence), state_at(30))
     assert [path.name for path in checkpoints(saved)] == ["00000010", "00000020"]
 
 
 def test_another_model_is_refused_by_name(saved: Path) -> None:
     shape = torch.Size((3, 2))
     with pytest.raises(SesameError, match=r"at parameter b\.bias"):
-        list(read_parameters(saved / "00000020", {"a.weight": shape, "c.weight": shape}))
+        SavedParameters(saved / "00000020", {"a.weight": shape, "c.weight": shape})
     with pytest.raises(SesameError, match=r"a\.weight has shape \[3, 2\], the model's has \[5\]"):
         wrong = {"a.weight": torch.Size((5,)), "b.bias": shape}
-        list(read_parameters(saved / "00000020", wrong))
+        SavedParameters(saved / "00000020", wrong)
 
 
 def test_a_journal_on_a_full_disk_says_what_to_do() -> None:

@@ -8,8 +8,9 @@ from importlib.util import find_spec
 
 import pytest
 import torch
-from pytorch_lightning.strategies import DeepSpeedStrategy
+from pytorch_lightning.strategies import DDPStrategy, DeepSpeedStrategy
 from pytorch_lightning.trainer.connectors.signal_connector import _SignalConnector
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim.adagrad import adagrad
 
 
@@ -43,11 +44,23 @@ def test_lightning_has_the_hooks_that_we_replace() -> None:
         assert callable(getattr(DeepSpeedStrategy, name))
 
 
+def test_ddp_can_leave_parameters_out() -> None:
+    model = torch.nn.Linear(2, 2)
+    DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, ["weight"])
+    assert model._ddp_params_and_buffers_to_ignore == ["weight"]
+    assert callable(DDPStrategy._setup_model)
+
+
 @pytest.mark.parametrize(
     ("module", "place"),
     [
         ("deepspeed.runtime.zero.stage_1_and_2", "_lazy_init_hp_params_optimizer_state"),
         ("deepspeed.runtime.zero.stage_1_and_2", "single_partition_of_fp32_groups"),
+        ("deepspeed.runtime.zero.stage_1_and_2", "lp._hp_mapping"),
+        ("deepspeed.utils.tensor_fragment", "lp_fragment_address: fragment_address"),
+        ("deepspeed.utils.tensor_fragment", "def get_hp_fragment(self, optim_state_key=None)"),
+        ("deepspeed.runtime.zero.partition_parameters", "param.ds_tensor"),
+        ("deepspeed.runtime.zero.partition_parameters", "param.ds_numel"),
         ("deepspeed.runtime.zero.stage3", "fp32_partitioned_groups_flat"),
         ("deepspeed.runtime.zero.stage3", "def _optimizer_step("),
         ("deepspeed.comm.torch", "def build_shm_op("),

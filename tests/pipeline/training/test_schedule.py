@@ -80,3 +80,10 @@ def test_where_each_schedule_ends() -> None:
     assert [rate(name, 0.5) for name in ("linear", "cosine", "wsd")] == pytest.approx([0.5, 0.5, 1])
     assert rate("wsd", 0.8) == pytest.approx(1.0)
     assert rate("wsd", 0.9) == pytest.approx(0.5)
+
+
+def test_warm_up_rises_from_the_starting_share() -> None:
+    """The triangle of Geiping and Goldstein: from a quarter up to the peak, then down to zero."""
+    optim = OptimConfig(lr=2.0, schedule="linear", warmup=0.75, start=0.25)
+    found = [learning_rate(optim, done) for done in (0.0, 0.375, 0.75, 0.875, 1.0)]
+    assert found == pytest.approx([0.5, 1.25, 2.0, 1.0, 0.0])

@@ -1,5 +1,6 @@
 """Every strategy trains for real, in two processes; all give the same curve and resume exactly."""
 
+import gzip
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_fo
 from pipeline.estimate.memory import model_memory
 from pipeline.export.card import Facts
 from pipeline.export.huggingface import export_huggingface
+from pipeline.export.weights import read_weights
 from pipeline.models.bert.config import BertConfig
 from pipeline.models.bert.cost import BertCost
 from pipeline.stages.pretrain import make_job
@@ -102,7 +104,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
             interruption = {"signal": number, "hit": hit, "goes_on": True}
             runs.add("interrupted", interruption, **pair, max_steps=LONG, checkpoint_every=100)
     runs.add("interrupted", {"goes_on": True})
-    phases: dict[str, Any] = {"two_phases": True, "ramp_steps": 3}
+    phases: dict[str, Any] = {
+        "two_phases": True,
+        "ramp_steps": 3,
+        "masks": {"mask_rate": 0.4, "final_mask_rate": 0.1},
+    }
     runs.add("phases", **pair, **phases)
     runs.add("phases resumed", {"copy_of": "phases", "step": 4}, **pair, **phases)
     runs.add("one rank", {"copy_of": "zero2", "step": 4}, checkpoint_every=2)
@@ -111,6 +117,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
     runs.add("by the clock", stopped, **pair, max_steps=None, max_hours=3 / 3600)
     for _ in range(2):
         runs.add("by the clock", {"goes_on": True})
+    runs.add("profiled", micro_batch_size=16, profile=2)
+    runs.add("compiled", micro_batch_size=16, compile=True)
     runs.add("spiked", {"poison": (60,), "factor": 5.0, "hit": (1,)}, **pair, max_steps=64)
     poison = {"poison": tuple(range(2, 8)), "hit": (0,), "diverges": True}
     runs.add("diverged", poison, **pair)
@@ -168,6 +176,19 @@ def test_every_optimizer_gives_one_curve_on_one_rank_and_two(runs: Runs, name: s
     assert expected != pytest.approx(losses(runs["single"]), rel=1e-4)  # it is another optimizer
 
 
+def test_a_profile_is_a_trace_and_a_table_and_changes_nothing(runs: Runs) -> None:
+    run = runs["profiled"]
+    with gzip.open(run / "profile" / "2.json.gz", "rt") as stream:
+        names = {event.get("name") for event in json.load(stream)["traceEvents"]}
+    assert {"aten::addmm", "AddBackward0"} <= names
+    assert "aten::addmm" in (run / "profile" / "2.txt").read_text()
+    assert lines(run) == lines(runs["single"])
+
+
+def test_a_compiled_model_gives_the_same_curve(runs: Runs) -> None:
+    assert losses(runs["compiled"]) == pytest.approx(losses(runs["single"]), rel=1e-4)
+
+
 NOISY = [f"{strategy} noisy" for strategy in SHARED]  # bf16, dropout, recomputed activations
 
 
@@ -176,7 +197,7 @@ def test_resuming_is_bit_exact(runs: Runs, strategy: str) -> None:
     whole, resumed = runs[strategy], runs[f"{strategy} resumed"]
     assert (whole / "metrics.jsonl").read_bytes() == (resumed / "metrics.jsonl").read_bytes()
     files = sorted(path.name for path in (whole / "checkpoints" / "00000008").glob("*.safetensors"))
-    assert len(files) == 3  # weights, and each rank's part of the moments
+    assert len(files) == 4  # each rank's part of the weights and of the moments
     for name in files:
         last = Path("checkpoints") / "00000008" / name
         assert (whole / last).read_bytes() == (resumed / last).read_bytes()
@@ -204,7 +225,9 @@ def test_checkpoints_of_all_strategies_export_to_the_same_files(runs: Runs, tmp_
         out = tmp_path / strategy
         out.mkdir()
         facts = Facts(step=4, tokens=1)
-        export_huggingface(checkpoint, model, len(VOCABULARY), tokenizer, out, facts)
+        export_huggingface(
+            read_weights([checkpoint]), model, len(VOCABULARY), tokenizer, out, facts
+        )
         exports[strategy] = {path.name: path.read_bytes() for path in out.iterdir()}
     assert len(exports["single"]) == 8
     assert all(files == exports["single"] for files in exports.values())
@@ -434,7 +457,7 @@ def test_a_run_killed_in_every_way_equals_an_undisturbed_one(runs: Runs) -> None
     assert not any(rank.is_running() for rank in ranks)
 
     newest = checkpoints(run / "checkpoints")[-1]
-    os.truncate(newest / "weights.safetensors", 1000)
+    os.truncate(newest / "weights-00001-of-00002.safetensors", 1000)
     launched, ranks = start_and_wait(runs, "killed")
     launched.send_signal(signal.SIGINT)
     said = launched.communicate(timeout=60)[1]

@@ -133,6 +133,15 @@ def test_drawn_words_are_distinct_and_as_frequent_as_their_expected_count() -> N
     assert log_uniform(words_V, VOCAB).sum() == pytest.approx(1)
 
 
+def test_drawn_words_weighted_by_their_expected_counts_stand_for_the_whole_vocabulary() -> None:
+    """Over a sample, the sum of 1 / q is V in the mean: a wrong correction would show here."""
+    draws = (Negatives.draw(20, VOCAB, seed, CPU) for seed in range(3000))
+    sums = torch.stack([torch.exp(-each.log_counts(each.words_K, VOCAB)).sum() for each in draws])
+    error = float(sums.std()) / len(sums) ** 0.5
+    assert error < 0.01 * VOCAB  # so that a correction that is 7 % wrong deviates by 7 errors
+    assert float(sums.mean()) == pytest.approx(VOCAB, abs=4 * error)
+
+
 def test_a_sample_follows_from_its_seed() -> None:
     first, again, other = (Negatives.draw(20, VOCAB, seed, CPU) for seed in (1, 1, 2))
     assert torch.equal(first.words_K, again.words_K) and first.time == again.time
