@@ -20,6 +20,8 @@ CONFIG_OPTIONS = {
 }
 STAGE_OPTIONS = {
     "-m": "sweep: comma-separated values run one after another, or through hydra/launcher",
+    "--stop-early": "with -m: stop points that are worse than the median of the others at the same "
+    "step (pretrain, finetune)",
     "--force": "make the output again beside the old one, which it replaces when it is done; mark "
     "what was made from the old one",
     **CONFIG_OPTIONS,

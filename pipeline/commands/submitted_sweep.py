@@ -22,7 +22,6 @@ from pipeline.commands.sweeps import (
     objective,
     read_points,
     summarise_sweep,
-    swept_keys,
     write_point,
 )
 from pipeline.store.outputs import Store
@@ -33,9 +32,8 @@ SWEEPS = "sweeps"
 SWEEP = "sweep.json"
 
 
-def settings_of(points: list[list[str]], overrides: list[str]) -> list[list[str]]:
+def settings_of(points: list[list[str]], swept: set[str]) -> list[list[str]]:
     """Return, for every point, the overrides of the keys that take several values."""
-    swept = swept_keys(overrides)
     return [
         [word for word in point if word.lstrip("+").partition("=")[0] in swept] for point in points
     ]
