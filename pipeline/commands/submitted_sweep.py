@@ -54,8 +54,9 @@ def label_nodes(graphs: list[Graph], settings: list[list[str]]) -> list[Node]:
             for word in own[0]
             if all(word in each for each in own) and not all(word in each for each in settings)
         ]
-        shown = [node.label, *(word for word in words if word not in node.label.split(", "))]
-        labelled.append(replace(node, label=", ".join(part for part in shown if part)))
+        known = [part for part in node.label.split(", ") if part and part not in words]
+        # Swept settings stand first, because names of jobs are cut.
+        labelled.append(replace(node, label=", ".join([*words, *known])))
     return labelled
 
 
