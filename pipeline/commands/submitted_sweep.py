@@ -113,7 +113,7 @@ def find_sweep(store: Store, wanted: str) -> Path:
 
 def print_sweep(folder: Path, store: Store) -> None:
     """Print the table of a sweep, and how many of its points are not finished."""
-    unfinished = _update(folder, store) if (folder / SWEEP).exists() else 0
+    unfinished = update_points(folder, store)
     points = read_points(folder)
     if points:
         console.print(summarise_sweep(folder, _stage(folder, points), store))
@@ -122,9 +122,14 @@ def print_sweep(folder: Path, store: Store) -> None:
         console.print(f"{folder.name}: {unfinished or 'all'}{total} points are not finished")
 
 
-def _update(folder: Path, store: Store) -> int:
-    """Write `point.json` for every finished point; return the number of unfinished ones."""
+def update_points(folder: Path, store: Store) -> int:
+    """Write `point.json` for every finished point of a submitted sweep.
+
+    Returns the number of unfinished ones.
+    """
     unfinished = 0
+    if not (folder / SWEEP).exists():
+        return 0
     for point in json.loads((folder / SWEEP).read_text())["points"]:
         output = store.from_reference(point["output"])
         if output.is_done:
