@@ -114,6 +114,11 @@ COMMANDS = {
         takes="<stage> [overrides]",
     ),
     "list": Command("pipeline.commands.list:list_runs", "list runs with state and results"),
+    "board": Command(
+        "pipeline.commands.board:show_board",
+        "write a page of the whole store, and renew it until Ctrl-C",
+        {"--once": "write it once and exit"},
+    ),
     "du": Command("pipeline.commands.du:disk_usage", "show bytes and files by stage and run"),
     "clean": Command(
         "pipeline.commands.clean:clean",
@@ -195,7 +200,7 @@ GROUPS = {
         "finetune", "layers", "report",
     ),
     "Cluster": ("submit", "status", "logs", "sweep", "cancel", "job"),
-    "Store": ("list", "path", "du", "clean", "verify", "repair", "audit", "sync"),
+    "Store": ("list", "board", "path", "du", "clean", "verify", "repair", "audit", "sync"),
     "A look inside": ("inspect", "estimate", "doctor", "bench"),
     "Using an encoder": ("embed", "fill", "similarity", "senses"),
 }  # fmt: skip
