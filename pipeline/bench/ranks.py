@@ -111,7 +111,7 @@ def _checkpoints(folder: Path) -> Iterator[Figure]:
     from pipeline.training.checkpoint import TrainingState
     from pipeline.training.parameter_state import owners
     from pipeline.training.saving import copy_part, write_files
-    from pipeline.training.strategy import ReplicatedEngine
+    from pipeline.training.whole_engines import ReplicatedEngine
 
     config = compose_config(["experiment=bert_large"])
     network, _ = family_of(config.model).build(

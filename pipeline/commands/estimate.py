@@ -17,8 +17,8 @@ UTILISATION = 0.4  # share of the GPU's peak that well-tuned BERT trainings reac
 def estimate_pretraining(arguments: Arguments) -> None:
     """Print parameters, memory, tokens, operations, disk, hours and cost."""
     arguments.refuse_words()
-    utilisation = _number(arguments, "--utilisation", UTILISATION, at_most=1.0)
-    price = _number(arguments, "--price", None)
+    utilisation = number_option(arguments, "--utilisation", UTILISATION, at_most=1.0)
+    price = number_option(arguments, "--price", None)
     gpus = _gpus(arguments.options.get("--gpu"))
     config = compose_config(arguments.overrides)
     found = estimate(config, STAGES)
@@ -40,9 +40,10 @@ def _say(title: str, table: Table) -> None:
     print()
 
 
-def _number(
+def number_option(
     arguments: Arguments, option: str, default: float | None, at_most: float | None = None
 ) -> float | None:
+    """Return the value of an option that is a number; raise a UsageError if it is none."""
     text = arguments.options.get(option)
     if text is None:
         return default
