@@ -44,7 +44,7 @@ def launcher_settings(own: Resources, site: Site, given: dict[str, str]) -> dict
             del asked["time"]
     settings |= {"signal_delay_s": str(site.signal), "array_parallelism": str(site.at_once)}
     if setup := activation(site):
-        settings["setup"] = f"[{','.join(map(_quoted, setup))}]"
+        settings["setup"] = f"[{','.join(_quoted(_without_braces(line)) for line in setup)}]"
     passed = {
         key: _quoted(value)
         for key, value in asked.items()
@@ -60,6 +60,17 @@ def launcher_settings(own: Resources, site: Site, given: dict[str, str]) -> dict
         pairs = ",".join(f"{name}:{value}" for name, value in passed.items())
         added[f"++{PREFIX}additional_parameters"] = f"{{{pairs}}}"
     return added
+
+
+def _without_braces(line: str) -> str:
+    """Return a shell line that does the same without `${`, which OmegaConf would interpolate.
+
+    It does so several times on the way to the script, so escaping does not help.
+    """
+    if "${" not in line:
+        return line
+    escapes = {"\\": "\\\\", "'": "\\'", "$": "\\x24"}
+    return f"eval $'{''.join(escapes.get(letter, letter) for letter in line)}'"
 
 
 def _quoted(text: str) -> str:

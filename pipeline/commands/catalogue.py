@@ -20,6 +20,8 @@ CONFIG_OPTIONS = {
 }
 STAGE_OPTIONS = {
     "-m": "sweep: comma-separated values run one after another, or through hydra/launcher",
+    "--stop-early": "with -m: stop points that are worse than the median of the others at the same "
+    "step (pretrain, finetune)",
     "--force": "make the output again beside the old one, which it replaces when it is done; mark "
     "what was made from the old one",
     **CONFIG_OPTIONS,
@@ -61,7 +63,7 @@ COMMANDS = {
     "report": Command(_STAGE, "one page about a run", STAGE_OPTIONS),
     "submit": Command(
         "pipeline.commands.submit:submit",
-        "do what run, or the named stage, does as SLURM jobs; skip what is done or queued",
+        "do what run or a stage does as SLURM jobs; skip what is queued",
         {
             "--dry-run": "print every script and submit nothing",
             "--time=": "time limit of all jobs of this submission, such as 2:00:00",

@@ -1,45 +1,27 @@
 """`sesame run`, `plan`, `path` and the stages: build the graph, print the plan, execute it."""
 
-import math
 import shlex
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-from omegaconf import DictConfig
-
-from data_prep.errors import SesameError, UsageError
+from data_prep.errors import UsageError
 from data_prep.progress import console
 from data_prep.work_units import ArraySlice
-from pipeline.cluster.site import read_site
-from pipeline.commands.arguments import Arguments, show_error
-from pipeline.commands.configuration import run_hydra
-from pipeline.commands.sweeps import (
-    LAUNCHER,
-    SWEEPER,
-    Point,
-    for_hydra,
-    objective,
-    read_points,
-    summarise_sweep,
-    sweep_folder,
-    swept_keys,
-    unswept,
-    write_point,
-)
-from pipeline.commands.vocabularies import vocabulary_table
-from pipeline.config.compose import compose_config, emptied, prepared, sweep_points, typed
+from pipeline.commands.arguments import Arguments
+from pipeline.commands.sweep import Do, at_once, run_sweep
+from pipeline.config.compose import compose_config
 from pipeline.config.schema import Config
 from pipeline.stages import STAGES
 from pipeline.stages.report import add_report, reported
 from pipeline.store.outputs import Store
 from pipeline.store.runs import Entry, Runs
 from pipeline.tasks.summary import scores_table
-from pipeline.training.exits import Interrupted
-from pipeline.workflow.execute import SomeFailed, execute_all, make_share, refuse_to_pretrain
+from pipeline.workflow.execute import execute_all, make_share, refuse_to_pretrain
 from pipeline.workflow.graph import Graph, experiment_graph
 from pipeline.workflow.plan import as_table, plan
-from pipeline.workflow.stage import Input, Node, Request, as_input
+from pipeline.workflow.stage import Input, Node, ReportValue, Request, as_input, no_report
 
+ENCODER_USERS = ("export", "finetune", "layers", "report")
 NEXT = (  # printed at the end of a run
     "finished: sesame list shows this run as {name}; the page about it is below, for a browser\n"
     "your own text: sesame run experiment=bert_mini name=mine corpus.paths=<files or folders>"
@@ -71,155 +53,20 @@ def path(arguments: Arguments) -> None:
     print(target.output.path)
 
 
-def _dispatch(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]]) -> None:
+def _dispatch(arguments: Arguments, do: Do) -> None:
     """Compose the configuration and call `do`; with -m, once per point of a sweep."""
     arguments.refuse_words()
     if "-m" in arguments.options:
-        _sweep(arguments, do)
+        run_sweep(arguments, do, stage_graph)
     else:
-        do(arguments, compose_config(arguments.overrides))
+        do(arguments, compose_config(arguments.overrides), no_report)
 
 
-def _sweep(arguments: Arguments, do: Callable[[Arguments, Config], list[Node]]) -> None:
-    """Let Hydra's sweeper and launcher run one job per point; print a summary of all points.
-
-    A failed point does not stop the others. Raises a SesameError at the end if any failed.
-    """
-    command, overrides = arguments.command, prepared(arguments.overrides)
-    config = compose_config(unswept(overrides))
-    folder = sweep_folder(config)
-    told = for_hydra(overrides, command, config, folder, read_site())
-    swept = swept_keys(overrides)
-    at_once = _at_once(arguments)
-    launcher = next(filter(_says_who_runs, overrides), None)
-    unmade: dict[int, SesameError] = {}
-    if at_once is not None and at_once > 1 and launcher:
-        raise UsageError(f"--at-once: {launcher} says how points are run; leave one of them out")
-    if f"{SWEEPER}=optuna" not in overrides and command == "run":
-        for point in sweep_points(overrides):  # a mistake in any point stops the sweep at once
-            compose_config(_without_hydra(point))
-    elif f"{SWEEPER}=optuna" not in overrides:
-        graphs = _point_graphs(arguments, sweep_points(overrides))
-        _prepare_common(arguments, graphs)
-        if not launcher:
-            unmade = _prepare_points(arguments, graphs, at_once)
-
-    def job(raw: DictConfig) -> float:
-        from hydra.core.hydra_config import HydraConfig
-
-        point = list(HydraConfig.get().overrides.task)
-        number = int(HydraConfig.get().job.num)
-        settings = [word for word in point if word.lstrip("+").partition("=")[0] in swept]
-        try:
-            if number in unmade:
-                raise unmade[number]
-            made = do(Arguments(command, [], point, arguments.options), typed(emptied(raw, point)))
-        except Interrupted as error:
-            raise _Left(error) from error
-        except SesameError as error:  # the other points still run; the sweep fails at the end
-            show_error(command, error)
-            write_point(folder / str(number), Point(number, settings, "", None, str(error)))
-            return math.nan
-        output, value = made[-1].output.reference, objective(made[-1].output)
-        write_point(folder / str(number), Point(number, settings, output, value))
-        return math.nan if value is None else value
-
-    folder.mkdir(parents=True)  # Optuna keeps its database in the parent folder
-    try:
-        run_hydra(["--multirun", *told], job)
-    except _Left as left:
-        raise left.interrupted from left
-    store = Store(Path(config.paths.store))
-    console.print(summarise_sweep(folder, command, store))
-    points = read_points(folder)
-    made = [(p.settings, store.from_reference(p.output).path) for p in points if p.output]
-    if command == "tokenizer" and made:
-        console.print(vocabulary_table(made))
-    if command == "finetune" and made:
-        console.print(scores_table([path for _, path in made]))
-    failed = [point for point in points if point.error]
-    if failed:
-        raise SesameError(
-            f"{len(failed)} of {len(points)} points failed, the first with: {failed[0].error}"
-        )
-
-
-class _Left(BaseException):
-    """A point was interrupted, so the sweep ends. Hydra would print any other exception."""
-
-    def __init__(self, interrupted: Interrupted) -> None:
-        super().__init__(str(interrupted))
-        self.interrupted = interrupted
-
-
-def _says_who_runs(override: str) -> bool:
-    return override.partition("=")[0] in (LAUNCHER, SWEEPER)
-
-
-def _at_once(arguments: Arguments) -> int | None:
-    """Return the number of fine-tunings to run in parallel; None without --at-once."""
-    text = arguments.options.get("--at-once")
-    if text is None:
-        return None
-    if not text.isdecimal() or int(text) < 1:
-        raise UsageError(f"--at-once {text}: must be a whole number, 1 or more")
-    return int(text)
-
-
-def _point_graphs(arguments: Arguments, points: list[list[str]]) -> list[tuple[Graph, Node]]:
-    graphs = []
-    for point in points:
-        config = compose_config(_without_hydra(point))
-        graphs.append(stage_graph(arguments.command, config, point))
-    return graphs
-
-
-def _without_hydra(point: list[str]) -> list[str]:
-    return [word for word in point if not word.startswith("hydra")]
-
-
-def _prepare_points(
-    arguments: Arguments, graphs: list[tuple[Graph, Node]], at_once: int | None
-) -> dict[int, SesameError]:
-    """Make the points' fine-tunings in parallel; the sweep then finds them finished.
-
-    Returns the errors of failed points by their number, so that the sweep does not try them again.
-    """
-    if arguments.command != "finetune":
-        return {}
-    nodes = {reference: node for graph, _ in graphs for reference, node in graph.nodes.items()}
-    refuse_to_pretrain(list(nodes.values()), arguments.command, unswept(arguments.overrides))
-    try:
-        execute_all(list(nodes.values()), at_once)
-    except SomeFailed as error:
-        return {
-            number: error.failures[target.output.reference]
-            for number, (_, target) in enumerate(graphs)
-            if target.output.reference in error.failures
-        }
-    except SesameError as error:  # such as a process that was killed for memory
-        console.print(f"{error}; the remaining points run one at a time", markup=False)
-    return {}
-
-
-def _prepare_common(arguments: Arguments, graphs: list[tuple[Graph, Node]]) -> None:
-    """Make the outputs that all points need before the points start, so that no job waits."""
-    first, _ = graphs[0]
-    common = [
-        node
-        for reference, node in first.nodes.items()
-        if all(reference in graph.nodes and node.stage != target.stage for graph, target in graphs)
-    ]
-    missing = [node for node in common if not node.output.is_done]
-    if missing and len(graphs) > 1:
-        refuse_to_pretrain(missing, arguments.command, unswept(arguments.overrides))
-        console.print(f"making what all {len(graphs)} points need")
-        execute_all(missing)
-
-
-def _stage(arguments: Arguments, config: Config) -> list[Node]:
+def _stage(arguments: Arguments, config: Config, report: ReportValue) -> list[Node]:
+    _refuse_unused(arguments)
     graph, target = stage_graph(arguments.command, config, arguments.overrides)
-    nodes = list(graph.nodes.values())
+    nodes = [replace(n, report=report) if n is target else n for n in graph.nodes.values()]
+    target = nodes[list(graph.nodes).index(target.output.reference)]
     if arguments.command != "pretrain":
         refuse_to_pretrain(nodes, arguments.command, arguments.overrides)
     share = arguments.options.get("--share")
@@ -230,7 +77,7 @@ def _stage(arguments: Arguments, config: Config) -> list[Node]:
     # A page about named runs is recorded under these runs, not under the current experiment.
     about = config.runs if arguments.command == "report" else []
     _record(graph, before, about or [config.name], replace=False, arguments=arguments)
-    execute_all(before, _at_once(arguments), again)
+    execute_all(before, at_once(arguments), again)
     if asked is not None:
         make_share(target, asked)
     elif (table := target.maker.closing(target.output.path)) is not None:
@@ -239,7 +86,8 @@ def _stage(arguments: Arguments, config: Config) -> list[Node]:
     return [target]
 
 
-def _run(arguments: Arguments, config: Config) -> list[Node]:
+def _run(arguments: Arguments, config: Config, report: ReportValue) -> list[Node]:
+    assert report is no_report, "only single stages report how they go"
     graph = experiment(config, arguments.overrides)
     nodes = list(graph.nodes.values())
     chosen = select_stages(nodes, arguments.options.get("--from"), arguments.options.get("--until"))
@@ -247,7 +95,7 @@ def _run(arguments: Arguments, config: Config) -> list[Node]:
     console.print(as_table(plan(nodes, graph.store, again)))
     is_sweep = "-m" in arguments.options
     _record(graph, nodes, [config.name], replace=not is_sweep, arguments=arguments)
-    execute_all(chosen, _at_once(arguments), again)
+    execute_all(chosen, at_once(arguments), again)
     scored = [n.output.path for n in nodes if n.stage == "finetune" and n.output.is_done]
     if scored:
         console.print(scores_table(scored))
@@ -256,6 +104,19 @@ def _run(arguments: Arguments, config: Config) -> list[Node]:
             console.print(NEXT.format(name=config.name), markup=False, soft_wrap=True)
             print(node.output.path / "index.html")
     return chosen
+
+
+def _refuse_unused(arguments: Arguments) -> None:
+    """Raise `UsageError` for references that a stage would ignore."""
+    uses = {"encoder": ENCODER_USERS, "runs": ("report",)}
+    remedies = {"encoder": "; init.source= names a model to start from", "runs": ""}
+    for word in arguments.overrides:
+        key = word.partition("=")[0].lstrip("+")
+        if key in uses and arguments.command not in uses[key]:
+            raise UsageError(
+                f"{word}: {arguments.command} does not use it, only {', '.join(uses[key])} do"
+                f"{remedies[key] if arguments.command == 'pretrain' else ''}"
+            )
 
 
 def _again(arguments: Arguments, nodes: list[Node]) -> list[Node]:

@@ -160,6 +160,7 @@ BESIDE_OUTPUTS = (
     StoreFile(
         "sweeps/<id>/<number>/point.json", "One point of a sweep: settings, output, score.", False
     ),
+    StoreFile("sweeps/<id>/sweep.json", "The points of a submitted sweep, with outputs.", False),
     StoreFile("sweeps/<id>/summary.json", "All points, the means over seeds and the best.", False),
     StoreFile("sweeps/optuna.db", "Optuna's studies.", False),
     StoreFile(

@@ -23,8 +23,9 @@ from pipeline.cluster.submit import (
 from pipeline.commands.arguments import Arguments
 from pipeline.commands.stages import as_entries, experiment, select_stages, stage_graph
 from pipeline.commands.submitted_sweep import label_nodes, record_sweep, settings_of
-from pipeline.config.compose import compose_config, sweep_points
+from pipeline.config.compose import compose_config
 from pipeline.config.schema import Config
+from pipeline.config.sweep import sweep_points
 from pipeline.stages import STAGES
 from pipeline.store.outputs import Store
 from pipeline.store.runs import Entry, Runs

@@ -22,9 +22,9 @@ from pipeline.commands.sweeps import (
     objective,
     read_points,
     summarise_sweep,
-    swept_keys,
     write_point,
 )
+from pipeline.config.sweep import swept_keys
 from pipeline.store.outputs import Store
 from pipeline.workflow.graph import Graph
 from pipeline.workflow.stage import Node

@@ -13,7 +13,6 @@ from datetime import datetime
 from pathlib import Path
 from statistics import fmean
 
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from rich.markup import escape
 from rich.table import Table
 
@@ -22,11 +21,12 @@ from data_prep.files import write_atomically
 from pipeline.cluster.site import Site
 from pipeline.cluster.submitit import launcher_settings
 from pipeline.commands.comparable import why_not_comparable
+from pipeline.config.compose import HydraChoices
 from pipeline.config.schema import Config
+from pipeline.config.sweep import LAUNCHER, SWEEPER
 from pipeline.store.outputs import Output, Store
 
 POINT, SUMMARY = "point.json", "summary.json"
-LAUNCHER, SWEEPER = "hydra/launcher", "hydra/sweeper"
 # The objective of a sweep by stage: its name, and whether the largest or smallest value is best.
 OBJECTIVES = {"finetune": ("score on the development set", max), "pretrain": ("held-out loss", min)}
 
@@ -40,6 +40,7 @@ class Point:
     output: str  # reference of the output; empty if the point failed
     value: float | None  # the objective; None if the stage has none
     error: str = ""
+    stopped: str = ""  # why it was stopped early
 
     @property
     def variant(self) -> str:
@@ -62,22 +63,6 @@ def objective(output: Output) -> float | None:
     return None
 
 
-def swept_keys(overrides: list[str]) -> set[str]:
-    """Return the keys that take several values."""
-    parsed = OverridesParser.create().parse_overrides(overrides)
-    return {each.key_or_group for each in parsed if each.is_sweep_override()}
-
-
-def unswept(overrides: list[str]) -> list[str]:
-    """Return the overrides that all points share, without Hydra's own."""
-    parsed = OverridesParser.create().parse_overrides(overrides)
-    return [
-        text
-        for text, each in zip(overrides, parsed, strict=True)
-        if not each.is_sweep_override() and not each.key_or_group.startswith("hydra")
-    ]
-
-
 def sweep_folder(config: Config) -> Path:
     """Return a new folder for a sweep, named by time in microseconds; does not create it."""
     stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S_%f")
@@ -85,7 +70,12 @@ def sweep_folder(config: Config) -> Path:
 
 
 def for_hydra(
-    overrides: list[str], stage: str, config: Config, folder: Path, site: Site
+    overrides: list[str],
+    stage: str,
+    config: Config,
+    folder: Path,
+    site: Site,
+    choices: HydraChoices,
 ) -> list[str]:
     """Return the user's overrides with those added that the site, Optuna and the folder need.
 
@@ -93,7 +83,7 @@ def for_hydra(
     """
     given = dict(word.partition("=")[::2] for word in overrides)
     added = {"hydra.sweep.dir": str(folder)}
-    if given.get(LAUNCHER) == "submitit_slurm":
+    if choices.launcher == "submitit_slurm":
         if config.trainer.world_size > 1 and stage in ("pretrain", "run"):
             raise UsageError(
                 f"{LAUNCHER}=submitit_slurm: gives a job one task, but this pretraining needs "
@@ -101,7 +91,7 @@ def for_hydra(
             )
         own = site.of(stage).for_stage(stage, config, None)
         added |= launcher_settings(own, site, given)
-    if given.get(SWEEPER) == "optuna":
+    if choices.sweeper == "optuna":
         best = OBJECTIVES.get(stage)
         if best is None:
             names = ", ".join(OBJECTIVES)
@@ -163,7 +153,7 @@ def summarise_sweep(folder: Path, stage: str, store: Store) -> Table:
         value = point.output if point.value is None else f"{point.value:.4f}"
         mean = f"{means[point.variant]:.4f}" if point.variant in means else ""
         mark = " [green]best[/]" if mean and point.variant == best else ""
-        shown = f"[red]{escape(point.error)}[/]" if point.error else value
+        shown = f"[red]{escape(point.error)}[/]" if point.error else escape(point.stopped) or value
         table.add_row(str(point.number), escape(", ".join(point.settings)), shown, mean + mark)
     return table
 

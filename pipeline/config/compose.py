@@ -7,7 +7,7 @@ full key, the value and the allowed values.
 import functools
 import importlib.util
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.core.plugins import Plugins
@@ -24,20 +25,29 @@ from omegaconf.errors import OmegaConfBaseException
 
 from data_prep.errors import UsageError
 from data_prep.fields import Rule, check, walk
-from pipeline.config.recipes import Environment, UserConf, UserRecipes, check_hydra, refuse_code
+from pipeline.config.recipes import (
+    UNUSED,
+    Environment,
+    UserConf,
+    UserRecipes,
+    check_hydra,
+    refuse_code,
+)
 from pipeline.config.schema import Config
 from pipeline.config.sharing import reads_only
+from pipeline.config.unset import refuse_other_family, run_name, with_base
 from pipeline.models.registry import FAMILIES
 
 # In the repository conf/ is beside the packages; in a wheel it is inside `pipeline`.
 _INSIDE = Path(__file__).parents[1] / "conf"
 CONF = _INSIDE if _INSIDE.is_dir() else Path(__file__).parents[2] / "conf"
 GROUPS = (
-    "corpus", "tokenizer", "examples", "model", "optim", "schedule", "trainer", "tracking", "task",
-    "experiment",
+    "base", "corpus", "tokenizer", "examples", "model", "optim", "schedule", "trainer", "tracking",
+    "task", "experiment",
 )  # fmt: skip
 
 
+HYDRA_USED = ("hydra/launcher", "hydra/sweeper", "hydra.launcher", "hydra.sweeper")
 # Errors of YAML files that Hydra passes on: not YAML, not UTF-8, or not of the shape it expects.
 UNREADABLE = (yaml.YAMLError, ValueError, TypeError, AttributeError, KeyError, AssertionError,
               RecursionError)  # fmt: skip
@@ -77,22 +87,75 @@ def register() -> None:
 
 def compose_raw(overrides: list[str]) -> DictConfig:
     """Compose the untyped config for overrides. Raises `UsageError` for unknown keys or values."""
+    return _composed(prepared(overrides))[0]
+
+
+@dataclass(frozen=True)
+class HydraChoices:
+    """The choices of a composition that sweeps use."""
+
+    sweeper: str
+    launcher: str
+    params: dict[str, Any]  # hydra.sweeper.params: values by key
+    name: str  # as the user or the recipe gave it; empty if neither did
+    model: str
+
+
+def hydra_choices(overrides: list[str]) -> HydraChoices:
+    """Return what prepared overrides and their recipe choose."""
+    return _composed(overrides)[1]
+
+
+def parse_overrides(overrides: list[str]) -> list[Override]:
+    """Parse overrides so that `glob(…)` knows the options of the config groups."""
     register()
-    overrides = prepared(overrides)
+    try:
+        with initialize_config_dir(str(CONF), version_base="1.3", job_name="sesame"):
+            loader = GlobalHydra.instance().config_loader()
+            return OverridesParser.create(config_loader=loader).parse_overrides(overrides)
+    except HydraException as error:
+        raise UsageError(_first_line(error)) from error
+
+
+def _composed(overrides: list[str]) -> tuple[DictConfig, HydraChoices]:
+    """Return the config for prepared overrides, and what it was composed of."""
+    register()
     try:
         with initialize_config_dir(str(CONF), version_base="1.3", job_name="sesame"):
             raw = compose("config", overrides, return_hydra_config=True)
         check_hydra(raw.hydra)
+        made = _choices(raw)
+        base, recipes = str(raw.hydra.runtime.choices.base), group_options("experiment")
+        refuse_other_family(base, made.model, raw.model.kind, recipes)
         with open_dict(raw):
             del raw["hydra"]
+        raw.name = made.name or run_name(overrides, made.model, result_names())
         _environment().refuse_copies(raw)
-        return emptied(raw, overrides)
+        return emptied(raw, overrides), made
     except MissingConfigException as error:
         raise UsageError(_explain_missing(error, overrides)) from error
     except (HydraException, OmegaConfBaseException) as error:
         raise UsageError(_explain(error)) from error
     except UNREADABLE as error:
         raise UsageError(_explain_unreadable(error)) from error
+
+
+def _choices(raw: DictConfig) -> HydraChoices:
+    chosen = raw.hydra.runtime.choices
+    params: Any = OmegaConf.select(raw.hydra, "sweeper.params") or {}
+    return HydraChoices(
+        sweeper=str(chosen["hydra/sweeper"]),
+        launcher=str(chosen["hydra/launcher"]),
+        params={str(key): value for key, value in params.items()},
+        name=str(raw.name),
+        model=str(chosen.model),
+    )
+
+
+def result_names() -> set[str]:
+    """Return the keys and groups that a run is named after."""
+    shaping = {key for key, rule, _ in _leaves() if rule.is_result}
+    return shaping | {"tokenizer", "examples", "optim", "schedule", "task", "seed"}
 
 
 def emptied(raw: DictConfig, overrides: list[str]) -> DictConfig:
@@ -164,16 +227,6 @@ def literal(value: Any) -> Any:
     return value.replace("${", "\\${") if isinstance(value, str) else value
 
 
-def sweep_points(overrides: list[str]) -> list[list[str]]:
-    """Return the overrides of every point of a grid, one per combination of comma-separated
-    values."""
-    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-
-    parsed = OverridesParser.create().parse_overrides(prepared(overrides))
-    [points] = BasicSweeper.split_arguments(parsed, max_batch_size=None)
-    return [list(point) for point in points]
-
-
 def group_options(group: str) -> list[str]:
     """Return the options of a config group, with those of the user's `./conf`."""
     folders = (Path.cwd() / "conf" / group, CONF / group)
@@ -193,10 +246,12 @@ def _explain_missing(error: MissingConfigException, overrides: list[str]) -> str
 def prepared(overrides: list[str]) -> list[str]:
     """Check that every override names an existing key; return the overrides for Hydra.
 
-    Overrides below free-form keys (dicts) get the prefix `++`, so that Hydra accepts new keys
-    there. Raises `UsageError` for an unknown key, with the nearest known one.
+    Without an experiment they get BERT's settings, see `with_base`. Overrides below free-form keys
+    (dicts) get the prefix `++`, so that Hydra accepts new keys there. Raises `UsageError` for an
+    unknown key, with the nearest known one.
     """
     try:
+        overrides = with_base(overrides)
         parsed = OverridesParser.create().parse_overrides(overrides)
     except HydraException as error:
         raise UsageError(_first_line(error)) from error
@@ -226,6 +281,11 @@ def _refuse_code(text: str, override: Override) -> None:
     refuse_code(text, {**dict.fromkeys(key.split(".")), "": value})
     if key == "hydra.searchpath":
         raise UsageError(f"{text}: recipes are read from ./conf; put them there")
+    if key.startswith("hydra") and not key.startswith(HYDRA_USED):
+        _, remedy = UNUSED.get(key.removeprefix("hydra."), (None, "leave it out"))
+        raise UsageError(
+            f"{text}: Sesame uses only {', '.join(HYDRA_USED)} and what is below them; {remedy}"
+        )
 
 
 def _explain(error: Exception) -> str:

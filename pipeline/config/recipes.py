@@ -26,7 +26,19 @@ from data_prep.progress import console
 MASK = "***"
 CODE = ("_target_", "()")  # keys that name a Python object: Hydra's, and that of logging
 LOGGING = ("job_logging", "hydra_logging")  # sections of Hydra's config that may name a `class`
-TARGETS = ("hydra_plugins.", "hydra._internal.core_plugins.")  # sweepers and launchers
+# Sweepers, launchers, and the samplers of Optuna.
+TARGETS = ("hydra_plugins.", "hydra._internal.core_plugins.", "optuna.samplers.")
+# Keys of Hydra that Sesame does not obey: their values here, and what to do instead.
+UNUSED = {
+    "run.dir": (".", "outputs go to the store; set paths.store"),
+    "sweep.dir": (
+        "${paths.store}/sweeps/${now:%Y-%m-%d_%H-%M-%S}",
+        "outputs go to the store; set paths.store",
+    ),
+    "sweep.subdir": ("${hydra.job.num}", "outputs go to the store; set paths.store"),
+    "output_subdir": (None, "the config is kept in the store, beside each output"),
+    "job.chdir": (False, "commands never change the folder; use absolute paths"),
+}
 HANDLERS = ("logging.StreamHandler", "logging.FileHandler", "colorlog.StreamHandler")
 NUMBERS = (BooleanNode, FloatNode, IntegerNode)  # keys that can hold no text
 SCHEME = "recipes"
@@ -98,6 +110,14 @@ def check_hydra(hydra: DictConfig) -> None:
         raise UsageError(
             "hydra.callbacks: would run code, which recipes and the command line cannot; remove it"
         )
+    if (config.get("sweeper") or {}).get("custom_search_space"):
+        raise UsageError(
+            "hydra.sweeper.custom_search_space: would run code, which recipes and the command line "
+            "cannot; use hydra.sweeper.params"
+        )
+    for key, (ours, remedy) in UNUSED.items():
+        if (value := _select(config, key)) != ours:
+            raise UsageError(f"hydra.{key}={value}: Sesame does not use it; {remedy}")
     for section, value in config.items():
         targets = _values(value, "_target_") if section not in LOGGING else []
         for target in targets:
@@ -108,6 +128,12 @@ def check_hydra(hydra: DictConfig) -> None:
         for name in named:
             if name not in HANDLERS and not str(name).startswith("colorlog."):
                 raise UsageError(f"hydra.{section}: {name} is no handler that Sesame knows")
+
+
+def _select(config: dict[str, Any], key: str) -> Any:
+    for part in key.split("."):
+        config = config[part]
+    return config
 
 
 def _values(value: Any, name: str) -> Iterator[Any]:

@@ -1,13 +1,17 @@
 """The sections on the run itself (recipe, versions, machine, time) and on the next commands."""
 
+import json
 import shlex
 from collections.abc import Iterable, Sequence
+from typing import Any
 
+from data_prep.fields import result_keys
 from pipeline.config.schema import Config
 from pipeline.pages.blocks import Block, Column, Commands, Fact, Facts, Section, Table
 from pipeline.pages.wording import count, distinct, duration, model_name, named
 from pipeline.report.collect import Collected, Made
 from pipeline.report.settings import settings_of
+from pipeline.tasks.config import FinetuneConfig
 from pipeline.workflow.stage import STAGE_ORDER
 
 
@@ -84,6 +88,17 @@ def _settings(stage: str, made: Sequence[Made], share_text: bool) -> Table:
     return Table(f"Settings of {stage}", (Column("key"), Column("value")), rows, folded=True)
 
 
+def _finetuning_settings(collected: Collected) -> list[str]:
+    """Return the settings of the first fine-tuning that are not defaults, as overrides."""
+    default = result_keys(FinetuneConfig())
+    used: dict[str, Any] = next((made.config["finetune"] for made in collected.of("finetune")), {})
+    return [
+        shlex.quote(f"finetune.{key}={json.dumps(value)}")
+        for key, value in used.items()
+        if key != "seed" and value != default.get(key)
+    ]
+
+
 def next_section(collected: Collected, config: Config, tasks: Sequence[str]) -> Section:
     """Return the section with commands to run next."""
     name = (collected.runs or [config.name])[0]
@@ -91,10 +106,11 @@ def next_section(collected: Collected, config: Config, tasks: Sequence[str]) -> 
     if collected.of("pretrain"):
         encoder = shlex.quote(f"encoder={name}")
         task = shlex.quote(f"task={tasks[0]}" if tasks else "task=<name>")
+        settings = _finetuning_settings(collected)
         commands += [
             (f"sesame path export {encoder}", "Where the encoder lies, as a Hugging Face folder"),
             (
-                f"sesame finetune {encoder} {task} finetune.seed=4",
+                " ".join(["sesame finetune", encoder, task, *settings, "finetune.seed=4"]),
                 "Score the encoder with another seed, or on a task of your own in conf/task/",
             ),
             (
@@ -104,7 +120,10 @@ def next_section(collected: Collected, config: Config, tasks: Sequence[str]) -> 
             ),
         ]
     commands += [
-        ("sesame plan optim.lr=5e-4", "What a change would make anew, and what it would reuse"),
+        (
+            "sesame plan experiment=<recipe> optim.lr=5e-4",
+            "What a change would make anew, and what it would reuse",
+        ),
         ("sesame list", "All runs with their state and scores"),
         (f"sesame report {shlex.quote(f'runs=[{name},another]')}", "Two runs on one page"),
     ]

@@ -5,7 +5,7 @@ With a vocabulary of words (ELMo), rows are single sentences, see `examples.stre
 Reads the outputs of `shard` and `tokenizer`. Writes
     train-*.tar, heldout-*.tar  rows in chunks of columns, each tar with its index
     statistics.json             lengths, labels, masks, and the results of the checks
-Try it: sesame examples
+Try it: sesame examples experiment=smoke
 """
 
 from dataclasses import replace

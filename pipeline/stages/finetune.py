@@ -11,7 +11,7 @@ word vectors, several of these, only a tokenizer (`random`) or nothing (`tfidf`,
 A suite of tasks reads the outputs of its members and writes
     scores.json        the average of their scores
     submission.zip     their answers
-Try it: sesame finetune task=polarity
+Try it: sesame finetune experiment=demo task=polarity
 """
 
 import json
@@ -99,7 +99,7 @@ class Finetune(Stage):
         else:
             encoder = open_encoder(work.config, work.inputs, config.seed)
             with _computing(encoder, config, work.out / ".states") as own:
-                outcome = finetune(own, splits, task, config)
+                outcome = finetune(own, splits, task, config, work.report)
 
         with atomic_write(work.out / "predictions.jsonl") as stream:
             for example, guess in zip(splits.test, outcome.predictions, strict=True):

@@ -2,7 +2,7 @@
 
 Reads the task's files and an encoder. Writes layers.json: one score per choice of layers and seed,
 with a frozen encoder under a two-layer BiLSTM, and the published scores.
-Try it: sesame layers encoder=demo task=mentions
+Try it: sesame layers experiment=demo encoder=demo task=mentions
 """
 
 import json

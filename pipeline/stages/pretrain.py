@@ -29,6 +29,7 @@ from pipeline.data.cursor import BatchSchedule
 from pipeline.models.config import ModelConfig
 from pipeline.models.registry import family_of
 from pipeline.stages.examples import example_sets
+from pipeline.stages.watching import reporting
 from pipeline.store.outputs import REQUEST, Output, Store
 from pipeline.training.config import InitConfig
 from pipeline.training.nodes import placement
@@ -138,11 +139,12 @@ class Pretrain(Stage):
         job = make_job(work, checkpoint)
         described = {"model": asdict(job.model), "vocab_size": job.vocab_size}
         write_atomically(work.out / "config.json", json.dumps(described, indent=1) + "\n")
-        try:
-            launch(work.out, job, steps())
-        except Diverged as error:
-            work.check_lease()
-            _train_without(error, work, say)
+        with reporting(work.out / "metrics.jsonl", work.report):
+            try:
+                launch(work.out, job, steps())
+            except Diverged as error:
+                work.check_lease()
+                _train_without(error, work, say)
         last = checkpoints(folder)[-1]  # exists: training fails if it cannot be saved
         if (fault := damage(last)) is not None:
             raise SesameError(

@@ -4,7 +4,7 @@ Reads the outputs of all other stages, by role. Writes
     index.html  data, curves, scores with published ones, layers, next commands; no network access
                 and no scripts
     *.svg       one file per figure of the page
-Try it: sesame report, or sesame report 'runs=[demo,elmo_demo]'
+Try it: sesame report experiment=smoke, or sesame report 'runs=[demo,elmo_demo]'
 """
 
 from dataclasses import replace

@@ -30,6 +30,8 @@ from pipeline.tasks.lazy_rows import lazy_tables
 from pipeline.tasks.optimizer import Optimizer
 from pipeline.tasks.splits import Splits
 
+AfterEpoch = Callable[[int, float], None]
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -81,8 +83,16 @@ class Model(nn.Module):
         return {name: value.detach().clone() for name, value in (learned | counted).items()}
 
 
-def finetune(encoder: Encoder, splits: Splits, task: TaskConfig, config: FinetuneConfig) -> Outcome:
+def finetune(
+    encoder: Encoder,
+    splits: Splits,
+    task: TaskConfig,
+    config: FinetuneConfig,
+    after_epoch: AfterEpoch = lambda epoch, score: None,
+) -> Outcome:
     """Train, keep the epoch with the best development score, and score the test set.
+
+    Calls `after_epoch` with the number of each epoch and its development score.
 
     Changes the encoder's weights in place unless finetune.mode=frozen. Raises a SesameError if the
     loss is not finite.
@@ -102,7 +112,7 @@ def finetune(encoder: Encoder, splits: Splits, task: TaskConfig, config: Finetun
         head = Head(task.kind, answers.outputs, encoder, config, apart)
         model = Model(encoder, head, config.mode == "frozen")
         model.to(choose_device(config.accelerator))
-        fit = _fit(model, train, dev, answers, task, config)
+        fit = _fit(model, train, dev, answers, task, config, after_epoch)
 
     def predict(examples: Sequence[Example]) -> list[Prediction]:
         data = test if examples is splits.test else encode(examples)
@@ -155,6 +165,7 @@ def _fit(
     answers: Answers,
     task: TaskConfig,
     config: FinetuneConfig,
+    after_epoch: AfterEpoch,
 ) -> Fit:
     """Train the model in place; at the end it holds the best epoch's weights."""
     total = math.ceil(len(train.counts) / config.batch_size) * config.epochs
@@ -178,6 +189,7 @@ def _fit(
             dev_scores = tuned.score(dev.examples, tuned.decode(outputs, dev))
             scores.append(dev_scores[task.metric])
             bar.note(f"{task.metric} {scores[-1]:.3f}")
+            after_epoch(epoch, scores[-1])
             if best_epoch == 0 or scores[-1] > scores[best_epoch - 1]:
                 best_epoch, best_state, best_answers = epoch, model.trained_state(), tuned
             # F1 and correlation stay 0 while the head predicts a constant; do not stop there.

@@ -158,7 +158,10 @@ def _work(node: Node, share: ArraySlice | None, check_lease: Callable[[], None])
     inputs = {role: item.path for role, item in node.inputs.items()}
     out, fingerprint = node.output.path, node.output.fingerprint
     files_read = node.request["files_read"]
-    work = Work(node.config, inputs, out, fingerprint, share, node.files, files_read, check_lease)
+    work = Work(
+        node.config, inputs, out, fingerprint, share, node.files, files_read, check_lease,
+        node.report,
+    )  # fmt: skip
     counts = node.maker.run(work)
     if files_read:
         Checksums(node.store).refuse_changes(node.files.named, files_read)

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol
 
 from rich.table import Table
 
+from data_prep.errors import SesameError
 from data_prep.fields import result_keys
 from data_prep.reading.sources import Survey
 from data_prep.work_units import ArraySlice
@@ -44,6 +45,21 @@ class UserFiles:
     survey: Survey | None = None  # of a corpus: the files to read, and the others beside them
 
 
+ReportValue = Callable[[int, float], None]  # (step or epoch, objective); may raise StoppedEarly
+
+
+def no_report(step: int, value: float) -> None:
+    """Ignore how a stage goes."""
+
+
+class StoppedEarly(SesameError):
+    """A point of a sweep was stopped because it is worse than others. Its output is unfinished."""
+
+    def __init__(self, step: int, value: float, others: float) -> None:
+        super().__init__(f"stopped at {step:,}: {value:.4f}, others had {others:.4f} in the median")
+        self.step, self.value, self.others = step, value, others
+
+
 @dataclass(frozen=True)
 class Work:
     """The argument of `Stage.run`. It must read only `inputs` and the user's files, and write only
@@ -57,6 +73,7 @@ class Work:
     files: UserFiles = field(default_factory=UserFiles)
     files_read: Mapping[str, Any] = field(default_factory=dict)  # as fingerprinted: size, checksum
     check_lease: Callable[[], None] = lambda: None  # raises if another launch has taken over
+    report: ReportValue = no_report  # to be called with the objective while it trains
 
 
 @dataclass(frozen=True)
@@ -189,6 +206,7 @@ class Node:
     request: dict[str, Any]  # the content that the fingerprint hashes
     output: Output
     files: UserFiles = field(default_factory=UserFiles)
+    report: ReportValue = no_report
 
     @property
     def stage(self) -> str:

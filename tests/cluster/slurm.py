@@ -1,4 +1,7 @@
-"""A real SLURM on this machine: munge, a controller and two node daemons, in a folder of its own.
+"""A real SLURM on this machine: munge, a controller and three node daemons, in a folder of its own.
+
+Two nodes make the partition `main`. The third, in the partition `gpu`, claims two GPUs of a type
+that nobody sells; their device files are empty.
 
 Everything is started on free ports and ended by its process id; nothing of the machine's own SLURM
 is read or touched (`SLURM_CONF` points here).
@@ -14,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 NODES = ("alpha", "beta")
+GPU_NODE = "gamma"
 # cred_expire is also how long a requeued job waits before it may start again.
 CPUS = 4  # a node; more than this machine has, which config_overrides allows
 START_SECONDS = 30
@@ -47,7 +51,9 @@ KillWait=30
 OverTimeLimit=0
 JobAcctGatherType=jobacct_gather/none
 {nodes}
+GresTypes=gpu
 PartitionName=main Nodes={names} Default=YES MaxTime=INFINITE State=UP
+PartitionName=gpu Nodes=gamma MaxTime=INFINITE State=UP
 """
 
 
@@ -70,7 +76,7 @@ class Cluster:
         return {"SLURM_CONF": str(self.folder / "slurm.conf")}
 
     def start(self) -> None:
-        """Start everything and wait until both nodes are idle."""
+        """Start everything and wait until all nodes are idle."""
         (self.folder / "state").mkdir()
         key = self.folder / "munge.key"
         key.write_bytes(os.urandom(128))
@@ -83,9 +89,9 @@ class Cluster:
         )  # fmt: skip
         self._wait("munge", lambda: (self.folder / "munge.socket").exists())
         self._start("slurmctld", "slurmctld", "-D", "-i")
-        for node in NODES:
+        for node in (*NODES, GPU_NODE):
             self.start_node(node)
-        self._wait("two idle nodes", lambda: self.states() == ["idle", "idle"])
+        self._wait("idle nodes", lambda: self.states() == ["idle"] * 3)
 
     def start_node(self, node: str) -> None:
         """Start one node's daemon."""
@@ -104,7 +110,7 @@ class Cluster:
         deadline = time.monotonic() + START_SECONDS
         while self.call("squeue", "--noheader").strip() and time.monotonic() < deadline:
             time.sleep(0.2)
-        for name in (*NODES, "slurmctld", "munged"):
+        for name in (*NODES, GPU_NODE, "slurmctld", "munged"):
             daemon = self._daemons.pop(name, None)
             if daemon is None:
                 continue
@@ -143,13 +149,19 @@ class Cluster:
         nodes = "\n".join(
             f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={free_port()} "
             f"CPUs={CPUS} RealMemory=4000 State=UNKNOWN"
-            for node in NODES
+            f"{' Gres=gpu:dream:2' if node == GPU_NODE else ''}"
+            for node in (*NODES, GPU_NODE)
         )
         text = CONFIGURATION.format(
             host=host, port=free_port(), user=pwd.getpwuid(os.getuid()).pw_name,
             folder=self.folder, nodes=nodes, names=",".join(NODES),
         )  # fmt: skip
         (self.folder / "slurm.conf").write_text(text)
+        for number in range(2):
+            (self.folder / f"gpu{number}").touch()
+        (self.folder / "gres.conf").write_text(
+            f"NodeName={GPU_NODE} Name=gpu Type=dream File={self.folder}/gpu[0-1]\n"
+        )
 
     def _start(self, name: str, *command: str) -> None:
         with open(self.folder / f"{name}.out", "ab") as log:

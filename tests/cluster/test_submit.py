@@ -104,8 +104,10 @@ def test_a_failed_task_of_an_array_is_rerun_alone(user: User) -> None:
     assert [states[f"{array}_{task}"] for task in (0, 1, 3)] == ["COMPLETED"] * 3
     assert states[jobs["01-shard"]] == states[jobs["02-tokenizer"]] == "CANCELLED"
     said = user.succeed("status").stdout
-    assert "3 completed, 1 failed" in said
-    assert said.count("cancelled") == 2
+    assert re.search(r"01-shard-pieces +\d+ +failed", said)
+    assert re.search(r"tasks 0-1, 3 +done", said)
+    assert re.search(r"task 2 +failed", said)
+    assert len(re.findall(r"cancelled: a job that it waits for did not succeed", said)) == 2
 
     (user.folder / "mended").touch()
     again = user.submit(*SMALL, "--until", "tokenizer")
@@ -176,12 +178,34 @@ def test_a_file_changed_while_queued_is_named(user: User) -> None:
     assert "text_1.txt has changed since this job was submitted" in user.succeed("status").stdout
 
 
+def test_gpus_are_requested_for_the_devices(user: User) -> None:
+    write_texts(user.folder / "texts")
+    words = (*SMALL, "trainer.strategy=ddp", "trainer.devices=2")
+    user.site(array=1, extra=["--hold"], gpus="dream", stages={"pretrain": {"partition": "gpu"}})
+    jobs = user.submit(*words, "trainer.accelerator=cuda", "--until", "pretrain")
+    described = user.cluster.call("scontrol", "show", "job", jobs["04-pretrain"])
+    assert "Partition=gpu" in described and "TresPerNode=gres:gpu:dream:2" in described
+    assert "gpu:" not in user.cluster.call("scontrol", "show", "job", jobs["01-shard"])
+    user.succeed("cancel")
+    # Without a type or number, `auto` finds the GPUs of the partition.
+    user.site(array=1, gpu_option="gres")
+    said = user.succeed("submit", *words, "--partition", "gpu", "--time", "5", "--dry-run").stdout
+    assert said.count("#SBATCH --gres=gpu:2") == 1 and "#SBATCH --time=5" in said
+    refused = user("submit", *words, "trainer.accelerator=cuda", "--dry-run")
+    assert refused.returncode == 2
+    assert "needs 2 GPUs per node, but the nodes of the default partition have 0" in refused.stderr
+
+
 def test_a_sweep_submits_common_stages_once(user: User) -> None:
     write_texts(user.folder / "texts")
     user.site(array=1, extra=["--hold"])
     jobs = user.submit("-m", *SMALL, "optim.lr=1e-3,1e-4,1e-5", "--until", "pretrain")
     stages = [name.partition("-")[2] for name in jobs]
     assert stages == ["shard", "tokenizer", "examples", "pretrain", "pretrain", "pretrain"]
+    names = user.cluster.call("squeue", "--noheader", "--format=%100j").split()
+    assert {name.rpartition("pretrain-")[2] for name in names} >= {
+        "lr=0.001", "lr=0.0001", "lr=1e-05",
+    }  # fmt: skip
     user.succeed("cancel")
 
 

@@ -21,10 +21,15 @@ def encoder(submitted: User, user: User) -> User:
 
 
 def test_six_fine_tunings_through_submitit(encoder: User) -> None:
-    encoder.site(partition="main", time="00:10:00", at_once=3)
+    encoder.site(
+        partition="main", time="UNLIMITED", at_once=3, memory="1000M", modules=["toys/1.0"],
+        activate='[[ -n "${SLURM_JOB_ID}" ]] && echo "active" >> modules',
+        extra=["--comment=swept"], signal=60,
+    )  # fmt: skip
+    modules = {"BASH_FUNC_module%%": f'() {{ echo "$@" >> {encoder.folder}/modules; }}'}
     done = encoder.succeed(
         "finetune", "-m", *FINETUNING, "hydra/launcher=submitit_slurm",
-        "finetune.lr=1e-4,5e-4", "finetune.seed=7,8,9",
+        "finetune.lr=1e-4,5e-4", "finetune.seed=7,8,9", **modules,
     )  # fmt: skip
     assert "making what all 6 points need" in done.stderr
     assert len(list((encoder.store / "export").glob("*/manifest.json"))) == 1
@@ -38,7 +43,35 @@ def test_six_fine_tunings_through_submitit(encoder: User) -> None:
     tunings = [entry for entry in run["outputs"] if entry["stage"] == "finetune"]
     assert len(tunings) == 6  # though six jobs wrote them at once
     jobs = list(summary.parent.glob(".submitit/*/*_submission.sh"))
-    assert jobs and "#SBATCH --partition=main" in jobs[0].read_text()
+    for line in (
+        "#SBATCH --partition=main", "#SBATCH --mem=1000M", "#SBATCH --time=UNLIMITED",
+        "#SBATCH --comment=swept", "#SBATCH --signal=USR2@60", "module load toys/1.0",
+    ):  # fmt: skip
+        assert line in jobs[0].read_text().splitlines()
+    loaded = (encoder.folder / "modules").read_text().splitlines()
+    assert sorted(loaded) == ["active"] * 6 + ["load toys/1.0"] * 6
+
+
+def test_a_submitted_sweep_is_an_array_and_ends_in_the_same_table(encoder: User) -> None:
+    encoder.site(time="00:10:00", at_once=4)
+    words = ("finetune.lr=1e-4,5e-4", "finetune.seed=7,8")
+    jobs = encoder.submit("finetune", "-m", *FINETUNING, *words)
+    assert list(jobs) == ["01-export", *(f"02-finetune[{task}]" for task in range(4))]
+    assert len({job.partition("_")[0] for job in jobs.values()}) == 2
+    states = encoder.wait(*{job.partition("_")[0] for job in jobs.values()})
+    assert set(states.values()) == {"COMPLETED"}, encoder.logs()
+    name = encoder.cluster.call(
+        "squeue", "--noheader", "--states=all", "--format=%50j", f"--jobs={jobs['02-finetune[0]']}"
+    )
+    assert name.strip() == "swept-02-finetune-lr,seed"
+    shown = encoder.succeed("status")
+    assert shown.stdout.count(" done ") == 5 and "finetune.seed=8" in shown.stdout
+    again = encoder.succeed("sweep").stderr
+    assert "Sweep of 4 points" in again and again in shown.stderr
+    (summary,) = (encoder.store / "sweeps").glob("*/summary.json")
+    content = json.loads(summary.read_text())
+    assert len(content["points"]) == 4 and content["best"] in content["means"]
+    assert "==> " in encoder.succeed("logs", "finetune").stdout
 
 
 def test_an_optuna_study_goes_on_after_a_restart(encoder: User) -> None:

@@ -1,6 +1,7 @@
 """Pretraining on two nodes: whatever ends a job in the middle, the whole of it is bit-equal."""
 
 import json
+import sys
 import time
 from pathlib import Path
 
@@ -114,6 +115,50 @@ def test_without_requeueing_a_successor_takes_over(trainer: User, undisturbed: b
     (submission,) = (trainer.store / "submissions").iterdir()
     (successor,) = Submission(submission).successors().values()
     assert f"{successor} " in trainer.succeed("status").stdout
+
+
+def test_four_chains_hand_over_at_the_same_time(submitted: User, tmp_path: Path) -> None:
+    user = copied(submitted, tmp_path)
+    user.site(**{"continue": "chain"})
+    points = "optim.lr=1e-3,2e-3,3e-3,4e-3"
+    words = ("pretrain", "-m", "experiment=smoke", points, "trainer.max_steps=200",
+             "trainer.devices=1", "trainer.threads=1", "trainer.strategy=single")  # fmt: skip
+    jobs = user.submit(*words)
+    deadline = time.monotonic() + 200
+    while len(list((user.store / "pretrain").glob("*/metrics.jsonl"))) < 4:
+        assert time.monotonic() < deadline, user.logs()
+        time.sleep(0.05)
+    for job in jobs.values():
+        user.cluster.call("scancel", "--signal=USR1", "--batch", job)
+    assert set(user.wait(*jobs.values()).values()) == {"FAILED"}  # their successors go on
+    (submission,) = (user.store / "submissions").iterdir()
+    successors = Submission(submission).successors()
+    assert sorted(successors) == sorted(jobs.values())
+    assert set(user.wait(*successors.values()).values()) == {"COMPLETED"}, user.logs()
+    said = user.succeed("status")
+    assert said.stdout.count(" done ") == 4
+    assert "Sweep of 4 points: held-out loss" in said.stderr
+
+
+def test_in_a_container_slurm_is_called_from_outside(trainer: User, undisturbed: bytes) -> None:
+    """A script plays the container: inside there is Python, but neither SLURM nor its settings."""
+    inside = trainer.folder / "inside"
+    inside.mkdir()
+    scripts = {
+        "python": f'#!/bin/bash\nexec "{sys.executable}" "$@"\n',
+        "run": f'#!/bin/bash\nunset SLURM_CONF\nexport PATH="{inside}"\nexec "$@"\n',
+    }
+    for name, text in scripts.items():
+        (inside / name).write_text(text)
+        (inside / name).chmod(0o755)
+    trainer.site(container=f"{inside}/run")
+    job = trainer.submit(*TRAINING, *ONLY)["01-pretrain"]
+    wait_for_steps(trainer, 30)
+    trainer.cluster.call("scancel", "--signal=USR1", "--batch", job)
+    assert trainer.wait(job) == {job: "COMPLETED"}, trainer.logs()
+    assert restarts(trainer, job) == 1
+    assert f"job {job} is requeued" in trainer.logs()
+    assert (run_dir(trainer) / "metrics.jsonl").read_bytes() == undisturbed
 
 
 def test_a_cancelled_job_does_not_come_back(trainer: User) -> None:

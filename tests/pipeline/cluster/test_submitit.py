@@ -1,5 +1,6 @@
 """The site's settings reach the script that submitit writes."""
 
+import subprocess
 from typing import Any
 
 import pytest
@@ -47,8 +48,14 @@ def test_every_setting_of_the_site_is_passed_on() -> None:
         "exclusive": True,
         "comment": "it's mine",
     }
-    setup = [line.replace("\\$", "$") for line in made["setup"]]  # escaped against interpolation
-    assert setup == ["module load cuda/12.4", "source ${HOME}/venv/bin/activate"]
+    module, activate = made["setup"]
+    assert module == "module load cuda/12.4"
+    assert "${" not in activate  # OmegaConf would interpolate
+    shown = subprocess.run(
+        ["bash", "-c", activate.replace("source", "echo")], env={"HOME": "/me"},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert shown.stdout == "/me/venv/bin/activate\n"
 
 
 def test_no_limit_is_passed_on_too() -> None:

@@ -8,10 +8,11 @@ import pytest
 
 from data_prep.errors import SesameError, UsageError
 from data_prep.reading import sources
-from pipeline.commands import stages
+from pipeline.commands import sweep
 from pipeline.commands.arguments import Arguments
 from pipeline.commands.main import run
-from pipeline.commands.stages import _prepare_points, _report, stage
+from pipeline.commands.stages import _report, stage
+from pipeline.commands.sweep import prepare_points
 from pipeline.config import compose as composing
 from pipeline.config.compose import compose_config
 from pipeline.config.schema import Config
@@ -90,8 +91,8 @@ def test_a_point_that_failed_beside_others_is_not_tried_again(
     def fail(nodes: list[Node], at_once: int | None) -> None:
         raise SomeFailed({bad: SesameError("the loss is nan")})
 
-    monkeypatch.setattr(stages, "execute_all", fail)
-    unmade = _prepare_points(Arguments("finetune", [], [], {}), graphs, None)
+    monkeypatch.setattr(sweep, "execute_all", fail)
+    unmade = prepare_points(Arguments("finetune", [], [], {}), graphs, None, [])
     assert {number: str(error) for number, error in unmade.items()} == {1: "the loss is nan"}
 
 
@@ -101,12 +102,12 @@ def test_a_process_killed_beside_others_is_told_and_the_sweep_goes_on(
     def fail(nodes: list[Node], at_once: int | None) -> None:
         raise SesameError("a process was killed")
 
-    monkeypatch.setattr(stages, "execute_all", fail)
+    monkeypatch.setattr(sweep, "execute_all", fail)
     graph = Graph(Store(tmp_path), STAGES)
     (tmp_path / "train.tsv").write_text("sentence\tlabel\na\t1\n")
     task = TaskConfig(name="toy", data_dir=str(tmp_path), train="train.tsv")
     target = graph.add("finetune", Config(encoder="majority", task=task))
-    assert _prepare_points(Arguments("finetune", [], [], {}), [(graph, target)], None) == {}
+    assert prepare_points(Arguments("finetune", [], [], {}), [(graph, target)], None, []) == {}
     assert "a process was killed; the remaining points run one at a time" in " ".join(
         capsys.readouterr().err.split()
     )

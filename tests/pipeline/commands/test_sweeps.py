@@ -13,11 +13,10 @@ from pipeline.commands.sweeps import (
     for_hydra,
     summarise_sweep,
     sweep_folder,
-    swept_keys,
-    unswept,
     write_point,
 )
-from pipeline.config.compose import compose_config
+from pipeline.config.compose import HydraChoices, compose_config
+from pipeline.config.sweep import swept_keys, unswept
 from pipeline.store.outputs import Store
 from pipeline.tasks.config import TaskConfig
 
@@ -26,7 +25,10 @@ SWEPT = ["experiment=smoke", "finetune.lr=1e-4,5e-4", "finetune.seed=1,2", "hydr
 
 def told(overrides: list[str], stage: str, site: Site) -> dict[str, str]:
     config = compose_config(["experiment=smoke", "paths.store=here"])
-    words = for_hydra(overrides, stage, config, Path("/s/sweeps/1"), site)
+    launcher = next((w.partition("=")[2] for w in overrides if "launcher=" in w), "basic")
+    sweeper = "optuna" if "hydra/sweeper=optuna" in overrides else "basic"
+    choices = HydraChoices(sweeper, launcher, {}, "smoke", "bert_tiny")
+    words = for_hydra(overrides, stage, config, Path("/s/sweeps/1"), site, choices)
     assert words[: len(overrides)] == overrides
     return dict(word.partition("=")[::2] for word in words[len(overrides) :])
 

@@ -49,7 +49,7 @@ def test_braces_with_nothing_inside_empty_what_a_recipe_has_set() -> None:
         ("trainer.global_batchsize=3", "did you mean trainer.global_batch_size?"),
         ("lr=1e-3", "did you mean optim.lr?"),
         ("+foo=1", "there is no key foo"),
-        ("model=elmo_tiny", "Key 'attention_dropout' not in 'ElmoConfig'"),
+        ("model=elmo_original", "Key 'attention_dropout' not in 'ElmoConfig'"),
         ("model=bert_tinny", "did you mean bert_tiny?"),
         ("trainer.devices=two", "trainer.devices: Value 'two'"),
         ("trainer.strategy=zero4", "trainer.strategy=zero4: must be one of single, ddp"),
@@ -69,7 +69,9 @@ def test_braces_with_nothing_inside_empty_what_a_recipe_has_set() -> None:
 )
 def test_a_mistake_is_answered_with_key_and_remedy(override: str, says: str) -> None:
     with pytest.raises(UsageError) as raised:
-        compose_config([override])
+        compose_config(
+            [*([] if override.startswith("experiment") else ["experiment=demo"]), override]
+        )
     assert says in str(raised.value)
     key = override.partition("=")[0]
     assert key == "experiment" or key.lstrip("+").split(".")[-1] in str(raised.value)
@@ -132,7 +134,8 @@ def test_the_demo_does_not_pretrain_on_its_test_articles() -> None:
 @pytest.mark.parametrize(
     ("overrides", "shared"),
     [
-        ([], True),
+        ([], False),
+        (["experiment=demo"], True),
         (["experiment=demo", "optim.lr=1e-3"], True),
         (["corpus.paths=/mine"], False),
         (["experiment=demo", "corpus.paths=/mine"], False),
@@ -185,3 +188,56 @@ def test_a_page_shares_no_text_where_one_instance_has_its_own(
         graph = experiment(compose_config(overrides), overrides)
         (report,) = (node for node in graph.nodes.values() if node.stage == "report")
         assert report.config.share.text == report.request["config"]["share"]["text"] == shared
+
+
+def fingerprints(tmp_path: Path, *overrides: str) -> dict[str, list[str]]:
+    words = [*overrides, f"paths.store={tmp_path / 'store'}", f"corpus.paths={tmp_path}"]
+    (tmp_path / "corpus.txt").write_text("Some words. And more.\n")
+    graph = experiment(compose_config(words), words)
+    found: dict[str, list[str]] = {}
+    for node in graph.nodes.values():
+        found.setdefault(node.stage, []).append(node.output.fingerprint)
+    return found
+
+
+def test_bert_base_alone_is_bert_as_published(tmp_path: Path) -> None:
+    published = fingerprints(tmp_path, "experiment=bert_base")
+    assert fingerprints(tmp_path, "model=bert_base") == published
+    assert fingerprints(tmp_path) == fingerprints(tmp_path, "experiment=null") == published
+    large = fingerprints(tmp_path, "model=bert_large", "name=bert_large")
+    assert large == fingerprints(tmp_path, "experiment=bert_large")
+    config = compose_config([])
+    assert (config.trainer.max_steps, config.trainer.global_batch_size) == (1_000_000, 256)
+    assert (config.optim.lr, config.model.dropout, config.model.init_std) == (1e-4, 0.1, 0.02)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("model", ["elmo_tiny", "elmo_small", "elmo_original"])
+def test_another_family_without_its_recipe_is_refused_by_name(model: str) -> None:
+    with pytest.raises(UsageError, match=rf"model={model}: ELMo .* add experiment={model}$"):
+        compose_config([f"model={model}"])
+    compose_config(["base=none", f"model={model}"])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "name"),
+    [
+        ([], "bert_base"),
+        (["model=bert_tiny", "optim.lr=2e-4", "corpus.paths=/x"], "bert_tiny_lr-2e-4"),
+        (["trainer.threads=2", "tracking=none", "seed=3"], "bert_base_seed-3"),
+        (["encoder=/models/mine@best", "task=sst2"], "mine-best_task-sst2"),
+        (["tokenizer.user_symbols=[a, b]"], "bert_base_user_symbols-a-b"),
+        (["name=given", "optim.lr=2e-4"], "given"),
+        (["experiment=demo", "optim.lr=2e-4"], "demo"),
+    ],
+)
+def test_a_run_without_a_name_is_named_after_what_was_set(overrides: list[str], name: str) -> None:
+    assert compose_config(overrides).name == name
+
+
+def test_a_name_that_is_made_up_is_short_and_its_own() -> None:
+    keys = ("optim.lr", "optim.beta1", "optim.beta2", "optim.eps", "optim.clip", "optim.decay")
+    names = {
+        compose_config([*(f"{key}=0.1234567" for key in keys), f"optim.warmup={warmup}"]).name
+        for warmup in (0.1, 0.2)
+    }
+    assert len(names) == 2 and all(len(name) == 60 for name in names)

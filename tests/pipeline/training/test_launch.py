@@ -10,7 +10,7 @@ from data_prep.errors import UsageError
 from pipeline.training import rank
 from pipeline.training.config import TrainerConfig
 from pipeline.training.exits import REPORTS
-from pipeline.training.launch import is_for_srun
+from pipeline.training.launch import is_for_srun, srun_options
 from pipeline.training.rank import interface_to
 
 
@@ -37,6 +37,14 @@ def test_inside_a_step_ranks_are_started_here(monkeypatch: pytest.MonkeyPatch) -
     assert is_for_srun(ranks(1, 1))
     monkeypatch.setenv("SLURM_STEP_ID", "0")  # as submitit's jobs are
     assert not is_for_srun(ranks(1, 1))
+
+
+def test_a_step_gets_the_cpus_of_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_CPUS_PER_TASK", raising=False)
+    assert not any("cpus" in option for option in srun_options(ranks(2, 4)))
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", "8")
+    options = srun_options(ranks(2, 4))
+    assert {"--cpus-per-task=8", "--nodes=2", "--ntasks-per-node=4"} < set(options)
 
 
 def test_several_nodes_without_such_a_job_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
