@@ -165,6 +165,15 @@ COMMANDS = {
             **CONFIG_OPTIONS,
         },
     ),
+    "rehearse": Command(
+        "pipeline.commands.rehearse:rehearse",
+        "try a pretraining on its real devices: speed, memory, checkpoints, resume; one page",
+        {
+            "--steps=": "steps of each leg (24)",
+            "--price=": "dollars per GPU and hour",
+            **CONFIG_OPTIONS,
+        },
+    ),
     "similarity": Command(
         "pipeline.commands.similarity:similarity",
         "compare word similarities with human judgements (SimLex, WordSim)",
@@ -201,6 +210,6 @@ GROUPS = {
     ),
     "Cluster": ("submit", "status", "logs", "sweep", "cancel", "job"),
     "Store": ("list", "board", "path", "du", "clean", "verify", "repair", "audit", "sync"),
-    "A look inside": ("inspect", "estimate", "doctor", "bench"),
+    "A look inside": ("inspect", "estimate", "rehearse", "doctor", "bench"),
     "Using an encoder": ("embed", "fill", "similarity", "senses"),
 }  # fmt: skip
