@@ -167,7 +167,7 @@ COMMANDS = {
     ),
     "rehearse": Command(
         "pipeline.commands.rehearse:rehearse",
-        "try a pretraining on its real devices: speed, memory, checkpoints, resume; one page",
+        "try a pretraining for some steps on its real devices; write a page",
         {
             "--steps=": "steps of each leg (24)",
             "--price=": "dollars per GPU and hour",

@@ -23,6 +23,7 @@ from pipeline.cluster.submit import (
 from pipeline.commands.arguments import Arguments
 from pipeline.commands.stages import as_entries, experiment, select_stages, stage_graph
 from pipeline.commands.submitted_sweep import label_nodes, record_sweep, settings_of
+from pipeline.commands.sweeps import in_sweep
 from pipeline.config.compose import compose_config
 from pipeline.config.schema import Config
 from pipeline.config.sweep import read_sweep, sweep_points
@@ -45,9 +46,12 @@ def submit(arguments: Arguments) -> None:
     is_sweep = "-m" in arguments.options
     points = sweep_points(arguments.overrides) if is_sweep else [arguments.overrides]
     configs = [compose_config(point) for point in points]
+    settings = settings_of(points, read_sweep(arguments.overrides).swept if is_sweep else set())
+    if is_sweep:
+        named = zip(configs, settings, strict=True)
+        configs = [in_sweep(config, config.name, own) for config, own in named]
     store = Store(Path(configs[0].paths.store).resolve())
     graphs = [_graph(stage, *each) for each in zip(configs, points, strict=True)]
-    settings = settings_of(points, read_sweep(arguments.overrides).swept if is_sweep else set())
     nodes = label_nodes(graphs, settings) if is_sweep else list(graphs[0].nodes.values())
     chosen = select_stages(nodes, arguments.options.get("--from"), arguments.options.get("--until"))
     console.print(as_table(plan(nodes, store)))

@@ -22,6 +22,7 @@ from pipeline.commands.sweeps import (
     OBJECTIVES,
     Point,
     for_hydra,
+    in_sweep,
     objective,
     read_points,
     summarise_sweep,
@@ -59,21 +60,22 @@ def run_sweep(arguments: Arguments, do: Do, target: Target) -> None:
     if count is not None and count > 1 and (sweep.has_launcher or not sweep.is_grid or stops):
         how = "--stop-early" if stops else _who_runs(sweep)
         raise UsageError(f"--at-once: {how} says how points are run; leave one of them out")
-    unmade = {} if stops else _prepare(arguments, sweep, target, count)
+    unmade = {} if stops else _prepare(arguments, sweep, target, count, folder.name)
 
     def job(raw: DictConfig) -> float:
         from hydra.core.hydra_config import HydraConfig
 
         point = list(HydraConfig.get().overrides.task)
         number = int(HydraConfig.get().job.num)
-        settings = [word for word in point if word.lstrip("+").partition("=")[0] in sweep.swept]
+        settings = sweep.settings(point)
         place = folder / str(number)
         report = EarlyStopping(folder, number, command) if stops else no_report
         try:
             if number in unmade:
                 raise unmade[number]
             own = Arguments(command, [], point, arguments.options)
-            made = do(own, typed(emptied(raw, point)), report)
+            config = in_sweep(typed(emptied(raw, point)), folder.name, settings)
+            made = do(own, config, report)
         except Interrupted as error:
             raise _Left(error) from error
         except StoppedEarly as stopped:
@@ -123,7 +125,7 @@ def _who_runs(sweep: Sweep) -> str:
 
 
 def _prepare(
-    arguments: Arguments, sweep: Sweep, target: Target, count: int | None
+    arguments: Arguments, sweep: Sweep, target: Target, count: int | None, name: str
 ) -> dict[int, SesameError]:
     """Check every point of a grid, and make what can be made before the sweep.
 
@@ -132,7 +134,9 @@ def _prepare(
     if not sweep.is_grid:
         return {}
     points = sweep.points()
-    configs = [compose_config(point) for point in points]  # a mistake stops the sweep at once
+    configs = [  # a mistake stops the sweep at once
+        in_sweep(compose_config(point), name, sweep.settings(point)) for point in points
+    ]
     if arguments.command == "run":
         return {}
     graphs = [target(arguments.command, *each) for each in zip(configs, points, strict=True)]

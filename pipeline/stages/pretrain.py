@@ -32,7 +32,6 @@ from pipeline.stages.examples import example_sets
 from pipeline.stages.watching import reporting
 from pipeline.store.outputs import REQUEST, Output, Store
 from pipeline.training.config import InitConfig
-from pipeline.training.nodes import placement
 from pipeline.training.schedule import check_budget
 from pipeline.training.source import check_source
 from pipeline.workflow.stage import Instance, Planner, Request, Stage, Work
@@ -90,11 +89,13 @@ class Pretrain(Stage):
                 f"trainer.strategy={strategy}: DeepSpeed is not installed, and it exists for Linux "
                 "only; use trainer.strategy=single trainer.devices=1, which gives the same model"
             )
+        from pipeline.training.nodes import placement
+
         placement(config.trainer)  # raises if variables of several nodes are wrong
 
     def assist(self, config: Config, output: Output) -> bool:
         """Run this node's ranks if another node makes the output (several nodes without SLURM)."""
-        from pipeline.training.nodes import assist
+        from pipeline.training.nodes import assist, placement
 
         place = placement(config.trainer)
         if place is None or place.rank == 0:

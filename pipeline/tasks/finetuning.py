@@ -31,6 +31,8 @@ from pipeline.tasks.optimizer import Optimizer
 from pipeline.tasks.splits import Splits
 
 AfterEpoch = Callable[[int, float], None]
+Record = Callable[[dict[str, Any]], None]  # takes a line with `step`
+LINES = 100  # about so many lines of losses are recorded
 
 
 @dataclass(frozen=True)
@@ -89,10 +91,12 @@ def finetune(
     task: TaskConfig,
     config: FinetuneConfig,
     after_epoch: AfterEpoch = lambda epoch, score: None,
+    record: Record = lambda line: None,
 ) -> Outcome:
     """Train, keep the epoch with the best development score, and score the test set.
 
-    Calls `after_epoch` with the number of each epoch and its development score.
+    Calls `after_epoch` with the number of each epoch and its development score, and `record` with
+    losses, learning rates and development scores by step.
 
     Changes the encoder's weights in place unless finetune.mode=frozen. Raises a SesameError if the
     loss is not finite.
@@ -112,7 +116,7 @@ def finetune(
         head = Head(task.kind, answers.outputs, encoder, config, apart)
         model = Model(encoder, head, config.mode == "frozen")
         model.to(choose_device(config.accelerator))
-        fit = _fit(model, train, dev, answers, task, config, after_epoch)
+        fit = _fit(model, train, dev, answers, task, config, after_epoch, record)
 
     def predict(examples: Sequence[Example]) -> list[Prediction]:
         data = test if examples is splits.test else encode(examples)
@@ -166,10 +170,12 @@ def _fit(
     task: TaskConfig,
     config: FinetuneConfig,
     after_epoch: AfterEpoch,
+    record: Record,
 ) -> Fit:
     """Train the model in place; at the end it holds the best epoch's weights."""
     total = math.ceil(len(train.counts) / config.batch_size) * config.epochs
     scores: list[float] = []
+    losses: list[float] = []  # since the last line
     best_epoch, best_state, best_answers = 0, model.trained_state(), answers
     with lazy_tables(model.encoder) as tables, progress(f"finetune {task.name}", total) as bar:
         optimizer = Optimizer(model.encoder, model.head, config, total, tables)
@@ -183,12 +189,18 @@ def _fit(
                         f"the loss is {loss} at step {optimizer.steps - 1} of {total}; "
                         f"lower finetune.lr={config.lr:g}"
                     )
+                losses.append(loss)
+                if optimizer.steps % max(total // LINES, 1) == 0:
+                    mean = math.fsum(losses) / len(losses)
+                    record({"step": optimizer.steps, "loss": mean, "lr": optimizer.lr})
+                    losses.clear()
                 bar.advance()
             outputs = head_outputs(model, dev)
             tuned = answers.tuned(outputs, dev)
             dev_scores = tuned.score(dev.examples, tuned.decode(outputs, dev))
             scores.append(dev_scores[task.metric])
             bar.note(f"{task.metric} {scores[-1]:.3f}")
+            record({"step": optimizer.steps, "epoch": epoch, f"dev_{task.metric}": scores[-1]})
             after_epoch(epoch, scores[-1])
             if best_epoch == 0 or scores[-1] > scores[best_epoch - 1]:
                 best_epoch, best_state, best_answers = epoch, model.trained_state(), tuned

@@ -23,8 +23,13 @@ class TrackingConfig:
     )
     project: str = execution("sesame", "wandb project")
     entity: str | None = execution(None, "wandb entity", holds_environment=True)
-    group: str | None = execution(None, "wandb group")
+    group: str | None = execution(None, "wandb group; the name of the run or sweep if not set")
+    name: str | None = execution(
+        None, "name in the dashboards; if not set, that of the run, or the swept keys of a sweep"
+    )
     tags: list[str] = execution([], "wandb tags")
+    system: bool = execution(False, "let wandb record load and memory of CPUs and GPUs")
+    code: bool = execution(False, "let wandb record the git commit of the working directory")
 
     @property
     def wandb_mode(self) -> str:

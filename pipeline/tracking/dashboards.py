@@ -1,8 +1,8 @@
-"""Opens Lightning's loggers for one pretraining: wandb, TensorBoard, CSV.
+"""Opens Lightning's loggers for one training: wandb, TensorBoard, CSV.
 
 Each logger starts with an empty folder and receives the whole run so far, so that after an
 interruption it shows exactly the run. Nothing about the machine, the code or the command line is
-recorded.
+recorded, unless the config asks for it.
 """
 
 import shutil
@@ -64,8 +64,8 @@ def open_wandb(config: TrackingConfig, training: Training, mode: str, folder: Pa
         id=training.id,
         mode=mode,
         resume="allow" if mode == "online" else None,
-        settings=private_settings(CONNECT_SECONDS, FLUSH_SECONDS),
-        **belonging(config, training.name),
+        settings=private_settings(config, CONNECT_SECONDS, FLUSH_SECONDS),
+        **belonging(config, training.name, training.group, training.output.stage),
     )
     run._wandb_init.pop("anonymous", None)  # wandb warns about this option even if it is None
     run.log_hyperparams(training.config())

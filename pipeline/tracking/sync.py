@@ -1,4 +1,4 @@
-"""Uploads one pretraining to wandb as one run, rebuilt from metrics.jsonl.
+"""Uploads one training to wandb as one run, rebuilt from metrics.jsonl.
 
 wandb cannot resume an offline run, and its rows from before a rollback are no longer valid. The run
 is therefore written again from the start, under the same id, and sent with `wandb sync`. A repeated
@@ -69,8 +69,8 @@ def rebuild(training: Training, config: TrackingConfig, summarise: Summarise) ->
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     results = results_of(training.store, training.output)
-    files = [output.path / "scores.json" for output in results if output.stage == "finetune"]
-    scores = summarise(files)
+    scored = [each for each in (training.output, *results) if each.stage == "finetune"]
+    scores = summarise([output.path / "scores.json" for output in scored])
     run = open_wandb(config, training, "offline", folder)
     for step, numbers in training.rows():
         run.log_metrics(numbers, step)

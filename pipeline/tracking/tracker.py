@@ -1,19 +1,24 @@
 """Sends metrics to the dashboards, each from its own thread, so that training never waits.
 
+A row is sent once a checkpoint covers its step. A training that goes back to a checkpoint therefore
+leaves no trace of the steps that it repeats.
+
 A dashboard that fails is switched off with one message. Nothing is lost: metrics.jsonl has all
 values, and `sesame sync` can send them to wandb later.
 """
 
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
 from queue import SimpleQueue
 from typing import Any
 
+from pipeline.store.checkpoints import CHECKPOINTS, checkpoints
 from pipeline.tracking.config import TrackingConfig
-from pipeline.tracking.dashboards import close_dashboard, open_dashboard
-from pipeline.tracking.training import Training, by_step
+from pipeline.tracking.dashboards import WandbRun, close_dashboard, open_dashboard
+from pipeline.tracking.training import Row, Training, by_step
 from pipeline.tracking.wandb_settings import import_wandb
 
 CLOSE_SECONDS = 90.0  # longer than the dashboards' own timeouts; then their threads are abandoned
@@ -82,7 +87,47 @@ class _Follower(threading.Thread):
 
     def _follow(self) -> None:
         logger = open_dashboard(self._dashboard, self._config, self._training)
-        new = by_step(iter(self._lines.get, None))
+        new = covered(by_step(iter(self._lines.get, None)), self._newest_checkpoint)
         for step, numbers in chain(self._training.rows(until=self._step), new):
             logger.log_metrics(numbers, step)
         close_dashboard(logger, self._training)
+
+    def _newest_checkpoint(self) -> int:
+        found = checkpoints(self._training.output.path / CHECKPOINTS)
+        return int(found[-1].name) if found else 0
+
+
+def covered(rows: Iterable[Row], newest_checkpoint: Callable[[], int]) -> Iterator[Row]:
+    """Yield the rows whose step a checkpoint covers, as soon as it is there."""
+    waiting: deque[Row] = deque()
+    for row in chain(rows, [None]):  # None: look once more at the end
+        if row is not None:
+            waiting.append(row)
+        newest = newest_checkpoint()
+        while waiting and waiting[0][0] <= newest:
+            yield waiting.popleft()
+
+
+def track_finished(
+    config: TrackingConfig, training: Training, scores: dict[str, float], say: Callable[[str], None]
+) -> None:
+    """Send a training that has ended, with its scores as summary.
+
+    A wandb that is not online gets nothing now, because starting it takes seconds and a sweep may
+    have hundreds of fine-tunings: `sesame sync` makes such runs from the store.
+    """
+    for name in config.active:
+        if name == "wandb" and config.wandb_mode != "online":
+            continue
+        try:
+            logger = open_dashboard(name, config, training)
+            for step, numbers in training.rows():
+                logger.log_metrics(numbers, step)
+            if isinstance(logger, WandbRun):
+                logger.experiment.summary.update(scores)
+                logger.finish()
+            else:
+                logger.finalize("success")
+        except Exception as error:  # no failure of a dashboard may stop the stage
+            reason = str(error).strip().partition("\n")[0]
+            say(f"{name} has not got this training ({type(error).__name__}: {reason})")

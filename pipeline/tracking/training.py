@@ -1,7 +1,7 @@
-"""The data of a pretraining that dashboards show, read from its folder in the store.
+"""The data of a training that dashboards show, read from its folder in the store.
 
-Reads the request or manifest, metrics.jsonl and timing.jsonl. Writes `.tracking/id` once, so that
-every launch and `sesame sync` use the same wandb run.
+Reads the request or manifest, metrics.jsonl and, of a pretraining, timing.jsonl. Writes
+`.tracking/id` once, so that every launch and `sesame sync` use the same wandb run.
 """
 
 import heapq
@@ -25,17 +25,18 @@ Row = tuple[int, dict[str, float]]  # a step and its numbers
 
 @dataclass(frozen=True)
 class Training:
-    """A finished or unfinished pretraining in the store."""
+    """A finished or unfinished pretraining, fine-tuning or layer table in the store."""
 
     name: str
     output: Output
+    group: str  # the name of the run that it belongs to
 
     @classmethod
-    def in_folder(cls, name: str, folder: Path) -> "Training":
+    def in_folder(cls, name: str, folder: Path, group: str | None = None) -> "Training":
         """Return the training whose output is `folder`, a folder of a store."""
         place = folder.absolute()  # not resolved: a stage's folder may be a link out of the store
         store = Store(place.parents[1])
-        return cls(name, store.output(place.parent.name, place.name))
+        return cls(name, store.output(place.parent.name, place.name), group or name)
 
     @property
     def store(self) -> Store:
@@ -68,7 +69,7 @@ class Training:
             recipe |= {key: value for key, value in each["config"].items() if key != "corpus"}
         return recipe | {
             "fingerprints": {
-                "pretrain": self.output.fingerprint,
+                self.output.stage: self.output.fingerprint,
                 "upstream": request["upstream"],
                 "all": [output.reference for output in before],
             },

@@ -12,6 +12,7 @@ VARIABLES = {
     "group": "WANDB_RUN_GROUP",
     "tags": "WANDB_TAGS",
     "name": "WANDB_NAME",
+    "job_type": "WANDB_JOB_TYPE",
 }
 
 
@@ -25,16 +26,19 @@ def import_wandb() -> Any:
     return wandb
 
 
-def private_settings(connect_seconds: float, flush_seconds: float) -> Any:
-    """Return settings that record no console output, code, git state, machine, packages or command
-    line, and that limit the time to connect and to finish."""
+def private_settings(config: TrackingConfig, connect_seconds: float, flush_seconds: float) -> Any:
+    """Return settings that record no console output, code, machine, packages or command line, and
+    that limit the time to connect and to finish.
+
+    The git commit and the machine's load are recorded only where the config asks for them.
+    """
     return import_wandb().Settings(
         console="off",
         disable_code=True,
-        disable_git=True,
+        disable_git=not config.code,
         x_disable_meta=True,
         x_disable_machine_info=True,
-        x_disable_stats=True,
+        x_disable_stats=not config.system,
         x_save_requirements=False,
         silent=True,
         program="sesame pretrain",
@@ -45,13 +49,15 @@ def private_settings(connect_seconds: float, flush_seconds: float) -> Any:
     )
 
 
-def belonging(config: TrackingConfig, name: str) -> dict[str, Any]:
-    """Return project, entity, group, tags and name, without those set by wandb's variables."""
+def belonging(config: TrackingConfig, name: str, group: str, stage: str) -> dict[str, Any]:
+    """Return project, entity, group, tags, name and job type, without those set by wandb's
+    variables. `name` and `group` hold where the config sets none."""
     ours = {
         "project": config.project,
         "entity": config.entity,
-        "group": config.group,
+        "group": config.group or group,
         "tags": config.tags,
-        "name": name,
+        "name": config.name or name,
+        "job_type": stage,
     }
     return {key: value for key, value in ours.items() if VARIABLES[key] not in os.environ}

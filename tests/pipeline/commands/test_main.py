@@ -17,7 +17,7 @@ from pipeline.commands.catalogue import COMMANDS
 from pipeline.commands.main import run
 
 HUB = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HUB_DISABLE_TELEMETRY")
-PRINTING = {"run", "plan", "path", "submit", "estimate", *(
+PRINTING = {"run", "plan", "path", "submit", "estimate", "rehearse", *(
     name for name, command in COMMANDS.items() if command.function == catalogue._STAGE
 )}  # fmt: skip
 

@@ -178,8 +178,8 @@ def test_wandbs_own_variables_win(monkeypatch: pytest.MonkeyPatch) -> None:
     config = TrackingConfig(project="ours", group="first", tags=["a"])
     monkeypatch.setenv("WANDB_PROJECT", "theirs")
     monkeypatch.setenv("WANDB_TAGS", "b")
-    told = belonging(config, "sample")
-    assert told == {"entity": None, "group": "first", "name": "sample"}
+    told = belonging(config, "sample", "run", "pretrain")
+    assert told == {"entity": None, "group": "first", "name": "sample", "job_type": "pretrain"}
 
 
 def test_our_mode_wins_unless_it_is_left_to_wandbs_variable(
