@@ -21,6 +21,7 @@ from pipeline.cluster.submit import (
     write_scripts,
 )
 from pipeline.commands.arguments import Arguments
+from pipeline.commands.rehearse import submit_rehearsal
 from pipeline.commands.stages import as_entries, experiment, select_stages, stage_graph
 from pipeline.commands.submitted_sweep import label_nodes, record_sweep, settings_of
 from pipeline.config.compose import compose_config
@@ -37,6 +38,9 @@ from pipeline.workflow.stage import Node
 
 def submit(arguments: Arguments) -> None:
     """Submit an experiment, or one stage and what it needs; with -m, all points of a sweep."""
+    if "--rehearse" in arguments.options:
+        submit_rehearsal(arguments, _site(arguments))
+        return
     stage = _stage(arguments)
     dry = "--dry-run" in arguments.options
     if not dry:

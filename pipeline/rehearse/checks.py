@@ -67,6 +67,20 @@ def judge(legs: Legs, config: Config, estimate: Estimate) -> list[Check]:
     ]
 
 
+def judge_places(reports: dict[str, dict[str, str] | None]) -> list[Check]:
+    """Return one check per place that a job was sent to, by the report of that job."""
+    checks = []
+    for title, report in reports.items():
+        question = f"A job runs in {title}"
+        if report is None:
+            remedy = "see the log of its job beside the scripts, and correct the site file"
+            checks.append(Check(question, Verdict.FAILED, "no job has reported", remedy))
+        else:
+            found = ", ".join(f"{name} {version}" for name, version in report.items())
+            checks.append(Check(question, Verdict.GOOD, found))
+    return checks
+
+
 def cost_of(legs: Legs, config: Config, estimate: Estimate, price: float | None) -> Cost:
     """Return hours and dollars of the whole training, at the measured pace."""
     paces = [leg.typical("seconds") for leg in legs.measured]

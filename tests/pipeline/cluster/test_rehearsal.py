@@ -1,0 +1,124 @@
+"""Rehearsals as jobs: one per place, and one with pretraining's resources that waits for them."""
+
+from pathlib import Path
+
+import pytest
+
+from data_prep.errors import UsageError
+from pipeline.cluster import rehearsal, slurm
+from pipeline.cluster.frozen import Submission
+from pipeline.cluster.rehearsal import (
+    LIST,
+    PLACES,
+    places_of,
+    reported,
+    scripts_of,
+    submit_rehearsal,
+    write_rehearsal,
+)
+from pipeline.cluster.resources import Resources
+from pipeline.cluster.site import Site
+from pipeline.commands.rehearse import planned, report_place
+from pipeline.config.compose import compose_config
+from pipeline.rehearse.checks import Verdict, judge_places
+from pipeline.stages import STAGES
+from pipeline.store.outputs import Store
+from pipeline.workflow.graph import experiment_graph
+
+GPU = Resources(partition="gpu", account="deep", time="24:00:00", gpus="a100:2")
+SITE = Site(partition="cpu", container="apptainer exec s.sif", stages={"pretrain": GPU})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Submission:
+    return Submission(tmp_path / "store" / "rehearsals" / "r")
+
+
+@pytest.fixture
+def scripts(tmp_path: Path, folder: Submission) -> dict[str, str]:
+    words = ["experiment=smoke", "trainer.accelerator=cuda", f"paths.store={tmp_path / 'store'}"]
+    graph = experiment_graph(
+        Store(tmp_path / "store"), STAGES, compose_config(words),
+        lambda point: compose_config([*words, *point]),
+    )  # fmt: skip
+    nodes = list(graph.nodes.values())
+    (pretrain,) = [node for node in nodes if node.stage == "pretrain"]
+    places = places_of(nodes, SITE)
+    assert [place.settings for place in places] == [
+        {"partition": "cpu"},
+        {"partition": "gpu", "account": "deep"},
+    ]
+    assert places[1].title == "partition gpu, account deep (pretrain)"
+    overrides = ["experiment=smoke", "name=it's mine"]
+    made = scripts_of(places, pretrain, overrides, folder, SITE, {"gpu": 4})
+    write_rehearsal(places, made, folder)
+    return made
+
+
+def test_every_place_gets_a_small_job_and_pretraining_a_real_one(scripts: dict[str, str]) -> None:
+    assert list(scripts) == ["place-01", "place-02", "rehearse"]
+    for name in ("place-01", "place-02"):
+        assert "#SBATCH --time=0:10:00" in scripts[name] and "gpus" not in scripts[name]
+        assert "rehearse --place=" in scripts[name] and f"/{PLACES}/{name}.json" in scripts[name]
+    assert "#SBATCH --account=deep" in scripts["place-02"]
+    assert "account" not in scripts["place-01"]
+    real = scripts["rehearse"]
+    for option in ("--partition=gpu", "--gpus-per-node=a100:2", "--ntasks-per-node=2"):
+        assert f"#SBATCH {option}" in real
+    assert "experiment=smoke 'name=it'\"'\"'s mine'" in real
+    assert "SESAME_CONTINUE=stop" in real
+    for text in scripts.values():
+        assert "outside.sh apptainer exec s.sif python" in text and "--no-requeue" in text
+
+
+def test_the_rehearsal_runs_whatever_became_of_the_places(
+    scripts: dict[str, str], folder: Submission, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[str, ...]] = []
+
+    def call(*command: str) -> str:
+        told.append(command)
+        return f"{len(told)}\n"
+
+    monkeypatch.setattr(slurm, "call", call)
+    ids = submit_rehearsal(scripts, folder)
+    assert [command[1] for command in told[:3]] == ["--test-only"] * 3
+    assert f"--dependency=afterany:{ids['place-01']}:{ids['place-02']}" in told[-1]
+
+
+def test_a_refused_job_cancels_those_before_it(
+    scripts: dict[str, str], folder: Submission, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cancelled: list[str] = []
+
+    def submit(script: Path, after: list[str], condition: str) -> str:
+        if script.stem == "place-02":
+            raise slurm.Refused("no such account")
+        return "7"
+
+    monkeypatch.setattr(rehearsal.slurm, "check_script", lambda script: None)
+    monkeypatch.setattr(rehearsal.slurm, "submit_script", submit)
+    monkeypatch.setattr(rehearsal.slurm, "cancel_jobs", cancelled.extend)
+    with pytest.raises(slurm.Refused, match="no such account"):
+        submit_rehearsal(scripts, folder)
+    assert cancelled == ["7"]
+
+
+def test_places_that_reported_are_told_from_those_that_did_not(
+    scripts: dict[str, str], folder: Submission
+) -> None:
+    places = folder.path / PLACES
+    assert (places / LIST).exists()
+    report_place(places / "place-01.json")
+    good, failed = judge_places(reported(places))
+    assert good.verdict == Verdict.GOOD and "torch 2" in good.found
+    assert "partition cpu" in good.question
+    assert (failed.verdict, failed.found) == (Verdict.FAILED, "no job has reported")
+    assert "partition gpu, account deep (pretrain)" in failed.question
+
+
+def test_what_a_rehearsal_reads_must_be_made_first(tmp_path: Path) -> None:
+    overrides = ["experiment=smoke", f"paths.store={tmp_path}"]
+    with pytest.raises(UsageError, match="sesame run --until=examples experiment=smoke"):
+        planned(compose_config(overrides), overrides)
+    assert list(tmp_path.iterdir()) == []
