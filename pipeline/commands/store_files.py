@@ -145,6 +145,11 @@ BESIDE_OUTPUTS = (
         "run_facts/export/<fingerprint>.json", "Times, host, machine and versions of an export."
     ),
     StoreFile(
+        "configs/<stage>/<fingerprint>.yaml",
+        "The composed config of an output, execution keys included; paths and references are "
+        "masked.",
+    ),
+    StoreFile(
         "runs/<name>.json",
         "The outputs of a named run, which `sesame clean` keeps, and the commands that made them.",
     ),
@@ -162,6 +167,7 @@ BESIDE_OUTPUTS = (
     ),
     StoreFile("sweeps/<id>/sweep.json", "The points of a submitted sweep, with outputs.", False),
     StoreFile("sweeps/<id>/summary.json", "All points, the means over seeds and the best.", False),
+    StoreFile("board.html", "The page of the whole store (`sesame board`).", False),
     StoreFile("sweeps/optuna.db", "Optuna's studies.", False),
     StoreFile(
         "submissions/<id>/**",

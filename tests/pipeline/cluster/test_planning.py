@@ -8,7 +8,8 @@ from data_prep.errors import UsageError
 from pipeline.cluster.planning import Planned, plan_jobs
 from pipeline.cluster.site import Site
 from pipeline.commands.submitted_sweep import label_nodes, settings_of
-from pipeline.config.compose import compose_config, sweep_points
+from pipeline.config.compose import compose_config
+from pipeline.config.sweep import sweep_points, swept_keys
 from pipeline.stages import STAGES
 from pipeline.store.outputs import Store
 from pipeline.workflow.graph import Graph, experiment_graph
@@ -25,7 +26,7 @@ def graph_of(store: Path, *overrides: str) -> Graph:
 def swept(store: Path, *overrides: str) -> list[Node]:
     points = sweep_points(list(overrides))
     graphs = [graph_of(store, *point) for point in points]
-    return label_nodes(graphs, settings_of(points, list(overrides)))
+    return label_nodes(graphs, settings_of(points, swept_keys(list(overrides))))
 
 
 def by_name(planned: list[Planned]) -> dict[str, Planned]:
@@ -74,7 +75,7 @@ def test_jobs_of_a_sweep_are_named_by_what_they_depend_on(tmp_path: Path) -> Non
         titles.setdefault(job.node.stage, []).append(job.title)
     assert [title.rpartition("-")[2] for title in titles["pretrain"]] == ["lr=0.001", "lr=0.01"]
     assert [title.rpartition("-")[2] for title in titles["shard"]] == ["shard"]
-    assert all("lr=" in title and "seed=" in title for title in titles["finetune"][:1])
+    assert "finetune-lr=0.001,encoder=pretrain" in titles["finetune"][0]
     assert max(len(job.title) for job in jobs) <= 60
 
 
