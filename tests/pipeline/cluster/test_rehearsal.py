@@ -29,16 +29,21 @@ GPU = Resources(partition="gpu", account="deep", time="24:00:00", gpus="a100:2")
 SITE = Site(partition="cpu", container="apptainer exec s.sif", stages={"pretrain": GPU})
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Submission:
-    return Submission(tmp_path / "store" / "rehearsals" / "r")
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return Store(tmp_path_factory.mktemp("store"))
 
 
-@pytest.fixture
-def scripts(tmp_path: Path, folder: Submission) -> dict[str, str]:
-    words = ["experiment=smoke", "trainer.accelerator=cuda", f"paths.store={tmp_path / 'store'}"]
+@pytest.fixture(scope="module")
+def folder(store: Store) -> Submission:
+    return Submission(store.root / "rehearsals" / "r")
+
+
+@pytest.fixture(scope="module")
+def scripts(store: Store, folder: Submission) -> dict[str, str]:
+    words = ["experiment=smoke", "trainer.accelerator=cuda", f"paths.store={store.root}"]
     graph = experiment_graph(
-        Store(tmp_path / "store"), STAGES, compose_config(words),
+        store, STAGES, compose_config(words),
         lambda point: compose_config([*words, *point]),
     )  # fmt: skip
     nodes = list(graph.nodes.values())
