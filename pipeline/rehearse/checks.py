@@ -242,6 +242,8 @@ def _resume(legs: Legs) -> Check:
     if legs.resumed is None or legs.repeated is None or legs.resumed.error or legs.repeated.error:
         return Check(question, Verdict.SKIPPED, "a leg failed or was not run")
     whole = legs.measured[0].losses
+    if not whole.keys() & legs.resumed.losses.keys():
+        return Check(question, Verdict.SKIPPED, "the budget ended before a step could be compared")
     resumed, spread = _apart(whole, legs.resumed.losses), _apart(whole, legs.repeated.losses)
     if resumed == 0:
         return Check(

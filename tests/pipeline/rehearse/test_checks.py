@@ -125,6 +125,8 @@ def test_a_resumed_run_may_differ_as_two_runs_do(config: Config, guess: Estimate
     for spread in (0.0, 1e-5):
         check = check_of("resumed", config, guess, resumed=shifted(1e-4), repeated=shifted(spread))
         assert check.verdict == Verdict.FAILED
+    check = check_of("resumed", config, guess, resumed=leg(losses={}))
+    assert check.verdict == Verdict.SKIPPED
     check = check_of("read back", config, guess, resumed=leg(error="weight differs"))
     assert (check.verdict, check.found) == (Verdict.FAILED, "weight differs")
 
