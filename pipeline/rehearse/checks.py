@@ -247,7 +247,7 @@ def _resume(legs: Legs) -> Check:
     resumed, spread = _apart(whole, legs.resumed.losses), _apart(whole, legs.repeated.losses)
     if resumed == 0:
         return Check(
-            question, Verdict.GOOD, f"losses of {len(legs.resumed.losses)} steps bit-equal"
+            question, Verdict.GOOD, f"losses of {len(legs.resumed.losses)} steps are bit-equal"
         )
     found = f"losses differ by at most {resumed:.2g}, those of two equal runs by {spread:.2g}"
     # A spread of two runs is itself a random number, hence the factor.
