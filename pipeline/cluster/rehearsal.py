@@ -57,12 +57,12 @@ def places_of(nodes: list[Node], site: Site) -> list[Place]:
 def scripts_of(
     places: list[Place],
     pretrain: Node,
-    overrides: list[str],
+    words: list[str],
     rehearsal: Submission,
     site: Site,
     gpus: dict[str, int] | None,
 ) -> dict[str, str]:
-    """Return the text of every script by name; the last one rehearses."""
+    """Return the text of every script by name; the last one rehearses, with these words."""
     site = replace(site, continuation="stop")  # a rehearsal that is interrupted is not continued
     folder = rehearsal.path / PLACES
     scripts = {}
@@ -73,7 +73,7 @@ def scripts_of(
         scripts[place.name] = _script(rehearsal, site, place.name, "stage", options, arguments)
     template, shape = shape_of(pretrain)
     options = [*shape, *options_of(pretrain, site, gpus)]
-    arguments = ["rehearse", f"--places={folder}", *overrides]
+    arguments = ["rehearse", f"--places={folder}", *words]
     scripts["rehearse"] = _script(rehearsal, site, "rehearse", template, options, arguments)
     return scripts
 

@@ -71,6 +71,8 @@ COMMANDS = {
         {
             "--dry-run": "print every script and submit nothing",
             "--rehearse": "only try: a job per partition and account, then sesame rehearse",
+            "--steps=": "with --rehearse: as for sesame rehearse",
+            "--price=": "with --rehearse: as for sesame rehearse",
             "--time=": "time limit of all jobs of this submission, such as 2:00:00",
             "--partition=": "partition of all jobs of this submission",
             "--until=": "stop after this stage",

@@ -46,13 +46,10 @@ def rehearse(arguments: Arguments) -> None:
     if "--place" in arguments.options:
         report_place(Path(arguments.options["--place"]))
         return
-    count = number_option(arguments, "--steps", STEPS)
-    price = number_option(arguments, "--price", None)
-    if count is None or count < FEWEST or count != int(count):
-        raise UsageError(f"--steps={count:g}: must be a whole number, {FEWEST} or more")
+    count, price = counted_steps(arguments), number_option(arguments, "--price", None)
     config = compose_config(arguments.overrides)
     out = new_folder(config, "page")
-    legs = run(config, arguments.overrides, int(count), out)
+    legs = run(config, arguments.overrides, count, out)
     guess = estimate(config, STAGES)
     checks, cost = judge(legs, config, guess), cost_of(legs, config, guess, price)
     if "--places" in arguments.options:
@@ -62,6 +59,15 @@ def rehearse(arguments: Arguments) -> None:
     print(out / "index.html")
     if failed := [check for check in checks if check.verdict == Verdict.FAILED]:
         raise SesameError(f"rehearse: {failed[0].question}: no; see {out / 'index.html'}")
+
+
+def counted_steps(arguments: Arguments) -> int:
+    """Return the steps of a leg; raise `UsageError` if they are too few to resume and time."""
+    count = number_option(arguments, "--steps", STEPS)
+    assert count is not None, "it has a default"
+    if count < FEWEST or count != int(count):
+        raise UsageError(f"--steps={count:g}: must be a whole number, {FEWEST} or more")
+    return int(count)
 
 
 def run(config: Config, overrides: list[str], steps: int, out: Path) -> "Legs":
@@ -122,6 +128,9 @@ def report_place(report: Path) -> None:
 def submit_rehearsal(arguments: Arguments, site: Site) -> None:
     """Submit a job per place and one that rehearses, or print their scripts (--dry-run)."""
     arguments.refuse_words()
+    options = [f"--steps={counted_steps(arguments)}"]
+    if (price := number_option(arguments, "--price", None)) is not None:
+        options.append(f"--price={price:g}")
     dry = "--dry-run" in arguments.options
     if not dry:
         slurm.require()
@@ -134,7 +143,8 @@ def submit_rehearsal(arguments: Arguments, site: Site) -> None:
     places = jobs.places_of(nodes, site)
     folder = Submission(new_folder(config, "jobs").resolve())
     gpus = slurm.most_gpus() if known else None
-    scripts = jobs.scripts_of(places, pretrain, arguments.overrides, folder, site, gpus)
+    words = [*options, *arguments.overrides]
+    scripts = jobs.scripts_of(places, pretrain, words, folder, site, gpus)
     if dry:
         for name, text in scripts.items():
             print(f"# {name}\n{text}")

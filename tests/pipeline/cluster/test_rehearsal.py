@@ -18,7 +18,9 @@ from pipeline.cluster.rehearsal import (
 )
 from pipeline.cluster.resources import Resources
 from pipeline.cluster.site import Site
+from pipeline.commands.arguments import parse
 from pipeline.commands.rehearse import planned, report_place
+from pipeline.commands.submit import submit
 from pipeline.config.compose import compose_config
 from pipeline.rehearse.checks import Verdict, judge_places
 from pipeline.stages import STAGES
@@ -127,3 +129,16 @@ def test_what_a_rehearsal_reads_must_be_made_first(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="sesame run --until=examples experiment=smoke"):
         planned(compose_config(overrides), overrides)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--rehearse", "-m"], "-m: does not go with --rehearse"),
+        (["--steps=30"], "--steps: goes only with --rehearse"),
+        (["--rehearse", "--dry-run", "--steps=3"], "--steps=3: must be a whole number, 8 or more"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(words: list[str], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        submit(parse(["submit", "experiment=smoke", *words]))
