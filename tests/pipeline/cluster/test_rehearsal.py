@@ -1,6 +1,8 @@
 """Rehearsals as jobs: one per place, and one with pretraining's resources that waits for them."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -23,9 +25,8 @@ from pipeline.commands.rehearse import planned, report_place
 from pipeline.commands.submit import submit
 from pipeline.config.compose import compose_config
 from pipeline.rehearse.checks import Verdict, judge_places
-from pipeline.stages import STAGES
 from pipeline.store.outputs import Store
-from pipeline.workflow.graph import experiment_graph
+from tests.pipeline.toy_pretraining import toy_config
 
 GPU = Resources(partition="gpu", account="deep", time="24:00:00", gpus="a100:2")
 SITE = Site(partition="cpu", container="apptainer exec s.sif", stages={"pretrain": GPU})
@@ -43,13 +44,10 @@ def folder(store: Store) -> Submission:
 
 @pytest.fixture(scope="module")
 def scripts(store: Store, folder: Submission) -> dict[str, str]:
-    words = ["experiment=smoke", "trainer.accelerator=cuda", f"paths.store={store.root}"]
-    graph = experiment_graph(
-        store, STAGES, compose_config(words),
-        lambda point: compose_config([*words, *point]),
-    )  # fmt: skip
-    nodes = list(graph.nodes.values())
-    (pretrain,) = [node for node in nodes if node.stage == "pretrain"]
+    config = toy_config(accelerator="cuda", strategy="ddp", devices=2)
+    stages = ("shard", "examples", "pretrain", "finetune")
+    nodes: list[Any] = [SimpleNamespace(stage=stage, config=config) for stage in stages]
+    pretrain = nodes[2]
     places = places_of(nodes, SITE)
     assert [place.settings for place in places] == [
         {"partition": "cpu"},
