@@ -79,7 +79,7 @@ def plan_jobs(
         name = f"{len(makers) + 1:02d}-{node.stage}"
         waits = _waits(node, makers, being_made)
         makers[node.output.reference] = name
-        options = _options(node, site, gpus)
+        options = options_of(node, site, gpus)
         missing = missing_shares(node, array) if array > 1 and node.maker.takes_shares else []
         if missing:
             planned.append(
@@ -89,7 +89,7 @@ def plan_jobs(
                 )
             )  # fmt: skip
             waits = ([f"{name}-pieces"], waits[1])
-        template, shape = _shape(node)
+        template, shape = shape_of(node)
         planned.append(Planned(name, [node], template, [*shape, *options], *waits))
     return _with_arrays(planned, site, array, most_tasks)
 
@@ -108,7 +108,7 @@ def _waits(
     return list(dict.fromkeys(after)), list(dict.fromkeys(after_jobs))
 
 
-def _options(node: Node, site: Site, gpus: dict[str, int] | None) -> list[str]:
+def options_of(node: Node, site: Site, gpus: dict[str, int] | None) -> list[str]:
     """Return the options of sbatch for a node's resources; raise a UsageError for too few GPUs."""
     own = site.of(node.stage)
     try:
@@ -128,7 +128,7 @@ def missing_shares(node: Node, count: int) -> list[int]:
     return [number for number in range(count) if ArraySlice(number, count) not in made]
 
 
-def _shape(node: Node) -> tuple[str, list[str]]:
+def shape_of(node: Node) -> tuple[str, list[str]]:
     """Return a stage's template, and its options for nodes and tasks."""
     if node.stage != "pretrain":
         return "stage", []

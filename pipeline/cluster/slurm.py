@@ -72,9 +72,14 @@ def check_script(script: Path) -> None:
     call("sbatch", "--test-only", str(script))
 
 
-def submit_script(script: Path, after: list[str], array: str = "") -> str:
-    """Queue a script that runs after all jobs in `after` have succeeded; return the job's id."""
-    options = [f"--dependency=afterok:{':'.join(after)}"] if after else []
+def submit_script(
+    script: Path, after: list[str], array: str = "", condition: str = "afterok"
+) -> str:
+    """Queue a script that runs after all jobs in `after` have succeeded; return the job's id.
+
+    With the condition `afterany` it runs when they have ended, well or not.
+    """
+    options = [f"--dependency={condition}:{':'.join(after)}"] if after else []
     options += [f"--array={array}"] if array else []
     said = call("sbatch", "--parsable", "--kill-on-invalid-dep=yes", *options, str(script))
     return said.strip().partition(";")[0]

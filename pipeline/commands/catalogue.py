@@ -70,6 +70,9 @@ COMMANDS = {
         "do what run or a stage does as SLURM jobs; skip what is queued",
         {
             "--dry-run": "print every script and submit nothing",
+            "--rehearse": "only try: a job per partition and account, then sesame rehearse",
+            "--steps=": "with --rehearse: as for sesame rehearse",
+            "--price=": "with --rehearse: as for sesame rehearse",
             "--time=": "time limit of all jobs of this submission, such as 2:00:00",
             "--partition=": "partition of all jobs of this submission",
             "--until=": "stop after this stage",
@@ -170,6 +173,8 @@ COMMANDS = {
         "try a pretraining for some steps on its real devices; write a page",
         {
             "--steps=": "steps of each leg (24)",
+            "--place=": "only report to this file that a job ran here (for submit --rehearse)",
+            "--places=": "a folder with such reports, to put on the page",
             "--price=": "dollars per GPU and hour",
             **CONFIG_OPTIONS,
         },

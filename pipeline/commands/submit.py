@@ -21,6 +21,7 @@ from pipeline.cluster.submit import (
     write_scripts,
 )
 from pipeline.commands.arguments import Arguments
+from pipeline.commands.rehearse import submit_rehearsal
 from pipeline.commands.stages import as_entries, experiment, select_stages, stage_graph
 from pipeline.commands.submitted_sweep import label_nodes, record_sweep, settings_of
 from pipeline.commands.sweeps import in_sweep
@@ -38,6 +39,10 @@ from pipeline.workflow.stage import Node
 
 def submit(arguments: Arguments) -> None:
     """Submit an experiment, or one stage and what it needs; with -m, all points of a sweep."""
+    _refuse_options(arguments)
+    if "--rehearse" in arguments.options:
+        submit_rehearsal(arguments, _site(arguments))
+        return
     stage = _stage(arguments)
     dry = "--dry-run" in arguments.options
     if not dry:
@@ -72,6 +77,15 @@ def submit(arguments: Arguments) -> None:
             record_sweep(submission, store, graphs, settings, chosen)
         entries = _entries(stage or "run", graphs, points)
         Runs(store).record(configs[0].name, entries, replace=not is_sweep and stage is None)
+
+
+def _refuse_options(arguments: Arguments) -> None:
+    """Raise `UsageError` for an option that would have no effect beside the others."""
+    rehearses = "--rehearse" in arguments.options
+    for option in ("-m", "--until", "--from") if rehearses else ("--steps", "--price"):
+        if option in arguments.options:
+            goes = "does not go" if rehearses else "goes only"
+            raise UsageError(f"{option}: {goes} with --rehearse")
 
 
 def _stage(arguments: Arguments) -> str | None:

@@ -67,6 +67,20 @@ def judge(legs: Legs, config: Config, estimate: Estimate) -> list[Check]:
     ]
 
 
+def judge_places(reports: dict[str, dict[str, str] | None]) -> list[Check]:
+    """Return one check per place that a job was sent to, by the report of that job."""
+    checks = []
+    for title, report in reports.items():
+        question = f"A job runs in {title}"
+        if report is None:
+            remedy = "see the log of its job beside the scripts, and correct the site file"
+            checks.append(Check(question, Verdict.FAILED, "no job has reported", remedy))
+        else:
+            found = ", ".join(f"{name} {version}" for name, version in report.items())
+            checks.append(Check(question, Verdict.GOOD, found))
+    return checks
+
+
 def cost_of(legs: Legs, config: Config, estimate: Estimate, price: float | None) -> Cost:
     """Return hours and dollars of the whole training, at the measured pace."""
     paces = [leg.typical("seconds") for leg in legs.measured]
@@ -228,10 +242,12 @@ def _resume(legs: Legs) -> Check:
     if legs.resumed is None or legs.repeated is None or legs.resumed.error or legs.repeated.error:
         return Check(question, Verdict.SKIPPED, "a leg failed or was not run")
     whole = legs.measured[0].losses
+    if not whole.keys() & legs.resumed.losses.keys():
+        return Check(question, Verdict.SKIPPED, "the budget ended before a step could be compared")
     resumed, spread = _apart(whole, legs.resumed.losses), _apart(whole, legs.repeated.losses)
     if resumed == 0:
         return Check(
-            question, Verdict.GOOD, f"losses of {len(legs.resumed.losses)} steps bit-equal"
+            question, Verdict.GOOD, f"losses of {len(legs.resumed.losses)} steps are bit-equal"
         )
     found = f"losses differ by at most {resumed:.2g}, those of two equal runs by {spread:.2g}"
     # A spread of two runs is itself a random number, hence the factor.

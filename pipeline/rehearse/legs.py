@@ -72,7 +72,11 @@ class Legs:
 def run_legs(
     job: Job, folder: Path, steps: int, launch: Launch, say: Callable[[str], None]
 ) -> Legs:
-    """Run all legs of a job below `folder`, which must not exist, and remove it afterwards."""
+    """Run all legs of a job below `folder`, which must not exist, and remove it afterwards.
+
+    A budget of fewer steps is run to its end.
+    """
+    steps = min(steps, job.trainer.max_steps or steps)
     runner = _Runner(rehearsed(job, steps), folder, launch, say)
     try:
         return runner.run(steps)
@@ -85,8 +89,8 @@ def rehearsed(job: Job, steps: int) -> Job:
     trainer = replace(
         job.trainer,
         log_every=1,
-        checkpoint_every=steps // 2,
-        eval_every=steps // 2,
+        checkpoint_every=max(steps // 2, 1),
+        eval_every=max(steps // 2, 1),
         keep_checkpoints=2,
         keep_every=None,
         profile=None,
@@ -114,7 +118,7 @@ class _Runner:
         self._job, self._folder, self._launch, self._say = job, folder, launch, say
 
     def run(self, steps: int) -> Legs:
-        job, half = self._job, steps // 2
+        job, half = self._job, max(steps // 2, 1)
         measured = [self._leg("measured", of_phase(job, 0), steps)]
         is_good = not measured[0].error
         resumed = self._resume(of_phase(job, 0), half, steps) if is_good else None

@@ -29,8 +29,11 @@ def headline(checks: Sequence[Check]) -> str:
 
 def make_page(checks: Sequence[Check], cost: Cost, config: Config) -> Page:
     """Return the page of a rehearsal."""
-    rows = [[check.question, check.verdict, check.found, check.remedy] for check in checks]
-    names = [Column(name) for name in ("question", "answer", "found", "change")]
+    rows = []
+    for check in checks:
+        phase, _, question = check.question.rpartition(": ")
+        rows.append([question, phase, check.verdict, check.found, check.remedy])
+    names = [Column(name) for name in ("question", "phase", "answer", "found", "change")]
     steps = Section("checks", "Checks", [Table("", names, rows), Note(_hours_note(config))])
     settings = [[key, value] for key, value in _settings(config)]
     table = Table("Settings of the job", [Column("key"), Column("value")], settings, folded=True)

@@ -113,6 +113,15 @@ def test_a_failing_first_leg_ends_the_rehearsal_with_its_reason(toy: Toy) -> Non
     assert not (toy.root / "scratch").exists()
 
 
+def test_a_budget_shorter_than_the_rehearsal_is_run_to_its_end(toy: Toy) -> None:
+    job = of_phase(toy_job(toy), 0)
+    job = replace(job, trainer=replace(job.trainer, max_steps=4))
+    found = run_legs(job, toy.root / "scratch", 24, train_here, lambda text: None)
+    assert found.resumed is not None
+    assert list(found.measured[0].losses) == [1, 2, 3, 4]
+    assert list(found.resumed.losses) == [3, 4]
+
+
 def test_state_that_differs_from_the_checkpoint_is_noticed(
     toy: Toy, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from data_prep.errors import SesameError
 from pipeline.store.checkpoints import checkpoints
 from pipeline.training import saving
+from pipeline.training.callbacks import Checkpoints
 from pipeline.training.checkpoint import damage, newest_good, read_state
 from pipeline.training.parameter_state import owners
 from pipeline.training.restoring import SavedParameters, read_carried
@@ -296,6 +297,26 @@ def test_the_next_checkpoint_waits_for_the_one_in_flight(
     second.join(60)
     assert copied.is_set()
     assert [path.name for path in checkpoints(tmp_path)] == ["00000010", "00000020"]
+
+
+def test_a_stop_waits_for_the_checkpoint_in_flight_and_for_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, disk = Engine(), Held(monkeypatch)
+    writer = saver(tmp_path, engine, [])
+    writer.start(state_at(10))
+    trainer = SimpleNamespace(should_stop=False)
+    module: Any = SimpleNamespace(
+        finished=False, stop_agreed=True, state=state_at(13), trainer=trainer,
+        objective=SimpleNamespace(carried=None),
+    )  # fmt: skip
+    step = threading.Thread(target=lambda: Checkpoints(writer, 10, []).after_step(module))
+    step.start()
+    assert disk.asked.wait(60) and not trainer.should_stop
+    disk.released.set()
+    step.join(60)
+    assert trainer.should_stop
+    assert [path.name for path in checkpoints(tmp_path)] == ["00000010", "00000013"]
 
 
 def test_an_orphaned_launch_learns_it_at_its_next_step(tmp_path: Path) -> None:
