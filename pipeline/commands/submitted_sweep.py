@@ -24,7 +24,7 @@ from pipeline.commands.sweeps import (
     summarise_sweep,
     write_point,
 )
-from pipeline.config.sweep import swept_keys
+from pipeline.config.sweep import read_sweep
 from pipeline.store.outputs import Store
 from pipeline.workflow.graph import Graph
 from pipeline.workflow.stage import Node
@@ -35,7 +35,7 @@ SWEEP = "sweep.json"
 
 def settings_of(points: list[list[str]], overrides: list[str]) -> list[list[str]]:
     """Return, for every point, the overrides of the keys that take several values."""
-    swept = swept_keys(overrides)
+    swept = read_sweep(overrides).swept
     return [
         [word for word in point if word.lstrip("+").partition("=")[0] in swept] for point in points
     ]

@@ -8,7 +8,8 @@ from data_prep.errors import UsageError
 from pipeline.cluster.planning import Planned, plan_jobs
 from pipeline.cluster.site import Site
 from pipeline.commands.submitted_sweep import label_nodes, settings_of
-from pipeline.config.compose import compose_config, sweep_points
+from pipeline.config.compose import compose_config
+from pipeline.config.sweep import sweep_points
 from pipeline.stages import STAGES
 from pipeline.store.outputs import Store
 from pipeline.workflow.graph import Graph, experiment_graph
@@ -23,9 +24,10 @@ def graph_of(store: Path, *overrides: str) -> Graph:
 
 
 def swept(store: Path, *overrides: str) -> list[Node]:
-    points = sweep_points(list(overrides))
-    graphs = [graph_of(store, *point) for point in points]
-    return label_nodes(graphs, settings_of(points, list(overrides)))
+    words = ["experiment=smoke", *overrides]
+    points = sweep_points(words)
+    graphs = [graph_of(store, *point[1:]) for point in points]
+    return label_nodes(graphs, settings_of(points, words))
 
 
 def by_name(planned: list[Planned]) -> dict[str, Planned]:

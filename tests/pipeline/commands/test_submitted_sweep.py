@@ -15,7 +15,7 @@ from pipeline.commands.submitted_sweep import (
     settings_of,
 )
 from pipeline.commands.sweeps import Point, write_point
-from pipeline.config.compose import sweep_points
+from pipeline.config.sweep import sweep_points
 from pipeline.store.outputs import Store
 from pipeline.workflow.stage import Node
 from tests.pipeline.cluster.test_planning import graph_of
