@@ -23,8 +23,17 @@ class TrackingConfig:
     )
     project: str = execution("sesame", "wandb project")
     entity: str | None = execution(None, "wandb entity", holds_environment=True)
-    group: str | None = execution(None, "wandb group")
+    group: str | None = execution(None, "wandb group; the run's name, or the sweep's, if not set")
+    label: str | None = execution(
+        None, "name of the run in wandb; the run's name, or the swept settings, if not set"
+    )
     tags: list[str] = execution([], "wandb tags")
+    system: bool = execution(
+        False, "let wandb record use of CPU, GPU, memory and network while a training runs"
+    )
+    code: bool = execution(
+        False, "record the git commit of Sesame's code, and whether it has been changed"
+    )
 
     @property
     def wandb_mode(self) -> str:

@@ -5,7 +5,8 @@ values, and `sesame sync` can send them to wandb later.
 """
 
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
 from queue import SimpleQueue
@@ -13,7 +14,7 @@ from typing import Any
 
 from pipeline.tracking.config import TrackingConfig
 from pipeline.tracking.dashboards import close_dashboard, open_dashboard
-from pipeline.tracking.training import Training, by_step
+from pipeline.tracking.training import Row, Training, by_step
 from pipeline.tracking.wandb_settings import import_wandb
 
 CLOSE_SECONDS = 90.0  # longer than the dashboards' own timeouts; then their threads are abandoned
@@ -82,7 +83,23 @@ class _Follower(threading.Thread):
 
     def _follow(self) -> None:
         logger = open_dashboard(self._dashboard, self._config, self._training)
-        new = by_step(iter(self._lines.get, None))
+        new = self._covered(by_step(iter(self._lines.get, None)))
         for step, numbers in chain(self._training.rows(until=self._step), new):
             logger.log_metrics(numbers, step)
         close_dashboard(logger, self._training)
+
+    def _covered(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """Yield rows once a checkpoint covers them; those that none covers are left out.
+
+        A rollback repeats the steps after a checkpoint, and a server keeps what it was sent.
+        """
+        waiting: deque[Row] = deque()
+        for row in rows:
+            waiting.append(row)
+            yield from self._release(waiting)
+        yield from self._release(waiting)
+
+    def _release(self, waiting: deque[Row]) -> Iterator[Row]:
+        saved = self._training.saved_step()
+        while waiting and waiting[0][0] <= saved:
+            yield waiting.popleft()

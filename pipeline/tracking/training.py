@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.files import write_atomically
+from pipeline.store.checkpoints import CHECKPOINTS, checkpoints
 from pipeline.store.journal import read_lines
 from pipeline.store.outputs import Output, Store, package_versions, run_facts_path
 
@@ -81,6 +82,11 @@ class Training:
         facts = json.loads(run_facts_path(self.output.path).read_text())
         versions: dict[str, str] = facts["versions"]
         return versions
+
+    def saved_step(self) -> int:
+        """Return the step of the newest checkpoint; 0 without one."""
+        saved = checkpoints(self.output.path / CHECKPOINTS)
+        return int(saved[-1].name) if saved else 0
 
     def rows(self, until: int | None = None) -> Iterator[Row]:
         """Yield the numbers of metrics.jsonl and timing.jsonl by step, up to step `until`."""
