@@ -112,7 +112,8 @@ def open_dashboard(name: str, config: TrackingConfig, training: Training) -> Log
 def close_dashboard(logger: Logger, training: Training) -> None:
     """Record the checkpoints of the training (wandb only) and flush."""
     if isinstance(logger, WandbRun):
-        for artifact in artifacts(training.output):
+        is_listed = training.output.stage == "pretrain" or training.output.is_done
+        for artifact in artifacts(training.output) if is_listed else ():
             logger.make(artifact)
         logger.finish()
     else:

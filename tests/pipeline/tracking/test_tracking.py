@@ -328,6 +328,33 @@ def test_sync_uploads_one_run_rebuilt_from_the_journals(
     assert server.named("RunResumeStatus") == []  # written anew, whatever the server has
 
 
+def test_sync_uploads_fine_tunings_as_runs_of_their_own(
+    sample: Sample, server: WandbServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tuning = Training("sample", sample.outputs["finetune"])
+    manifest = tuning.output.path / "manifest.json"
+    content = json.loads(manifest.read_text())
+    content["config"] = {"task": {"name": "polarity", "labels": ["x"]}, "finetune": {"seed": 7}}
+    manifest.write_text(json.dumps(content))
+    tuning.folder.mkdir()
+    lines = [
+        {"step": 3, "loss": 0.5},
+        {"step": 6, "loss": 0.25},
+        {"step": 6, "test_accuracy": 0.75},
+    ]
+    tuning.journals[0].write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert sync(sample) == 0, capsys.readouterr().err
+    runs = {each["name"]: each for each in server.named("UpsertBucket") if each.get("displayName")}
+    assert runs.keys() == {sample.training.id, tuning.id}
+    own = runs[tuning.id]
+    assert (own["displayName"], own["groupName"], own["jobType"]) == (
+        "polarity, seed=7", "sample", "finetune",
+    )  # fmt: skip
+    assert runs[sample.training.id]["jobType"] == "pretrain"
+    # The test server keeps rows by number, whosever they are: those of the last run replaced two.
+    assert [row["loss"] for row in server.history()][:2] == [0.5, 0.25]
+
+
 def test_a_variable_of_the_environment_sends_nothing(
     sample: Sample, server: WandbServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
