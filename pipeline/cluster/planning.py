@@ -111,10 +111,8 @@ def _waits(
 def _options(node: Node, site: Site, gpus: dict[str, int] | None) -> list[str]:
     """Return the options of sbatch for a node's resources; raise a UsageError for too few GPUs."""
     own = site.of(node.stage)
-    partitions = (own.partition or "").split(",")
-    available = max((gpus[name] for name in partitions if gpus and name in gpus), default=None)
     try:
-        wanted = own.for_stage(node.stage, node.config, available)
+        wanted = own.for_stage(node.stage, node.config, own.available(gpus or {}))
     except UsageError as error:
         raise UsageError(f"{site_path()}: {error}") from error
     return wanted.options(as_gres=site.gpu_option == "gres")

@@ -128,6 +128,14 @@ class Resources:
             hours, minutes, seconds = (parts if len(parts) == 3 else [0, *parts, 0])[:3]
         return ceil((int(days or 0) * 24 + hours) * 60 + minutes + seconds / 60)
 
+    def available(self, gpus: dict[str, int]) -> int | None:
+        """Return the most GPUs of a node of the partition; None if that is not known.
+
+        `gpus`: by partition, "" for the default partition.
+        """
+        names = (self.partition or "").split(",")
+        return max((gpus[name] for name in names if name in gpus), default=None)
+
     def for_stage(self, stage: str, config: Config, available: int | None) -> "Resources":
         """Return the resources with the GPUs that the configuration needs.
 

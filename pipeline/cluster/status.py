@@ -60,9 +60,17 @@ class JobRow:
         return self.state not in ("running", "waiting")
 
 
-def look(submission: Submission, store: Store, stages: Stages) -> list[JobRow]:
-    """Return the status of every job of a submission."""
-    queue = slurm.queue()
+def look(
+    submission: Submission,
+    store: Store,
+    stages: Stages,
+    queue: dict[str, list[slurm.Task]] | None = None,
+) -> list[JobRow]:
+    """Return the status of every job of a submission.
+
+    `queue`: SLURM's queue if the caller has it; empty if SLURM does not answer.
+    """
+    queue = slurm.queue() if queue is None else queue
     jobs = submission.jobs()
     forgotten = [job.id for job in jobs if not slurm.tasks_of(job.id, queue)]
     states = accounted(forgotten)

@@ -114,6 +114,11 @@ COMMANDS = {
         takes="<stage> [overrides]",
     ),
     "list": Command("pipeline.commands.list:list_runs", "list runs with state and results"),
+    "board": Command(
+        "pipeline.commands.board:show_board",
+        "write a page of the whole store, and renew it until Ctrl-C",
+        {"--once": "write it once and exit"},
+    ),
     "du": Command("pipeline.commands.du:disk_usage", "show bytes and files by stage and run"),
     "clean": Command(
         "pipeline.commands.clean:clean",
@@ -134,6 +139,11 @@ COMMANDS = {
         "set damaged outputs aside and make them again",
         takes="[run or output] [overrides]",
     ),
+    "audit": Command(
+        "pipeline.commands.audit:audit",
+        "write a page of what a run could give away about its text",
+        takes="<run> [canaries=<file>] [k=5] [rows=256] [output=audit] [paths.store=…]",
+    ),
     "sync": Command(
         "pipeline.commands.sync:sync_run",
         "upload a pretraining and its fine-tunings to wandb, each as one run",
@@ -151,6 +161,15 @@ COMMANDS = {
             "-m": "one row per point of a sweep, and all points together",
             "--gpu=": "only this GPU, such as A100-80",
             "--utilisation=": "share of the GPU's peak that training reaches (0.4)",
+            "--price=": "dollars per GPU and hour",
+            **CONFIG_OPTIONS,
+        },
+    ),
+    "rehearse": Command(
+        "pipeline.commands.rehearse:rehearse",
+        "try a pretraining on its real devices: speed, memory, checkpoints, resume; one page",
+        {
+            "--steps=": "steps of each leg (24)",
             "--price=": "dollars per GPU and hour",
             **CONFIG_OPTIONS,
         },
@@ -190,7 +209,7 @@ GROUPS = {
         "finetune", "layers", "report",
     ),
     "Cluster": ("submit", "status", "logs", "sweep", "cancel", "job"),
-    "Store": ("list", "path", "du", "clean", "verify", "repair", "sync"),
-    "A look inside": ("inspect", "estimate", "doctor", "bench"),
+    "Store": ("list", "board", "path", "du", "clean", "verify", "repair", "audit", "sync"),
+    "A look inside": ("inspect", "estimate", "rehearse", "doctor", "bench"),
     "Using an encoder": ("embed", "fill", "similarity", "senses"),
 }  # fmt: skip

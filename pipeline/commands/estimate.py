@@ -21,8 +21,8 @@ UTILISATION = 0.4  # share of the GPU's peak that well-tuned BERT trainings reac
 def estimate_pretraining(arguments: Arguments) -> None:
     """Print parameters, memory, tokens, operations, disk, hours and cost."""
     arguments.refuse_words()
-    utilisation = _number(arguments, "--utilisation", UTILISATION, at_most=1.0)
-    price = _number(arguments, "--price", None)
+    utilisation = number_option(arguments, "--utilisation", UTILISATION, at_most=1.0)
+    price = number_option(arguments, "--price", None)
     gpus = _gpus(arguments.options.get("--gpu"))
     assert utilisation is not None
     if "-m" in arguments.options:
@@ -62,9 +62,10 @@ def _say(title: str, table: Table) -> None:
     print()
 
 
-def _number(
+def number_option(
     arguments: Arguments, option: str, default: float | None, at_most: float | None = None
 ) -> float | None:
+    """Return the value of an option that is a number; raise a UsageError if it is none."""
     text = arguments.options.get(option)
     if text is None:
         return default

@@ -4,11 +4,11 @@ from rich import print as show
 from rich.markup import escape
 from rich.table import Table
 
+from pipeline.board.overview import run_state
 from pipeline.commands.arguments import Arguments
 from pipeline.commands.store import open_store
 from pipeline.stages import STAGES
-from pipeline.store.lease import read_holder
-from pipeline.store.outputs import LEASE, Store
+from pipeline.store.outputs import Store
 from pipeline.store.runs import Entry, Runs
 from pipeline.tasks.summary import summarise
 
@@ -26,25 +26,10 @@ def list_runs(arguments: Arguments) -> None:
         earlier = len(runs.entries(name)) - len(current)
         count = f"{len(current)} and {earlier} earlier" if earlier else str(len(current))
         results = escape(_results(store, current))
-        table.add_row(escape(name), count, _state(store, current), results)
+        outputs = [store.output(entry.stage, entry.fingerprint) for entry in current]
+        table.add_row(escape(name), count, run_state(outputs, STAGES), results)
     nothing = escape(f"no runs in {store.root}; try: sesame run experiment=demo")
     show(table if runs.names() else nothing)
-
-
-def _state(store: Store, entries: list[Entry]) -> str:
-    """Return a run's state: the output being made, else the first unfinished output."""
-    outputs = [store.output(entry.stage, entry.fingerprint) for entry in entries]
-    unfinished = [output for output in outputs if not output.is_done]
-    for output in unfinished:
-        if output.has_manifest:
-            return f"{output.stage} damaged; sesame verify says more"
-    for output in unfinished:
-        if read_holder(output.path / LEASE):
-            return f"{output.stage} runs, {STAGES[output.stage].how_far(output.path)}"
-    for output in unfinished:
-        if output.is_begun:
-            return f"{output.stage} stopped, {STAGES[output.stage].how_far(output.path)}"
-    return f"{unfinished[0].stage} not begun" if unfinished else "done"
 
 
 def _results(store: Store, entries: list[Entry]) -> str:

@@ -9,17 +9,18 @@ from pipeline.commands.submitted_sweep import label_nodes, settings_of
 from pipeline.commands.sweep_cost import cost_of, total
 from pipeline.config.compose import compose_config
 from pipeline.config.schema import Config
-from pipeline.config.sweep import sweep_points
+from pipeline.config.sweep import read_sweep
 from pipeline.workflow.graph import Graph
 from pipeline.workflow.plan import as_table, plan
 
 
 def plan_sweep(arguments: Arguments, experiment: Callable[[Config, list[str]], Graph]) -> None:
     """Print one row per output, with the settings of its point, and the totals."""
-    points = sweep_points(arguments.overrides)
+    sweep = read_sweep(arguments.overrides)
+    points = sweep.points()
     configs = [compose_config(point) for point in points]
     graphs = [experiment(*each) for each in zip(configs, points, strict=True)]
-    settings = settings_of(points, arguments.overrides)
+    settings = settings_of(points, sweep.swept)
     nodes = label_nodes(graphs, settings)
     console.print(as_table(plan(nodes, graphs[0].store)))
     left = [node for node in nodes if not node.output.is_done]

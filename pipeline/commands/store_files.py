@@ -168,6 +168,7 @@ BESIDE_OUTPUTS = (
     ),
     StoreFile("sweeps/<id>/sweep.json", "The points of a submitted sweep, with outputs.", False),
     StoreFile("sweeps/<id>/summary.json", "All points, the means over seeds and the best.", False),
+    StoreFile("board.html", "The page of the whole store (`sesame board`).", False),
     StoreFile("sweeps/optuna.db", "Optuna's studies.", False),
     StoreFile(
         "submissions/<id>/**",

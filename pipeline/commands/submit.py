@@ -25,7 +25,7 @@ from pipeline.commands.stages import as_entries, experiment, select_stages, stag
 from pipeline.commands.submitted_sweep import label_nodes, record_sweep, settings_of
 from pipeline.config.compose import compose_config
 from pipeline.config.schema import Config
-from pipeline.config.sweep import sweep_points
+from pipeline.config.sweep import read_sweep, sweep_points
 from pipeline.stages import STAGES
 from pipeline.store.outputs import Store
 from pipeline.store.runs import Entry, Runs
@@ -47,7 +47,7 @@ def submit(arguments: Arguments) -> None:
     configs = [compose_config(point) for point in points]
     store = Store(Path(configs[0].paths.store).resolve())
     graphs = [_graph(stage, *each) for each in zip(configs, points, strict=True)]
-    settings = settings_of(points, arguments.overrides)
+    settings = settings_of(points, read_sweep(arguments.overrides).swept if is_sweep else set())
     nodes = label_nodes(graphs, settings) if is_sweep else list(graphs[0].nodes.values())
     chosen = select_stages(nodes, arguments.options.get("--from"), arguments.options.get("--until"))
     console.print(as_table(plan(nodes, store)))

@@ -24,7 +24,6 @@ from pipeline.commands.sweeps import (
     summarise_sweep,
     write_point,
 )
-from pipeline.config.sweep import read_sweep
 from pipeline.store.outputs import Store
 from pipeline.workflow.graph import Graph
 from pipeline.workflow.stage import Node
@@ -33,9 +32,8 @@ SWEEPS = "sweeps"
 SWEEP = "sweep.json"
 
 
-def settings_of(points: list[list[str]], overrides: list[str]) -> list[list[str]]:
+def settings_of(points: list[list[str]], swept: set[str]) -> list[list[str]]:
     """Return, for every point, the overrides of the keys that take several values."""
-    swept = read_sweep(overrides).swept
     return [
         [word for word in point if word.lstrip("+").partition("=")[0] in swept] for point in points
     ]
@@ -56,8 +54,9 @@ def label_nodes(graphs: list[Graph], settings: list[list[str]]) -> list[Node]:
             for word in own[0]
             if all(word in each for each in own) and not all(word in each for each in settings)
         ]
-        shown = [node.label, *(word for word in words if word not in node.label.split(", "))]
-        labelled.append(replace(node, label=", ".join(part for part in shown if part)))
+        known = [part for part in node.label.split(", ") if part and part not in words]
+        # Swept settings stand first, because names of jobs are cut.
+        labelled.append(replace(node, label=", ".join([*words, *known])))
     return labelled
 
 
@@ -114,7 +113,7 @@ def find_sweep(store: Store, wanted: str) -> Path:
 
 def print_sweep(folder: Path, store: Store) -> None:
     """Print the table of a sweep, and how many of its points are not finished."""
-    unfinished = _update(folder, store) if (folder / SWEEP).exists() else 0
+    unfinished = update_points(folder, store)
     points = read_points(folder)
     if points:
         console.print(summarise_sweep(folder, _stage(folder, points), store))
@@ -123,9 +122,14 @@ def print_sweep(folder: Path, store: Store) -> None:
         console.print(f"{folder.name}: {unfinished or 'all'}{total} points are not finished")
 
 
-def _update(folder: Path, store: Store) -> int:
-    """Write `point.json` for every finished point; return the number of unfinished ones."""
+def update_points(folder: Path, store: Store) -> int:
+    """Write `point.json` for every finished point of a submitted sweep.
+
+    Returns the number of unfinished ones.
+    """
     unfinished = 0
+    if not (folder / SWEEP).exists():
+        return 0
     for point in json.loads((folder / SWEEP).read_text())["points"]:
         output = store.from_reference(point["output"])
         if output.is_done:

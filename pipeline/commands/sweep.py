@@ -15,6 +15,7 @@ from omegaconf import DictConfig
 from data_prep.errors import SesameError, UsageError
 from data_prep.fields import walk
 from data_prep.progress import console
+from pipeline.cluster import slurm
 from pipeline.cluster.site import read_site
 from pipeline.commands.arguments import Arguments, show_error
 from pipeline.commands.configuration import run_hydra
@@ -52,7 +53,9 @@ def run_sweep(arguments: Arguments, do: Do, target: Target) -> None:
     command, sweep = arguments.command, read_sweep(arguments.overrides)
     config = compose_config(sweep.first())
     folder = sweep_folder(config)
-    told = for_hydra(sweep.overrides, command, config, folder, read_site(), sweep.choices)
+    by_submitit = sweep.choices.launcher == "submitit_slurm"
+    gpus = slurm.most_gpus() if by_submitit and slurm.answers() else {}
+    told = for_hydra(sweep.overrides, command, config, folder, read_site(), sweep.choices, gpus)
     stops = _stops_early(arguments, command)
     count = at_once(arguments)
     if count is not None and count > 1 and (sweep.has_launcher or not sweep.is_grid or stops):

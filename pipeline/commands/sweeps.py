@@ -76,9 +76,11 @@ def for_hydra(
     folder: Path,
     site: Site,
     choices: HydraChoices,
+    gpus: dict[str, int],
 ) -> list[str]:
     """Return the user's overrides with those added that the site, Optuna and the folder need.
 
+    `gpus`: the most GPUs of a node by partition, as `slurm.most_gpus` returns them.
     Values given by the user are kept.
     """
     given = dict(word.partition("=")[::2] for word in overrides)
@@ -89,7 +91,8 @@ def for_hydra(
                 f"{LAUNCHER}=submitit_slurm: gives a job one task, but this pretraining needs "
                 f"{config.trainer.world_size} ranks; use sesame submit -m"
             )
-        own = site.of(stage).for_stage(stage, config, None)
+        own = site.of(stage)
+        own = own.for_stage(stage, config, own.available(gpus))
         added |= launcher_settings(own, site, given)
     if choices.sweeper == "optuna":
         best = OBJECTIVES.get(stage)

@@ -32,7 +32,11 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text. `bars`: one value from 0 to 1 per row, drawn as a bar in a last cell."""
+    """Rows of text.
+
+    `bars`: one value from 0 to 1 per row, drawn as a bar in a last cell. `links`: an address per
+    row, for its first cell; empty for none.
+    """
 
     kind: ClassVar[str] = "table"
     caption: str
@@ -40,6 +44,8 @@ class Table:
     rows: Sequence[Sequence[str]]
     bars: Sequence[float] = ()
     folded: bool = False  # shown only when opened
+    links: Sequence[str] = ()
+    sortable: bool = False  # a click on a heading sorts, on pages with the script for it
 
     @property
     def is_wide(self) -> bool:

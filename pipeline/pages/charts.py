@@ -354,10 +354,10 @@ def _draw(
         labelFont=FONT, labelColor=INK, labelFontSize=12, offset=6, columnPadding=14,
     )  # fmt: skip
     spec = whole.to_dict() | {"datasets": datasets}
-    return _finish(vl_convert.vegalite_to_svg(spec), name, title)
+    return finish_svg(vl_convert.vegalite_to_svg(spec), name, title)
 
 
-def _finish(svg: str, name: str, title: str) -> str:
+def finish_svg(svg: str, name: str, title: str) -> str:
     """Add a title and the dark theme to an SVG, and make its ids unique on the page."""
     svg = re.sub(r'(\bid="|url\(#)(?=\w)', rf"\g<1>{name}-", svg)
     dark = "".join(

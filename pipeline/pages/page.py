@@ -4,6 +4,8 @@ Jinja escapes every string, except our own style sheet and the SVG of `charts`, 
 escaping. A page needs no network and runs no script.
 """
 
+import base64
+import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,7 @@ from pipeline.pages.blocks import Facts, Figure, Section
 
 HERE = Path(__file__).parent
 CLOSING = "Written by Sesame. This page loads nothing from the network and runs no script."
+SORTING = "Written by Sesame. This page loads nothing from the network. Its script sorts tables."
 
 
 @dataclass(frozen=True)
@@ -37,8 +40,23 @@ class Page:
         write_atomically(out / "index.html", self.html)
 
 
-def render(kind: str, title: str, lead: str, facts: Facts | None, sections: list[Section]) -> Page:
-    """Render a page from its title, a lead sentence, its main numbers and its sections."""
+def render(
+    kind: str,
+    title: str,
+    lead: str,
+    facts: Facts | None,
+    sections: list[Section],
+    *,
+    refresh: int = 0,
+    sorts: bool = False,
+) -> Page:
+    """Render a page from its title, a lead sentence, its main numbers and its sections.
+
+    `refresh`: seconds after which a browser loads it again; 0 = never. `sorts`: include the script
+    for sortable tables. No other script may run: the page allows only the one with this hash.
+    """
+    script = (HERE / "sort.js").read_text() if sorts else ""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     html = _environment().get_template("page.html").render(
         kind=kind,
         title=title,
@@ -46,7 +64,10 @@ def render(kind: str, title: str, lead: str, facts: Facts | None, sections: list
         headline=facts,
         sections=sections,
         css=Markup((HERE / "page.css").read_text()),
-        closing=CLOSING,
+        closing=SORTING if sorts else CLOSING,
+        refresh=refresh,
+        script=Markup(script),
+        script_hash=Markup(f"sha256-{digest}"),
     )  # fmt: skip
     return Page(html, sections)
 

@@ -9,7 +9,7 @@ from pipeline.cluster.planning import Planned, plan_jobs
 from pipeline.cluster.site import Site
 from pipeline.commands.submitted_sweep import label_nodes, settings_of
 from pipeline.config.compose import compose_config
-from pipeline.config.sweep import sweep_points
+from pipeline.config.sweep import sweep_points, swept_keys
 from pipeline.stages import STAGES
 from pipeline.store.outputs import Store
 from pipeline.workflow.graph import Graph, experiment_graph
@@ -27,7 +27,7 @@ def swept(store: Path, *overrides: str) -> list[Node]:
     words = ["experiment=smoke", *overrides]
     points = sweep_points(words)
     graphs = [graph_of(store, *point[1:]) for point in points]
-    return label_nodes(graphs, settings_of(points, words))
+    return label_nodes(graphs, settings_of(points, swept_keys(words)))
 
 
 def by_name(planned: list[Planned]) -> dict[str, Planned]:
@@ -76,7 +76,7 @@ def test_jobs_of_a_sweep_are_named_by_what_they_depend_on(tmp_path: Path) -> Non
         titles.setdefault(job.node.stage, []).append(job.title)
     assert [title.rpartition("-")[2] for title in titles["pretrain"]] == ["lr=0.001", "lr=0.01"]
     assert [title.rpartition("-")[2] for title in titles["shard"]] == ["shard"]
-    assert all("lr=" in title and "seed=" in title for title in titles["finetune"][:1])
+    assert "finetune-lr=0.001,encoder=pretrain" in titles["finetune"][0]
     assert max(len(job.title) for job in jobs) <= 60
 
 

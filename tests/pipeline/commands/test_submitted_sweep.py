@@ -15,7 +15,7 @@ from pipeline.commands.submitted_sweep import (
     settings_of,
 )
 from pipeline.commands.sweeps import Point, write_point
-from pipeline.config.sweep import sweep_points
+from pipeline.config.sweep import sweep_points, swept_keys
 from pipeline.store.outputs import Store
 from pipeline.workflow.stage import Node
 from tests.pipeline.cluster.test_planning import graph_of
@@ -27,7 +27,7 @@ WORDS = ["task=polarity", "finetune.lr=1e-4,5e-4", "finetune.seed=7,8", "optim.l
 def sweep(tmp_path: Path) -> tuple[Store, Path, list[Node]]:
     points = sweep_points(WORDS)
     graphs = [graph_of(tmp_path, *point) for point in points]
-    settings = settings_of(points, WORDS)
+    settings = settings_of(points, swept_keys(WORDS))
     nodes = label_nodes(graphs, settings)
     store = Store(tmp_path)
     record_sweep(Submission(tmp_path / "submissions" / "one"), store, graphs, settings, nodes)

@@ -28,7 +28,7 @@ def told(overrides: list[str], stage: str, site: Site) -> dict[str, str]:
     launcher = next((w.partition("=")[2] for w in overrides if "launcher=" in w), "basic")
     sweeper = "optuna" if "hydra/sweeper=optuna" in overrides else "basic"
     choices = HydraChoices(sweeper, launcher, {}, "smoke", "bert_tiny")
-    words = for_hydra(overrides, stage, config, Path("/s/sweeps/1"), site, choices)
+    words = for_hydra(overrides, stage, config, Path("/s/sweeps/1"), site, choices, {})
     assert words[: len(overrides)] == overrides
     return dict(word.partition("=")[::2] for word in words[len(overrides) :])
 
