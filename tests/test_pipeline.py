@@ -239,11 +239,11 @@ def test_the_exported_model_fills_blanks_with_the_same_probabilities(smoke: Sesa
     [
         (("run", "experiment=bert_mini"), "corpus.paths"),
         (("shard", "experiment=bert_mini", "corpus.paths=/no/such/file.txt"), "/no/such/file.txt"),
-        (("run", "trainer.global_batch_size=63"), "fits: 62, 64"),
+        (("run", "experiment=demo", "trainer.global_batch_size=63"), "fits: 62, 64"),
         (("run", "trainer.max_stepz=5"), "did you mean trainer.max_steps?"),
         (("pretrian",), "did you mean pretrain?"),
         (("run", "--untill", "examples"), "did you mean --until?"),
-        (("run", "--until", "example"), "must be one of"),
+        (("run", "experiment=demo", "--until", "example"), "must be one of"),
         (("finetune", "encoder=nobody", "task=polarity"), "encoder=nobody"),
         (("finetune", "experiment=demo"), "task"),
         (("path", "pretraining"), "name one stage"),

@@ -149,7 +149,7 @@ COMMANDS = {
     ),
     "sync": Command(
         "pipeline.commands.sync:sync_run",
-        "upload a pretraining to wandb as one run",
+        "upload a pretraining and its fine-tunings to wandb, each as one run",
         takes="<run or fingerprint> [paths.store=…]",
     ),
     "inspect": Command(

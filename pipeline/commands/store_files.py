@@ -110,6 +110,7 @@ STORE_FILES: dict[str, tuple[StoreFile, ...]] = {
         *_TOKENIZER,
     ),
     "finetune": (
+        StoreFile(".tracking/**", "Numbers per epoch, and files of dashboards."),
         StoreFile(
             "scores.json",
             "The score by the task's metric, all other scores, and the numbers of examples.",

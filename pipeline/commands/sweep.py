@@ -7,11 +7,13 @@ Try it: sesame finetune -m encoder=mine task=sst2 finetune.lr=2e-5,5e-5 finetune
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from omegaconf import DictConfig
 
 from data_prep.errors import SesameError, UsageError
+from data_prep.fields import walk
 from data_prep.progress import console
 from pipeline.cluster import slurm
 from pipeline.cluster.site import read_site
@@ -74,7 +76,7 @@ def run_sweep(arguments: Arguments, do: Do, target: Target) -> None:
             if number in unmade:
                 raise unmade[number]
             own = Arguments(command, [], point, arguments.options)
-            config = in_sweep(typed(emptied(raw, point)), folder.name, settings)
+            config = on_dashboards(typed(emptied(raw, point)), folder.name, settings)
             made = do(own, config, report)
         except Interrupted as error:
             raise _Left(error) from error
@@ -96,6 +98,23 @@ def run_sweep(arguments: Arguments, do: Do, target: Target) -> None:
     except _Left as left:
         raise left.interrupted from left
     _close(command, folder, Store(Path(config.paths.store)))
+
+
+def on_dashboards(config: Config, sweep: str, settings: list[str]) -> Config:
+    """Return the config of a point whose trainings are grouped by sweep and named by settings.
+
+    Of paths and references only the last part is shown. Values given by the user are kept.
+    """
+    private = {key for key, rule, _ in walk(config) if rule.holds_environment}
+    words = []
+    for key, _, value in (word.lstrip("+").partition("=") for word in settings):
+        shown = value.rpartition("/")[2] if key in private else value
+        words.append(f"{key.rpartition('.')[2]}={shown}")
+    tracking = config.tracking
+    named = replace(
+        tracking, group=tracking.group or sweep, label=tracking.label or ", ".join(words) or None
+    )
+    return replace(config, tracking=named)
 
 
 def at_once(arguments: Arguments) -> int | None:

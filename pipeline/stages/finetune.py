@@ -52,6 +52,7 @@ class Finetune(Stage):
     name = "finetune"
     format = 6
     sections = ("task", "finetune")
+    obeyed = ("tracking",)
     runs_beside = True
 
     def inputs(self, config: Config) -> dict[str, Request]:
@@ -79,6 +80,7 @@ class Finetune(Stage):
         """Fine-tune once, score the test split and write the files above; return the scores."""
         from safetensors.torch import save
 
+        from pipeline.stages.tracked import followed
         from pipeline.tasks.finetuning import finetune
         from pipeline.tasks.majority import answer_majority
         from pipeline.tasks.submission import (
@@ -101,9 +103,12 @@ class Finetune(Stage):
             outcome = answer_majority(splits, task)
         else:
             encoder = open_encoder(work.config, work.inputs, config.seed)
-            with _computing(encoder, config, work.out / ".states") as own:
-                journal = _new_journal(work)
-                outcome = finetune(own, splits, task, config, work.report, journal.append)
+            with (
+                _computing(encoder, config, work.out / ".states") as own,
+                followed(work) as run,
+            ):
+                outcome = finetune(own, splits, task, config, run.after_epoch)
+                run.scored(outcome.steps, outcome.scores)
 
         with atomic_write(work.out / "predictions.jsonl") as stream:
             for example, guess in zip(splits.test, outcome.predictions, strict=True):

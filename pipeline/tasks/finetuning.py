@@ -10,6 +10,7 @@ Try it: sesame finetune encoder=mine task=sst2 task.data_dir=/data/glue/SST-2
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -30,9 +31,19 @@ from pipeline.tasks.lazy_rows import lazy_tables
 from pipeline.tasks.optimizer import Optimizer
 from pipeline.tasks.splits import Splits
 
-AfterEpoch = Callable[[int, float], None]
-Record = Callable[[dict[str, Any]], None]  # takes a line with `step`
-LINES = 100  # about so many lines of losses are recorded
+
+@dataclass(frozen=True)
+class Epoch:
+    """The end of one epoch."""
+
+    number: int
+    step: int  # optimizer steps so far
+    loss: float  # mean over the steps of the epoch
+    learning_rate: float
+    score: float  # on the development set
+
+
+AfterEpoch = Callable[[Epoch], None]
 
 
 @dataclass(frozen=True)
@@ -90,13 +101,11 @@ def finetune(
     splits: Splits,
     task: TaskConfig,
     config: FinetuneConfig,
-    after_epoch: AfterEpoch = lambda epoch, score: None,
-    record: Record = lambda line: None,
+    after_epoch: AfterEpoch = lambda epoch: None,
 ) -> Outcome:
     """Train, keep the epoch with the best development score, and score the test set.
 
-    Calls `after_epoch` with the number of each epoch and its development score, and `record` with
-    losses, learning rates and development scores by step.
+    Calls `after_epoch` at the end of every epoch.
 
     Changes the encoder's weights in place unless finetune.mode=frozen. Raises a SesameError if the
     loss is not finite.
@@ -181,9 +190,11 @@ def _fit(
         optimizer = Optimizer(model.encoder, model.head, config, total, tables)
         for epoch in range(1, config.epochs + 1):
             model.train()
+            losses = []
             rng = np.random.default_rng([config.seed, epoch])
             for rows in training_order(train.inputs.lengths, config.batch_size, rng):
                 loss = train_step(model, train, rows, optimizer)
+                losses.append(loss)
                 if not math.isfinite(loss):
                     raise SesameError(
                         f"the loss is {loss} at step {optimizer.steps - 1} of {total}; "
@@ -200,8 +211,8 @@ def _fit(
             dev_scores = tuned.score(dev.examples, tuned.decode(outputs, dev))
             scores.append(dev_scores[task.metric])
             bar.note(f"{task.metric} {scores[-1]:.3f}")
-            record({"step": optimizer.steps, "epoch": epoch, f"dev_{task.metric}": scores[-1]})
-            after_epoch(epoch, scores[-1])
+            mean = fmean(losses)
+            after_epoch(Epoch(epoch, optimizer.steps, mean, optimizer.rate, scores[-1]))
             if best_epoch == 0 or scores[-1] > scores[best_epoch - 1]:
                 best_epoch, best_state, best_answers = epoch, model.trained_state(), tuned
             # F1 and correlation stay 0 while the head predicts a constant; do not stop there.

@@ -52,7 +52,7 @@ class Optimizer:
             fused=True,
         )
         self.steps = 0
-        self.lr = 0.0  # of the last step: the head's rate
+        self.rate = 0.0  # learning rate of the head in the last step
 
     def step(self) -> None:
         """Update all parameters from their gradients, clipped to finetune.clip; clear them."""
@@ -63,7 +63,7 @@ class Optimizer:
         self._adamw.grad_scale = excess  # type: ignore[attr-defined]
         config = self._config
         factor = learning_rate(self.steps, self._total, config.warmup, config.schedule)
-        self.lr = config.lr * factor
+        self.rate = config.lr * factor
         for group in self._adamw.param_groups:
             group["lr"] = group["peak"] * factor
         self._adamw.step()

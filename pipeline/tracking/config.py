@@ -23,13 +23,17 @@ class TrackingConfig:
     )
     project: str = execution("sesame", "wandb project")
     entity: str | None = execution(None, "wandb entity", holds_environment=True)
-    group: str | None = execution(None, "wandb group; the name of the run or sweep if not set")
-    name: str | None = execution(
-        None, "name in the dashboards; if not set, that of the run, or the swept keys of a sweep"
+    group: str | None = execution(None, "wandb group; the run's name, or the sweep's, if not set")
+    label: str | None = execution(
+        None, "name of the run in wandb; the run's name, or the swept settings, if not set"
     )
     tags: list[str] = execution([], "wandb tags")
-    system: bool = execution(False, "let wandb record load and memory of CPUs and GPUs")
-    code: bool = execution(False, "let wandb record the git commit of the working directory")
+    system: bool = execution(
+        False, "let wandb record use of CPU, GPU, memory and network while a training runs"
+    )
+    code: bool = execution(
+        False, "record the git commit of Sesame's code, and whether it has been changed"
+    )
 
     @property
     def wandb_mode(self) -> str:

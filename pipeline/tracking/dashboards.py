@@ -15,7 +15,7 @@ from pytorch_lightning.loggers import CSVLogger, Logger, TensorBoardLogger, Wand
 from pipeline.tracking.config import TrackingConfig
 from pipeline.tracking.lineage import Artifact, artifacts, inputs_of
 from pipeline.tracking.training import Training
-from pipeline.tracking.wandb_settings import belonging, private_settings
+from pipeline.tracking.wandb_settings import belonging, code_version, private_settings
 
 CONNECT_SECONDS = 30.0  # until a server counts as unreachable
 FLUSH_SECONDS = 30.0  # at the end of training, to send what is still queued
@@ -57,6 +57,11 @@ def _reference(artifact: Artifact) -> Any:
     return reference
 
 
+def described(config: TrackingConfig, training: Training) -> dict[str, Any]:
+    """Return the settings of a training for a dashboard, with the code's version if asked for."""
+    return training.config() | ({"code": code_version()} if config.code else {})
+
+
 def open_wandb(config: TrackingConfig, training: Training, mode: str, folder: Path) -> WandbRun:
     """Open a wandb run with the training's id: online it is resumed, otherwise written anew."""
     run = WandbRun(
@@ -64,11 +69,13 @@ def open_wandb(config: TrackingConfig, training: Training, mode: str, folder: Pa
         id=training.id,
         mode=mode,
         resume="allow" if mode == "online" else None,
-        settings=private_settings(config, CONNECT_SECONDS, FLUSH_SECONDS),
-        **belonging(config, training.name, training.group, training.output.stage),
+        settings=private_settings(
+            training.output.stage, CONNECT_SECONDS, FLUSH_SECONDS, config.system
+        ),
+        **belonging(config, training.name, training.output.stage),
     )
     run._wandb_init.pop("anonymous", None)  # wandb warns about this option even if it is None
-    run.log_hyperparams(training.config())
+    run.log_hyperparams(described(config, training))
     for artifact in inputs_of(training.store, training.output):
         run.use(artifact)
     return run
@@ -82,13 +89,13 @@ def _tensorboard(config: TrackingConfig, training: Training) -> Logger:
     logger = TensorBoardLogger(
         training.folder, name="tensorboard", version="", default_hp_metric=False
     )
-    logger.log_hyperparams(training.config())
+    logger.log_hyperparams(described(config, training))
     return logger
 
 
 def _csv(config: TrackingConfig, training: Training) -> Logger:
     logger = CSVLogger(training.folder, name="csv", version="", flush_logs_every_n_steps=1)
-    logger.log_hyperparams(training.config())
+    logger.log_hyperparams(described(config, training))
     return logger
 
 
@@ -105,7 +112,8 @@ def open_dashboard(name: str, config: TrackingConfig, training: Training) -> Log
 def close_dashboard(logger: Logger, training: Training) -> None:
     """Record the checkpoints of the training (wandb only) and flush."""
     if isinstance(logger, WandbRun):
-        for artifact in artifacts(training.output):
+        is_listed = training.output.stage == "pretrain" or training.output.is_done
+        for artifact in artifacts(training.output) if is_listed else ():
             logger.make(artifact)
         logger.finish()
     else:

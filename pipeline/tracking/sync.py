@@ -14,9 +14,11 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from data_prep.errors import SesameError, UsageError
+from pipeline.store.outputs import Output
 from pipeline.tracking.config import TrackingConfig
 from pipeline.tracking.lineage import artifacts, results_of
 from pipeline.tracking.training import Training
@@ -29,7 +31,8 @@ Summarise = Callable[[list[Path]], dict[str, float]]
 
 
 def sync(training: Training, config: TrackingConfig, summarise: Summarise) -> str:
-    """Upload a training with its exports and scores; return the address of the run's page.
+    """Upload a pretraining with its exports and scores, and every fine-tuning of it as a run of its
+    own; return the address of the pretraining's page.
 
     `summarise` returns summary values by name for a list of `scores.json` files. Raises
     `UsageError` without a key, `SesameError` if the server does not answer or refuses the run.
@@ -37,8 +40,19 @@ def sync(training: Training, config: TrackingConfig, summarise: Summarise) -> st
     # WANDB_MODE is meant for trainings; a sync is always online.
     os.environ.pop("WANDB_MODE", None)
     address = find_server()
-    made = rebuild(training, config, summarise)
-    return upload(made, address)
+    results = results_of(training.store, training.output)
+    page = upload(rebuild(training, config, summarise, results), address)
+    for output in results:
+        tuning = Training(training.name, output)
+        if output.stage == "finetune" and tuning.journals[0].exists():
+            named = replace(config, label=_label(output), group=config.group or training.name)
+            upload(rebuild(tuning, named, summarise, []), address)
+    return page
+
+
+def _label(output: Output) -> str:
+    config = output.request()["config"]
+    return f"{config['task']['name']}, seed={config['finetune']['seed']}"
 
 
 def find_server() -> str:
@@ -61,16 +75,18 @@ def find_server() -> str:
     return address
 
 
-def rebuild(training: Training, config: TrackingConfig, summarise: Summarise) -> Path:
-    """Write the whole run in wandb's offline format; return its folder."""
+def rebuild(
+    training: Training, config: TrackingConfig, summarise: Summarise, results: list[Output]
+) -> Path:
+    """Write a whole run, with the results made from it, in wandb's offline format; return its
+    folder."""
     from pipeline.tracking.dashboards import open_wandb
 
     folder = training.folder / "sync"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    results = results_of(training.store, training.output)
-    scored = [each for each in (training.output, *results) if each.stage == "finetune"]
-    scores = summarise([output.path / "scores.json" for output in scored])
+    files = [output.path / "scores.json" for output in results if output.stage == "finetune"]
+    scores = summarise(files)
     run = open_wandb(config, training, "offline", folder)
     for step, numbers in training.rows():
         run.log_metrics(numbers, step)

@@ -17,7 +17,7 @@ from typing import Any
 
 from pipeline.store.checkpoints import CHECKPOINTS, checkpoints
 from pipeline.tracking.config import TrackingConfig
-from pipeline.tracking.dashboards import WandbRun, close_dashboard, open_dashboard
+from pipeline.tracking.dashboards import close_dashboard, open_dashboard
 from pipeline.tracking.training import Row, Training, by_step
 from pipeline.tracking.wandb_settings import import_wandb
 
@@ -87,47 +87,23 @@ class _Follower(threading.Thread):
 
     def _follow(self) -> None:
         logger = open_dashboard(self._dashboard, self._config, self._training)
-        new = covered(by_step(iter(self._lines.get, None)), self._newest_checkpoint)
+        new = self._covered(by_step(iter(self._lines.get, None)))
         for step, numbers in chain(self._training.rows(until=self._step), new):
             logger.log_metrics(numbers, step)
         close_dashboard(logger, self._training)
 
-    def _newest_checkpoint(self) -> int:
-        found = checkpoints(self._training.output.path / CHECKPOINTS)
-        return int(found[-1].name) if found else 0
+    def _covered(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """Yield rows once a checkpoint covers them; those that none covers are left out.
 
-
-def covered(rows: Iterable[Row], newest_checkpoint: Callable[[], int]) -> Iterator[Row]:
-    """Yield the rows whose step a checkpoint covers, as soon as it is there."""
-    waiting: deque[Row] = deque()
-    for row in chain(rows, [None]):  # None: look once more at the end
-        if row is not None:
+        A rollback repeats the steps after a checkpoint, and a server keeps what it was sent.
+        """
+        waiting: deque[Row] = deque()
+        for row in rows:
             waiting.append(row)
-        newest = newest_checkpoint()
-        while waiting and waiting[0][0] <= newest:
+            yield from self._release(waiting)
+        yield from self._release(waiting)
+
+    def _release(self, waiting: deque[Row]) -> Iterator[Row]:
+        saved = self._training.saved_step()
+        while waiting and waiting[0][0] <= saved:
             yield waiting.popleft()
-
-
-def track_finished(
-    config: TrackingConfig, training: Training, scores: dict[str, float], say: Callable[[str], None]
-) -> None:
-    """Send a training that has ended, with its scores as summary.
-
-    A wandb that is not online gets nothing now, because starting it takes seconds and a sweep may
-    have hundreds of fine-tunings: `sesame sync` makes such runs from the store.
-    """
-    for name in config.active:
-        if name == "wandb" and config.wandb_mode != "online":
-            continue
-        try:
-            logger = open_dashboard(name, config, training)
-            for step, numbers in training.rows():
-                logger.log_metrics(numbers, step)
-            if isinstance(logger, WandbRun):
-                logger.experiment.summary.update(scores)
-                logger.finish()
-            else:
-                logger.finalize("success")
-        except Exception as error:  # no failure of a dashboard may stop the stage
-            reason = str(error).strip().partition("\n")[0]
-            say(f"{name} has not got this training ({type(error).__name__}: {reason})")

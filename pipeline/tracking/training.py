@@ -6,6 +6,7 @@ Reads the request or manifest, metrics.jsonl and, of a pretraining, timing.jsonl
 
 import heapq
 import json
+import sys
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.files import write_atomically
+from pipeline.store.checkpoints import CHECKPOINTS, checkpoints
 from pipeline.store.journal import read_lines
 from pipeline.store.outputs import Output, Store, package_versions, run_facts_path
 
@@ -25,7 +27,7 @@ Row = tuple[int, dict[str, float]]  # a step and its numbers
 
 @dataclass(frozen=True)
 class Training:
-    """A finished or unfinished pretraining, fine-tuning or layer table in the store."""
+    """A finished or unfinished pretraining or fine-tuning in the store."""
 
     name: str
     output: Output
@@ -48,6 +50,13 @@ class Training:
         """The folder for dashboards' files; hidden, so it is not part of the output."""
         return self.output.path / FOLDER
 
+    @property
+    def journals(self) -> list[Path]:
+        """The files with the numbers of every step."""
+        if self.output.stage == "pretrain":
+            return [self.output.path / name for name in ("metrics.jsonl", "timing.jsonl")]
+        return [self.folder / "metrics.jsonl"]
+
     @cached_property
     def id(self) -> str:
         """The id of the wandb run; created at first use."""
@@ -60,13 +69,16 @@ class Training:
     def config(self) -> dict[str, Any]:
         """Return the recipe, the fingerprints of all inputs, and package versions.
 
-        The section `corpus` is left out: its paths and patterns are private.
+        The section `corpus` is left out: its paths and patterns are private. Of the task only name,
+        kind and metric are shown.
         """
         request = self.output.request()
         before = [output for output in self.store.ancestors(self.output) if output.is_done]
         recipe: dict[str, Any] = {}
         for each in (*(output.request() for output in reversed(before)), request):
             recipe |= {key: value for key, value in each["config"].items() if key != "corpus"}
+        if "task" in recipe:  # labels and values of fields are private
+            recipe["task"] = {key: recipe["task"].get(key) for key in ("name", "kind", "metric")}
         return recipe | {
             "fingerprints": {
                 self.output.stage: self.output.fingerprint,
@@ -83,11 +95,19 @@ class Training:
         versions: dict[str, str] = facts["versions"]
         return versions
 
+    def saved_step(self) -> int:
+        """Return the step up to which nothing can be rolled back: that of the newest checkpoint.
+
+        A fine-tuning has no checkpoints, and is never rolled back.
+        """
+        if self.output.stage != "pretrain":
+            return sys.maxsize
+        saved = checkpoints(self.output.path / CHECKPOINTS)
+        return int(saved[-1].name) if saved else 0
+
     def rows(self, until: int | None = None) -> Iterator[Row]:
-        """Yield the numbers of metrics.jsonl and timing.jsonl by step, up to step `until`."""
-        journals = [
-            read_lines(self.output.path / name) for name in ("metrics.jsonl", "timing.jsonl")
-        ]
+        """Yield the numbers of the journals by step, up to step `until`."""
+        journals = [read_lines(path) for path in self.journals]
         for step, numbers in by_step(heapq.merge(*journals, key=lambda line: int(line["step"]))):
             if until is not None and step > until:
                 return

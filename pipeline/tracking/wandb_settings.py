@@ -1,6 +1,8 @@
 """Settings for wandb that name project and run but record nothing about the machine."""
 
 import os
+import subprocess
+from pathlib import Path
 from typing import Any
 
 from pipeline.tracking.config import TrackingConfig
@@ -26,22 +28,21 @@ def import_wandb() -> Any:
     return wandb
 
 
-def private_settings(config: TrackingConfig, connect_seconds: float, flush_seconds: float) -> Any:
-    """Return settings that record no console output, code, machine, packages or command line, and
-    that limit the time to connect and to finish.
-
-    The git commit and the machine's load are recorded only where the config asks for them.
-    """
+def private_settings(
+    stage: str, connect_seconds: float, flush_seconds: float, system: bool = False
+) -> Any:
+    """Return settings that record no console output, code, git state, machine, packages or command
+    line, and that limit the time to connect and to finish. `system`: record the machine's load."""
     return import_wandb().Settings(
         console="off",
         disable_code=True,
         disable_git=not config.code,
         x_disable_meta=True,
         x_disable_machine_info=True,
-        x_disable_stats=not config.system,
+        x_disable_stats=not system,
         x_save_requirements=False,
         silent=True,
-        program="sesame pretrain",
+        program=f"sesame {stage}",
         host="",
         init_timeout=connect_seconds,
         finish_timeout=flush_seconds,
@@ -49,15 +50,31 @@ def private_settings(config: TrackingConfig, connect_seconds: float, flush_secon
     )
 
 
-def belonging(config: TrackingConfig, name: str, group: str, stage: str) -> dict[str, Any]:
-    """Return project, entity, group, tags, name and job type, without those set by wandb's
-    variables. `name` and `group` hold where the config sets none."""
+def belonging(config: TrackingConfig, name: str, stage: str) -> dict[str, Any]:
+    """Return project, entity, group, job type, tags and name, without those set by wandb's
+    variables."""
     ours = {
         "project": config.project,
         "entity": config.entity,
-        "group": config.group or group,
+        "group": config.group or name,
         "tags": config.tags,
-        "name": config.name or name,
+        "name": config.label or name,
         "job_type": stage,
     }
     return {key: value for key, value in ours.items() if VARIABLES[key] not in os.environ}
+
+
+def code_version() -> dict[str, Any]:
+    """Return the git commit of Sesame's code and whether it was changed; empty outside git."""
+    folder = str(Path(__file__).parent)
+    git = ["git", "-C", folder]
+    try:
+        commit = subprocess.run(
+            [*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True
+        )
+        status = subprocess.run(
+            [*git, "status", "--porcelain"], capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return {}
+    return {"commit": commit.stdout.strip(), "changed": bool(status.stdout.strip())}

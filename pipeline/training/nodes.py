@@ -27,7 +27,6 @@ from pipeline.training.config import TrainerConfig
 from pipeline.training.environment import free_port, shared_variables
 from pipeline.training.exits import DIVERGED, INTERRUPTED, Interrupted
 from pipeline.training.processes import FINE, run_ranks
-from pipeline.training.rank import interface_to
 
 # Names of a node's number, by who sets them: users, PyTorchJob's elastic mode, torchrun, PyTorchJob
 NODE_RANKS = ("NODE_RANK", "PET_NODE_RANK", "GROUP_RANK", "RANK")
@@ -171,6 +170,8 @@ class _Meeting:
 
 def _variables(trainer: TrainerConfig, place: Placement, port: str) -> dict[str, str]:
     """Return the variables of this node's ranks."""
+    from pipeline.training.rank import interface_to  # imports numba, which takes a while
+
     interface = os.environ.get("GLOO_SOCKET_IFNAME") or interface_to(place.address)
     return shared_variables(trainer) | {
         "WORLD_SIZE": str(trainer.world_size),

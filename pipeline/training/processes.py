@@ -13,9 +13,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from data_prep.work_units import end_with_parent
+from data_prep.work_units import STOP_SIGNALS, end_with_parent
 from pipeline.training.exits import INTERRUPTED, REPORTS
-from pipeline.training.rank import STOP_SIGNALS
 
 FINE = (0, INTERRUPTED)  # exit codes of a rank that did not fail
 LOOK_SECONDS = 0.1  # between two polls of the ranks

@@ -24,9 +24,10 @@ def graph_of(store: Path, *overrides: str) -> Graph:
 
 
 def swept(store: Path, *overrides: str) -> list[Node]:
-    points = sweep_points(list(overrides))
-    graphs = [graph_of(store, *point) for point in points]
-    return label_nodes(graphs, settings_of(points, swept_keys(list(overrides))))
+    words = ["experiment=smoke", *overrides]
+    points = sweep_points(words)
+    graphs = [graph_of(store, *point[1:]) for point in points]
+    return label_nodes(graphs, settings_of(points, swept_keys(words)))
 
 
 def by_name(planned: list[Planned]) -> dict[str, Planned]:

@@ -12,6 +12,7 @@ import pytest
 from data_prep.errors import SesameError, UsageError
 from pipeline.commands.early_stopping import EarlyStopping
 from pipeline.commands.main import run
+from pipeline.commands.sweep import on_dashboards
 from pipeline.config.compose import compose_config
 from pipeline.config.sweep import read_sweep, sweep_points
 from pipeline.stages.watching import reporting
@@ -194,3 +195,13 @@ def test_a_training_that_has_ended_is_not_stopped_any_more(tmp_path: Path) -> No
     with reporting(journal, report):
         journal.write_text('{"step": 10, "heldout_loss": 2.0}\n')
     assert told == [10]
+
+
+def test_points_are_grouped_by_sweep_and_named_by_settings_on_dashboards() -> None:
+    config = compose_config(["experiment=bert_continue", "init.source=/private/x"])
+    settings = ["optim.lr=0.1", "init.source=/private/x", "++corpus.where.a=b"]
+    point = on_dashboards(config, "2026-01-01", settings).tracking
+    assert (point.group, point.label) == ("2026-01-01", "lr=0.1, source=x, a=b")
+    given = compose_config(["experiment=smoke", "tracking.group=g", "tracking.label=l"])
+    kept = on_dashboards(given, "2026-01-01", settings).tracking
+    assert (kept.group, kept.label) == ("g", "l")

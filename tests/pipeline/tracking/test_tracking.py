@@ -3,6 +3,7 @@
 import csv
 import importlib.util
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from pipeline.tracking.config import TrackingConfig
 from pipeline.tracking.lineage import artifacts, inputs_of, results_of
 from pipeline.tracking.tracker import Tracker
 from pipeline.tracking.training import Training, by_step
-from pipeline.tracking.wandb_settings import belonging
+from pipeline.tracking.wandb_settings import belonging, code_version, private_settings
 from pipeline.training.rank import StopRequest, train
 from tests.pipeline.toy_pretraining import Toy, last_step, toy_config
 from tests.pipeline.wandb_server import WandbServer, wandb_server
@@ -178,8 +179,44 @@ def test_wandbs_own_variables_win(monkeypatch: pytest.MonkeyPatch) -> None:
     config = TrackingConfig(project="ours", group="first", tags=["a"])
     monkeypatch.setenv("WANDB_PROJECT", "theirs")
     monkeypatch.setenv("WANDB_TAGS", "b")
-    told = belonging(config, "sample", "run", "pretrain")
+    told = belonging(config, "sample", "pretrain")
     assert told == {"entity": None, "group": "first", "name": "sample", "job_type": "pretrain"}
+
+
+def test_a_run_is_grouped_and_named_by_itself_or_its_sweep() -> None:
+    own = belonging(TrackingConfig(), "mine", "pretrain")
+    assert (own["group"], own["name"], own["job_type"]) == ("mine", "mine", "pretrain")
+    swept = belonging(TrackingConfig(group="sweep-1", label="lr=0.1"), "mine", "finetune")
+    assert (swept["group"], swept["name"], swept["job_type"]) == ("sweep-1", "lr=0.1", "finetune")
+
+
+def test_rows_after_the_last_checkpoint_are_sent_only_when_one_covers_them(sample: Sample) -> None:
+    """A rollback repeats these steps; what a server has is not taken back."""
+    last = sample.training.output.path / "checkpoints" / "00000006"
+    shutil.move(last, sample.training.output.path / "later")
+
+    def shown() -> list[int]:
+        with open(sample.training.folder / "csv" / "metrics.csv") as stream:
+            return [int(row["step"]) for row in csv.DictReader(stream)]
+
+    config = TrackingConfig(loggers=["csv"])
+    assert follow(sample, config, 1) == []
+    assert shown() == [1, 2, 3]
+    shutil.move(sample.training.output.path / "later", last)
+    assert follow(sample, config, 1) == []
+    assert shown() == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_the_codes_version_and_the_machines_load_are_sent_only_where_asked(
+    asked: bool, sample: Sample
+) -> None:
+    config = TrackingConfig(code=asked, system=asked)
+    assert ("code" in dashboards.described(config, sample.training)) == asked
+    settings = private_settings("pretrain", 1.0, 1.0, config.system)
+    assert settings.x_disable_stats is not asked
+    assert settings.x_disable_meta and settings.disable_git and settings.disable_code
+    assert code_version().keys() <= {"commit", "changed"}
 
 
 def test_our_mode_wins_unless_it_is_left_to_wandbs_variable(
@@ -289,6 +326,33 @@ def test_sync_uploads_one_run_rebuilt_from_the_journals(
     (summary,) = server.files["wandb-summary.json"].values()
     assert json.loads(summary)["polarity/accuracy"] == 0.75
     assert server.named("RunResumeStatus") == []  # written anew, whatever the server has
+
+
+def test_sync_uploads_fine_tunings_as_runs_of_their_own(
+    sample: Sample, server: WandbServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tuning = Training("sample", sample.outputs["finetune"])
+    manifest = tuning.output.path / "manifest.json"
+    content = json.loads(manifest.read_text())
+    content["config"] = {"task": {"name": "polarity", "labels": ["x"]}, "finetune": {"seed": 7}}
+    manifest.write_text(json.dumps(content))
+    tuning.folder.mkdir()
+    lines = [
+        {"step": 3, "loss": 0.5},
+        {"step": 6, "loss": 0.25},
+        {"step": 6, "test_accuracy": 0.75},
+    ]
+    tuning.journals[0].write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert sync(sample) == 0, capsys.readouterr().err
+    runs = {each["name"]: each for each in server.named("UpsertBucket") if each.get("displayName")}
+    assert runs.keys() == {sample.training.id, tuning.id}
+    own = runs[tuning.id]
+    assert (own["displayName"], own["groupName"], own["jobType"]) == (
+        "polarity, seed=7", "sample", "finetune",
+    )  # fmt: skip
+    assert runs[sample.training.id]["jobType"] == "pretrain"
+    # The test server keeps rows by number, whosever they are: those of the last run replaced two.
+    assert [row["loss"] for row in server.history()][:2] == [0.5, 0.25]
 
 
 def test_a_variable_of_the_environment_sends_nothing(
