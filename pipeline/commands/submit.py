@@ -24,7 +24,7 @@ from pipeline.commands.arguments import Arguments
 from pipeline.commands.rehearse import submit_rehearsal
 from pipeline.commands.stages import as_entries, experiment, select_stages, stage_graph
 from pipeline.commands.submitted_sweep import label_nodes, record_sweep, settings_of
-from pipeline.commands.sweeps import in_sweep
+from pipeline.commands.sweep import on_dashboards
 from pipeline.config.compose import compose_config
 from pipeline.config.schema import Config
 from pipeline.config.sweep import read_sweep, sweep_points
@@ -54,7 +54,7 @@ def submit(arguments: Arguments) -> None:
     settings = settings_of(points, read_sweep(arguments.overrides).swept if is_sweep else set())
     if is_sweep:
         named = zip(configs, settings, strict=True)
-        configs = [in_sweep(config, config.name, own) for config, own in named]
+        configs = [on_dashboards(config, config.name, own) for config, own in named]
     store = Store(Path(configs[0].paths.store).resolve())
     graphs = [_graph(stage, *each) for each in zip(configs, points, strict=True)]
     nodes = label_nodes(graphs, settings) if is_sweep else list(graphs[0].nodes.values())

@@ -8,7 +8,7 @@ Try it: sesame finetune -m encoder=mine task=sst2 finetune.lr=2e-5,5e-5 finetune
 import json
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from statistics import fmean
@@ -106,18 +106,6 @@ def for_hydra(
             "hydra.sweeper.direction": "maximize" if best[1] is max else "minimize",
         }
     return [*overrides, *(f"{key}={value}" for key, value in added.items() if key not in given)]
-
-
-def in_sweep(config: Config, sweep: str, settings: list[str]) -> Config:
-    """Return a point's config with the sweep as its group in dashboards, and the swept settings as
-    its name, where the user gave none."""
-    tracking = config.tracking
-    own = replace(
-        tracking,
-        group=tracking.group or sweep,
-        name=tracking.name or ", ".join(settings) or None,
-    )
-    return replace(config, tracking=own)
 
 
 def write_point(folder: Path, point: Point) -> None:

@@ -1,18 +1,13 @@
-"""`sesame sync`: uploads a pretraining, and the fine-tunings of a run, to wandb.
+"""`sesame sync`: uploads a pretraining to wandb as one run, whole and in order."""
 
-Each is one run there, whole and in order.
-"""
-
-import json
 from pathlib import Path
 
 from data_prep.errors import UsageError
 from pipeline.commands.arguments import Arguments
 from pipeline.config.compose import compose_config
-from pipeline.store.outputs import Output, Store
+from pipeline.store.outputs import Store
 from pipeline.store.references import Stored, resolve
 from pipeline.tasks.summary import summarise
-from pipeline.tracking.lineage import results_of
 from pipeline.tracking.sync import sync
 from pipeline.tracking.training import Training
 from pipeline.training.job import Job
@@ -32,34 +27,6 @@ def sync_run(arguments: Arguments) -> None:
         raise UsageError(f"run={reference}: no step of its pretraining is measured yet ({folder})")
     job = Job.read(folder)  # the name and settings of the training
     print(sync(Training.in_folder(job.name, folder), job.tracking, _means))
-    for training in later_trainings(reference, found.output, Store(Path(config.paths.store))):
-        print(sync(training, job.tracking, _scores))
-
-
-def later_trainings(run: str, pretraining: Output, store: Store) -> list[Training]:
-    """Return the fine-tunings and layer tables that rest on a pretraining and have curves."""
-    return [
-        Training(name_of(output), output, run)
-        for output in results_of(store, pretraining)
-        if (output.path / "metrics.jsonl").exists() and output.stage != "export"
-    ]
-
-
-def name_of(output: Output) -> str:
-    """Return the name of a finished fine-tuning or layer table in the dashboards."""
-    counts = output.manifest()["counts"]
-    named = [counts["task"], counts["encoder"]]
-    if output.stage == "layers":
-        return " ".join(["layers", *named])
-    return " ".join([*named, f"seed {counts['seed']}"])
-
-
-def _scores(score_files: list[Path]) -> dict[str, float]:
-    """Return the scores of one fine-tuning."""
-    found: dict[str, float] = {}
-    for path in score_files:
-        found |= json.loads(path.read_text())["scores"]
-    return found
 
 
 def _means(score_files: list[Path]) -> dict[str, float]:

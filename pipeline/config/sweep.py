@@ -44,10 +44,6 @@ class Sweep:
         """Return the overrides of every point of a grid, without Hydra's own."""
         return [without_hydra(point) for point in _combinations(self.overrides)]
 
-    def settings(self, point: list[str]) -> list[str]:
-        """Return the overrides of a point whose keys take several values."""
-        return [word for word in point if word.lstrip("+").partition("=")[0] in self.swept]
-
     def first(self) -> list[str]:
         """Return the overrides of one point, without Hydra's own, for what all points share."""
         return without_hydra(_first(self.overrides))

@@ -3,7 +3,6 @@
 Reads the task's files and the encoder of `encoder=`: an exported folder, any Hugging Face BERT,
 word vectors, several of these, only a tokenizer (`random`) or nothing (`tfidf`, `majority`). Writes
     scores.json        the task's main score, all other scores, and the settings behind them
-    metrics.jsonl      by step: loss and learning rate; by epoch: the development score
     predictions.jsonl  per test example: inputs, gold, prediction and confidence
     predictions.json   answers by question, for SQuAD's official script (spans)
     null_odds.json     by question, the score of "no answer" relative to the best answer (SQuAD 2.0)
@@ -34,8 +33,6 @@ from pipeline.stages.encoder_inputs import (
     encoder_requests,
     open_encoder,
 )
-from pipeline.stages.tracked import track
-from pipeline.store.journal import Journal
 from pipeline.tasks.config import FinetuneConfig
 from pipeline.tasks.metrics import confusion, scores_by_type
 from pipeline.tasks.splits import missing_files, read_splits, task_files
@@ -159,7 +156,6 @@ class Finetune(Stage):
             guessed: list[Any] = [guess.answer for guess in outcome.predictions]
             named["by_type"] = scores_by_type(gold_tags, guessed)
         write_atomically(work.out / "scores.json", json.dumps(named, indent=1))
-        track(work, f"{task.name} {encoder_label(work.config)} seed {config.seed}", outcome.scores)
         return scores
 
     def closing(self, out: Path) -> Table:
@@ -171,13 +167,6 @@ class Finetune(Stage):
         for name, value in sorted(found["scores"].items(), key=lambda item: item[0] != first):
             table.add_row(name, f"{100 * value:.1f}")
         return table
-
-
-def _new_journal(work: Work) -> Journal:
-    """Return an empty metrics.jsonl: a fine-tuning that was ended begins anew."""
-    path = work.out / "metrics.jsonl"
-    path.unlink(missing_ok=True)
-    return Journal(path, work.check_lease)
 
 
 def _computing(

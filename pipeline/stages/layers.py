@@ -25,7 +25,6 @@ from pipeline.stages.encoder_inputs import (
     encoder_requests,
     open_encoder,
 )
-from pipeline.stages.tracked import track
 from pipeline.tasks.config import FinetuneConfig
 from pipeline.tasks.splits import read_splits, task_files
 from pipeline.workflow.stage import Request, Stage, UserFiles, Work
@@ -98,16 +97,6 @@ class Layers(Stage):
             "published": PUBLISHED,
         }
         write_atomically(work.out / "layers.json", json.dumps(found, indent=1))
-        heads = [
-            {"step": int(seed), choice: score}
-            for choice, by_seed in scores.items()
-            for seed, score in by_seed.items()
-        ]
-        heads.sort(key=lambda line: line["step"])
-        lines = "".join(json.dumps(line) + "\n" for line in heads)
-        write_atomically(work.out / "metrics.jsonl", lines)
-        means = {choice: fmean(by_seed.values()) for choice, by_seed in scores.items()}
-        track(work, f"layers {config.task.name} {encoder_label(config)}", means)
         return found
 
     def how_far(self, out: Path) -> str:

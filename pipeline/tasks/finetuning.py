@@ -125,7 +125,7 @@ def finetune(
         head = Head(task.kind, answers.outputs, encoder, config, apart)
         model = Model(encoder, head, config.mode == "frozen")
         model.to(choose_device(config.accelerator))
-        fit = _fit(model, train, dev, answers, task, config, after_epoch, record)
+        fit = _fit(model, train, dev, answers, task, config, after_epoch)
 
     def predict(examples: Sequence[Example]) -> list[Prediction]:
         data = test if examples is splits.test else encode(examples)
@@ -179,12 +179,10 @@ def _fit(
     task: TaskConfig,
     config: FinetuneConfig,
     after_epoch: AfterEpoch,
-    record: Record,
 ) -> Fit:
     """Train the model in place; at the end it holds the best epoch's weights."""
     total = math.ceil(len(train.counts) / config.batch_size) * config.epochs
     scores: list[float] = []
-    losses: list[float] = []  # since the last line
     best_epoch, best_state, best_answers = 0, model.trained_state(), answers
     with lazy_tables(model.encoder) as tables, progress(f"finetune {task.name}", total) as bar:
         optimizer = Optimizer(model.encoder, model.head, config, total, tables)
@@ -200,11 +198,6 @@ def _fit(
                         f"the loss is {loss} at step {optimizer.steps - 1} of {total}; "
                         f"lower finetune.lr={config.lr:g}"
                     )
-                losses.append(loss)
-                if optimizer.steps % max(total // LINES, 1) == 0:
-                    mean = math.fsum(losses) / len(losses)
-                    record({"step": optimizer.steps, "loss": mean, "lr": optimizer.lr})
-                    losses.clear()
                 bar.advance()
             outputs = head_outputs(model, dev)
             tuned = answers.tuned(outputs, dev)

@@ -1,8 +1,8 @@
-"""Opens Lightning's loggers for one training: wandb, TensorBoard, CSV.
+"""Opens Lightning's loggers for one pretraining: wandb, TensorBoard, CSV.
 
 Each logger starts with an empty folder and receives the whole run so far, so that after an
 interruption it shows exactly the run. Nothing about the machine, the code or the command line is
-recorded, unless the config asks for it.
+recorded.
 """
 
 import shutil

@@ -1,4 +1,4 @@
-"""Uploads one training to wandb as one run, rebuilt from metrics.jsonl.
+"""Uploads one pretraining to wandb as one run, rebuilt from metrics.jsonl.
 
 wandb cannot resume an offline run, and its rows from before a rollback are no longer valid. The run
 is therefore written again from the start, under the same id, and sent with `wandb sync`. A repeated

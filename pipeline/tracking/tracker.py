@@ -1,8 +1,5 @@
 """Sends metrics to the dashboards, each from its own thread, so that training never waits.
 
-A row is sent once a checkpoint covers its step. A training that goes back to a checkpoint therefore
-leaves no trace of the steps that it repeats.
-
 A dashboard that fails is switched off with one message. Nothing is lost: metrics.jsonl has all
 values, and `sesame sync` can send them to wandb later.
 """
@@ -15,7 +12,6 @@ from itertools import chain
 from queue import SimpleQueue
 from typing import Any
 
-from pipeline.store.checkpoints import CHECKPOINTS, checkpoints
 from pipeline.tracking.config import TrackingConfig
 from pipeline.tracking.dashboards import close_dashboard, open_dashboard
 from pipeline.tracking.training import Row, Training, by_step

@@ -1,7 +1,7 @@
-"""The data of a training that dashboards show, read from its folder in the store.
+"""The data of a pretraining that dashboards show, read from its folder in the store.
 
-Reads the request or manifest, metrics.jsonl and, of a pretraining, timing.jsonl. Writes
-`.tracking/id` once, so that every launch and `sesame sync` use the same wandb run.
+Reads the request or manifest, metrics.jsonl and timing.jsonl. Writes `.tracking/id` once, so that
+every launch and `sesame sync` use the same wandb run.
 """
 
 import heapq
@@ -31,14 +31,13 @@ class Training:
 
     name: str
     output: Output
-    group: str  # the name of the run that it belongs to
 
     @classmethod
-    def in_folder(cls, name: str, folder: Path, group: str | None = None) -> "Training":
+    def in_folder(cls, name: str, folder: Path) -> "Training":
         """Return the training whose output is `folder`, a folder of a store."""
         place = folder.absolute()  # not resolved: a stage's folder may be a link out of the store
         store = Store(place.parents[1])
-        return cls(name, store.output(place.parent.name, place.name), group or name)
+        return cls(name, store.output(place.parent.name, place.name))
 
     @property
     def store(self) -> Store:

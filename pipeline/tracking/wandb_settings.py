@@ -36,7 +36,7 @@ def private_settings(
     return import_wandb().Settings(
         console="off",
         disable_code=True,
-        disable_git=not config.code,
+        disable_git=True,
         x_disable_meta=True,
         x_disable_machine_info=True,
         x_disable_stats=not system,

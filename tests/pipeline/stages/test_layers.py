@@ -145,7 +145,7 @@ def test_the_stage_writes_ours_beside_the_published(task: TaskConfig, tmp_path: 
     assert set(found["choices"]) == {"embeddings", "last", "mix"}
     assert found["published"]["concat_last_4"] == 96.1
     assert Layers().closing(out).row_count == 3
-    assert sorted(path.name for path in out.iterdir()) == ["layers.json", "metrics.jsonl"]
+    assert [path.name for path in out.iterdir()] == ["layers.json"]
 
 
 def test_only_the_head_that_is_used_shapes_the_table() -> None:
