@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 from data_prep.errors import SesameError, UsageError
 from data_prep.progress import console
-from pipeline.commands.catalogue import COMMANDS
+from pipeline.commands.catalogue import COMMANDS, SHORT
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,9 @@ def parse(argv: list[str]) -> Arguments:
     rest = iter(argv[1:])
     for word in rest:
         option = word.partition("=")[0]
+        if option in SHORT:
+            word = SHORT[option] + word.removeprefix(option)
+            option = SHORT[option]
         if option in ("-h", "--help"):
             options["--help"] = ""
         elif option == "--multirun":
@@ -46,6 +49,8 @@ def parse(argv: list[str]) -> Arguments:
             overrides.append(word)
         else:
             words.append(word)
+    if options.get("--info") == "":
+        options["--info"] = words.pop(0) if words else "all"
     for option in ("--resolve", "--package"):
         if option in options and "--cfg" not in options:
             raise UsageError(f"{option}: goes with --cfg, which prints the configuration")
@@ -56,6 +61,8 @@ def _option_value(command: str, word: str, rest: Iterator[str]) -> str:
     """Return the value of a declared option, taken from `rest` if needed; "" without a value."""
     known = COMMANDS[command].options
     option, _, value = word.partition("=")
+    if option == "--info" and not value:  # as with Hydra, its value may follow or be left out
+        return ""
     if f"{option}=" in known:
         value = value or next(rest, "")
         if not value:

@@ -14,10 +14,14 @@ class Command:
 
 
 CONFIG_OPTIONS = {
-    "--cfg=": "print the configuration (job, hydra or all) and do nothing",
+    "--cfg=": "print the configuration (job, hydra or all) and do nothing; short: -c",
     "--resolve": "with --cfg: resolve interpolations",
     "--package=": "with --cfg: only this part",
+    "--info=": "print what Hydra knows (all, config, defaults, defaults-tree, plugins or "
+    "searchpath) and do nothing",
+    "--config-dir=": "a folder with recipes and groups of yours, before ./conf",
 }
+SHORT = {"-c": "--cfg", "-p": "--package", "-i": "--info", "-cd": "--config-dir"}  # as Hydra
 STAGE_OPTIONS = {
     "-m": "sweep: comma-separated values run one after another, or through hydra/launcher",
     "--stop-early": "with -m: stop points that are worse than the median of the others at the same "
@@ -50,7 +54,7 @@ COMMANDS = {
     "plan": Command(
         "pipeline.commands.stages:show_plan",
         "show what run would make and reuse, and why",
-        CONFIG_OPTIONS,
+        {"-m": "all points of a sweep, with hours, jobs and disk in all", **CONFIG_OPTIONS},
     ),
     "shard": Command(_STAGE, "raw text to cleaned, split document shards", ARRAY_OPTIONS),
     "tokenizer": Command(_STAGE, "document shards to a vocabulary", STAGE_OPTIONS),
@@ -135,6 +139,11 @@ COMMANDS = {
         "set damaged outputs aside and make them again",
         takes="[run or output] [overrides]",
     ),
+    "audit": Command(
+        "pipeline.commands.audit:audit",
+        "write a page of what a run could give away about its text",
+        takes="<run> [canaries=<file>] [k=5] [rows=256] [output=audit] [paths.store=…]",
+    ),
     "sync": Command(
         "pipeline.commands.sync:sync_run",
         "upload a pretraining to wandb as one run",
@@ -149,8 +158,18 @@ COMMANDS = {
         "pipeline.commands.estimate:estimate_pretraining",
         "estimate memory, tokens, FLOPs, disk, hours and cost of a training",
         {
+            "-m": "one row per point of a sweep, and all points together",
             "--gpu=": "only this GPU, such as A100-80",
             "--utilisation=": "share of the GPU's peak that training reaches (0.4)",
+            "--price=": "dollars per GPU and hour",
+            **CONFIG_OPTIONS,
+        },
+    ),
+    "rehearse": Command(
+        "pipeline.commands.rehearse:rehearse",
+        "try a pretraining on its real devices: speed, memory, checkpoints, resume; one page",
+        {
+            "--steps=": "steps of each leg (24)",
             "--price=": "dollars per GPU and hour",
             **CONFIG_OPTIONS,
         },
@@ -190,7 +209,7 @@ GROUPS = {
         "finetune", "layers", "report",
     ),
     "Cluster": ("submit", "status", "logs", "sweep", "cancel", "job"),
-    "Store": ("list", "board", "path", "du", "clean", "verify", "repair", "sync"),
-    "A look inside": ("inspect", "estimate", "doctor", "bench"),
+    "Store": ("list", "board", "path", "du", "clean", "verify", "repair", "audit", "sync"),
+    "A look inside": ("inspect", "estimate", "rehearse", "doctor", "bench"),
     "Using an encoder": ("embed", "fill", "similarity", "senses"),
 }  # fmt: skip

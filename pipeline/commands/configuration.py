@@ -1,5 +1,6 @@
-"""`--cfg`: print the configuration that a command would use, and do nothing else."""
+"""`--cfg` and `--info`: print the configuration that a command would use, and do nothing else."""
 
+import logging
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +9,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from data_prep.errors import UsageError
 from pipeline.commands.arguments import Arguments
-from pipeline.config.compose import CONF, compose_raw, register
+from pipeline.config.compose import CONF, compose_raw, prepared, register
+
+INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 
 
 def print_config(arguments: Arguments) -> None:
@@ -19,7 +22,7 @@ def print_config(arguments: Arguments) -> None:
     if what != "job":
         more = ["--resolve"] if "--resolve" in arguments.options else []
         more += ["--package", part] if part else []
-        run_hydra(["--cfg", what, *more, *arguments.overrides], lambda raw: None)
+        run_hydra(["--cfg", what, *more, *prepared(arguments.overrides)], lambda raw: None)
         return
     raw = compose_raw(arguments.overrides)
     shown: Any = OmegaConf.select(raw, part) if part else raw
@@ -29,6 +32,16 @@ def print_config(arguments: Arguments) -> None:
         print(OmegaConf.to_yaml(shown, resolve="--resolve" in arguments.options), end="")
     else:
         print(shown)
+
+
+def print_info(arguments: Arguments) -> None:
+    """Print what Hydra knows: search path, defaults tree, plugins, config."""
+    what = arguments.options["--info"]
+    if what not in INFO:
+        raise UsageError(f"--info={what}: must be one of {', '.join(INFO)}")
+    logging.raiseExceptions = False  # Hydra logs its answer; a reader such as `head` may be gone
+    compose_raw(arguments.overrides)  # a mistake is explained as everywhere else
+    run_hydra(["--info", what, *prepared(arguments.overrides)], lambda raw: None)
 
 
 def run_hydra(argv: list[str], job: Callable[[DictConfig], float | None]) -> None:

@@ -5,33 +5,55 @@ from rich.table import Table
 
 from data_prep.errors import UsageError
 from pipeline.commands.arguments import Arguments
+from pipeline.commands.sweep_cost import cost_of, cost_table, total
 from pipeline.config.compose import compose_config
 from pipeline.config.schema import Config
+from pipeline.config.sweep import read_sweep
 from pipeline.estimate.pretraining import USABLE, Estimate, Offer, estimate, offers
+from pipeline.pages.wording import byte_size
 from pipeline.stages import STAGES
 from pipeline.training.gpus import GPUS, Gpu
 
+SWEEP_GPU = next(gpu for gpu in GPUS if gpu.name == "A100-80")  # of a sweep without --gpu
 UTILISATION = 0.4  # share of the GPU's peak that well-tuned BERT trainings reach
 
 
 def estimate_pretraining(arguments: Arguments) -> None:
     """Print parameters, memory, tokens, operations, disk, hours and cost."""
     arguments.refuse_words()
-    utilisation = _number(arguments, "--utilisation", UTILISATION, at_most=1.0)
-    price = _number(arguments, "--price", None)
+    utilisation = number_option(arguments, "--utilisation", UTILISATION, at_most=1.0)
+    price = number_option(arguments, "--price", None)
     gpus = _gpus(arguments.options.get("--gpu"))
+    assert utilisation is not None
+    if "-m" in arguments.options:
+        gpu = gpus[0] if "--gpu" in arguments.options else SWEEP_GPU
+        _estimate_sweep(arguments, gpu, utilisation, price)
+        return
     config = compose_config(arguments.overrides)
     found = estimate(config, STAGES)
     _say(*_memory_table(found, config))
     _say("Work", _work_table(found))
     _say("Disk, at its fullest", _disk_table(found))
     if config.trainer.accelerator not in ("cpu", "mps"):
-        assert utilisation is not None
         made = offers(found, config, gpus, utilisation, price)
         rough = "rough prices; --price= takes yours" if price is None else "at your price"
         count = f"{found.ranks} × " if found.ranks > 1 else ""
         title = f"{count}GPU at {100 * utilisation:g} % of its peak ({rough})"
         _say(title, _offers_table(made))
+
+
+def _estimate_sweep(
+    arguments: Arguments, gpu: Gpu, utilisation: float, price: float | None
+) -> None:
+    """Print the cost of every point, and of all together."""
+    sweep = read_sweep(arguments.overrides)
+    costs = []
+    for point in sweep.points():
+        settings = [word for word in point if word.partition("=")[0].lstrip("+") in sweep.swept]
+        costs.append(cost_of(settings, compose_config(point), gpu, utilisation, price))
+    show(cost_table(costs))
+    print(f"\n{len(costs)} points: {total(costs)}")
+    print(f"every device a {gpu.name} at {100 * utilisation:g} % of its peak")
 
 
 def _say(title: str, table: Table) -> None:
@@ -40,9 +62,10 @@ def _say(title: str, table: Table) -> None:
     print()
 
 
-def _number(
+def number_option(
     arguments: Arguments, option: str, default: float | None, at_most: float | None = None
 ) -> float | None:
+    """Return the value of an option that is a number; raise a UsageError if it is none."""
     text = arguments.options.get(option)
     if text is None:
         return default
@@ -82,7 +105,7 @@ def _memory_table(found: Estimate, config: Config) -> tuple[str, Table]:
     for part in ("weights", "gradients", "optimizer", "exchange", "activations", "total"):
         sizes = [getattr(phase.memory, part) for phase in found.phases]
         if any(sizes):
-            table.add_row(part, *map(_bytes, sizes), style="bold" if part == "total" else "")
+            table.add_row(part, *map(byte_size, sizes), style="bold" if part == "total" else "")
     return title, table
 
 
@@ -111,7 +134,7 @@ def _work_table(found: Estimate) -> Table:
 def _disk_table(found: Estimate) -> Table:
     table = _table("stage", "bytes")
     for stage, size in found.disk.items():
-        table.add_row(stage, "unknown: set corpus.paths" if size is None else _bytes(size))
+        table.add_row(stage, "unknown: set corpus.paths" if size is None else byte_size(size))
     return table
 
 
@@ -120,22 +143,15 @@ def _offers_table(made: list[Offer]) -> Table:
     table.columns[-1].justify = "left"
     for offer in made:
         fits = (
-            f"[red]will not fit[/] (needs {_bytes(offer.needs)}); fits with {offer.remedy}"
+            f"[red]will not fit[/] (needs {byte_size(offer.needs)}); fits with {offer.remedy}"
             if offer.remedy
             else "[green]fits[/]"
         )
         table.add_row(
             offer.gpu.name, f"{offer.hours:,.1f}", _count(offer.tokens), f"{offer.cost:,.0f}",
-            f"{_bytes(USABLE * offer.gpu.memory)} usable", fits,
+            f"{byte_size(USABLE * offer.gpu.memory)} usable", fits,
         )  # fmt: skip
     return table
-
-
-def _bytes(size: float) -> str:
-    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
-        if size >= factor:
-            return f"{size / factor:,.2f} {unit}"
-    return f"{size / 1e3:,.2f} kB"
 
 
 def _count(value: float | None) -> str:

@@ -14,7 +14,7 @@ def show_help() -> None:
         for name in names:
             print(f"  {name:<10} {COMMANDS[name].help}")
     print("\nTry: sesame run experiment=demo; sesame pretrain --help lists that stage's keys.")
-    print("sesame --version prints the version.")
+    print("sesame --version prints the version; sesame -sc install=bash, tab completion.")
 
 
 def show_command_help(name: str) -> None:

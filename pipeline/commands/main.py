@@ -10,11 +10,12 @@ import signal
 import sys
 from contextlib import nullcontext
 from importlib.metadata import version
+from pathlib import Path
 
 from data_prep.errors import SesameError, UsageError
 from data_prep.files import is_text
 from data_prep.progress import console
-from pipeline.commands.arguments import call, parse, show_error
+from pipeline.commands.arguments import Arguments, call, parse, show_error
 from pipeline.commands.help import show_command_help, show_help
 from pipeline.commands.signals import Stopped, stop_on_signals
 from pipeline.training.exits import Interrupted
@@ -90,6 +91,8 @@ def _run(argv: list[str]) -> int:
     if argv[0] == "--version":
         print(version("sesame-encoders"))
         return 0
+    if argv[0] in ("-sc", "--shell-completion"):
+        argv = ["completion", *argv[1:]]
     try:
         with nullcontext() if _is_job_script() else stop_on_signals():
             _perform(argv)
@@ -122,15 +125,33 @@ def _perform(argv: list[str]) -> None:
 
         listen()
     _refuse_odd_arguments(argv)
+    if argv[0] == "completion":
+        from pipeline.commands.completion import shell_completion
+
+        shell_completion(argv[1:])
+        return
     arguments = parse(argv)
+    if "--config-dir" in arguments.options:
+        from pipeline.config.recipes import use_folder
+
+        use_folder(Path(arguments.options["--config-dir"]))
     if "--help" in arguments.options:
         show_command_help(arguments.command)
-    elif "--cfg" in arguments.options:  # handled here, so that every command supports it
-        from pipeline.commands.configuration import print_config
+    elif arguments.options.keys() & {"--cfg", "--info"}:  # here, so that every command has them
+        from pipeline.commands.configuration import print_config, print_info
 
-        print_config(arguments)
+        (print_config if "--cfg" in arguments.options else print_info)(arguments)
     else:
+        _refuse_unused_hydra(arguments)
         call(arguments)
+
+
+def _refuse_unused_hydra(arguments: Arguments) -> None:
+    """Raise `UsageError` for a launcher or sweeper of a command that does not sweep."""
+    swept_only = ("hydra/", "hydra.launcher", "hydra.sweeper")
+    for word in arguments.overrides:
+        if word.lstrip("+~").startswith(swept_only) and "-m" not in arguments.options:
+            raise UsageError(f"{word}: only a sweep uses it; add -m, or leave it out")
 
 
 def _wants_traceback() -> bool:

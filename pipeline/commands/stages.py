@@ -8,6 +8,7 @@ from data_prep.errors import UsageError
 from data_prep.progress import console
 from data_prep.work_units import ArraySlice
 from pipeline.commands.arguments import Arguments
+from pipeline.commands.plan_sweep import plan_sweep
 from pipeline.commands.sweep import Do, at_once, run_sweep
 from pipeline.config.compose import compose_config
 from pipeline.config.schema import Config
@@ -39,7 +40,11 @@ def run(arguments: Arguments) -> None:
 
 
 def show_plan(arguments: Arguments) -> None:
-    """Print what `run` would do; make nothing."""
+    """Print what `run` would do; make nothing. With -m, for all points of a sweep."""
+    arguments.refuse_words()
+    if "-m" in arguments.options:
+        plan_sweep(arguments, experiment)
+        return
     graph = experiment(compose_config(arguments.overrides), arguments.overrides)
     console.print(as_table(plan(list(graph.nodes.values()), graph.store)))
 
@@ -140,7 +145,9 @@ def _record(
 
 def as_entries(nodes: list[Node], arguments: Arguments) -> list[Entry]:
     """Return nodes as outputs of a run, with the command that makes them again."""
-    command = shlex.join(["sesame", arguments.command, *arguments.overrides])
+    added = arguments.options.get("--config-dir")
+    options = [f"--config-dir={Path(added).resolve()}"] if added else []
+    command = shlex.join(["sesame", arguments.command, *arguments.overrides, *options])
     return [
         Entry(node.stage, node.output.fingerprint, node.label, command=command) for node in nodes
     ]

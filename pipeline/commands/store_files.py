@@ -145,6 +145,11 @@ BESIDE_OUTPUTS = (
         "run_facts/export/<fingerprint>.json", "Times, host, machine and versions of an export."
     ),
     StoreFile(
+        "configs/<stage>/<fingerprint>.yaml",
+        "The composed config of an output, execution keys included; paths and references are "
+        "masked.",
+    ),
+    StoreFile(
         "runs/<name>.json",
         "The outputs of a named run, which `sesame clean` keeps, and the commands that made them.",
     ),

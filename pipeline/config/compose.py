@@ -32,6 +32,7 @@ from pipeline.config.recipes import (
     UserRecipes,
     check_hydra,
     refuse_code,
+    user_folders,
 )
 from pipeline.config.schema import Config
 from pipeline.config.sharing import reads_only
@@ -228,8 +229,8 @@ def literal(value: Any) -> Any:
 
 
 def group_options(group: str) -> list[str]:
-    """Return the options of a config group, with those of the user's `./conf`."""
-    folders = (Path.cwd() / "conf" / group, CONF / group)
+    """Return the options of a config group, with those of the user's folders."""
+    folders = [folder / group for folder in (*user_folders(), CONF)]
     return sorted({path.stem for folder in folders for path in folder.glob("*.yaml")})
 
 

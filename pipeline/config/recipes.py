@@ -6,6 +6,7 @@ name Python objects: Hydra would call them when a sweep starts. Values of enviro
 has MASK instead, because configs are written to manifests, pages and dashboards.
 """
 
+import functools
 import os
 import re
 from collections.abc import Iterator
@@ -42,6 +43,7 @@ UNUSED = {
 HANDLERS = ("logging.StreamHandler", "logging.FileHandler", "colorlog.StreamHandler")
 NUMBERS = (BooleanNode, FloatNode, IntegerNode)  # keys that can hold no text
 SCHEME = "recipes"
+ROOTS = ("config.yaml", "config.yml")  # of a Hydra project, as of ours
 
 
 class UserRecipes(FileConfigSource):
@@ -72,14 +74,57 @@ class UserRecipes(FileConfigSource):
 
 
 class UserConf(SearchPathPlugin):
-    """Puts the user's `./conf` before ours on Hydra's search path."""
+    """Puts the user's folders before ours on Hydra's search path."""
 
     ours: Path  # our own conf/; set by `compose`
+    added: Path | None = None  # the folder of --config-dir
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        user = Path.cwd() / "conf"
-        if user.is_dir() and user.resolve() != self.ours.resolve():
-            search_path.prepend("user", f"{SCHEME}://{user}")
+        for folder in reversed(user_folders()):
+            search_path.prepend("user", f"{SCHEME}://{folder}")
+
+
+def use_folder(folder: Path) -> None:
+    """Read recipes and groups from this folder, before `./conf`.
+
+    Raises `UsageError` if there is no such folder, or if it has a root config of its own.
+    """
+    if not folder.is_dir():
+        raise UsageError(f"--config-dir={folder}: there is no such folder")
+    if (root := _foreign_root(folder)) is not None:
+        raise UsageError(
+            f"--config-dir={folder}: {root.name} would take the place of Sesame's own; put your "
+            "recipes for Sesame into a folder without one"
+        )
+    UserConf.added = folder.resolve()
+
+
+def user_folders() -> list[Path]:
+    """Return the user's folders of recipes and groups, the first one to be searched first.
+
+    A `./conf` with a root config belongs to another project that uses Hydra, and is left out.
+    """
+    folders = [UserConf.added] if UserConf.added is not None else []
+    user = Path.cwd() / "conf"
+    if not user.is_dir() or user.resolve() == UserConf.ours.resolve():
+        return folders
+    root = _foreign_root(user)
+    if root is None:
+        return [*folders, user]
+    _say_once(
+        f"./conf/{root.name} belongs to another Hydra project, so Sesame reads nothing in ./conf; "
+        "recipes for Sesame go into a folder of their own: --config-dir=<folder>"
+    )
+    return folders
+
+
+def _foreign_root(folder: Path) -> Path | None:
+    return next((path for name in ROOTS if (path := folder / name).exists()), None)
+
+
+@functools.cache
+def _say_once(text: str) -> None:
+    console.print(text, markup=False, soft_wrap=True)
 
 
 def refuse_code(place: str, value: Any) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from data_prep.examples.columns import token_dtype
-from data_prep.reading.sources import discover
+from data_prep.reading.sources import survey
 from pipeline.config.schema import Config
 from pipeline.data.cursor import BatchSchedule
 from pipeline.estimate.memory import Memory, model_memory
@@ -255,9 +255,9 @@ def _rows_guessed(config: Config, length: int, text: float | None) -> Rows:
 
 def _text_bytes(config: Config) -> float | None:
     """Return the uncompressed size of the corpus, correct to about a third if compressed."""
-    if not config.corpus.paths:
+    if not config.corpus.paths and not config.corpus.sources:
         return None
-    files = discover(config.corpus.paths)
+    files = survey(config.corpus.paths, config.corpus.sources).files
     text = sum(file.path.stat().st_size * UNPACKED.get(file.compression, 3.0) for file in files)
     return config.corpus.fraction * text
 

@@ -82,3 +82,11 @@ def model_name(model: dict[str, Any]) -> str:
     """Return a model's name by its kind and size."""
     width = model.get("hidden", model.get("projection"))
     return f"{FAMILIES[model['kind']].title} of {model['layers']} layers, {width} wide"
+
+
+def byte_size(size: float) -> str:
+    """Return a size with its unit: 14.5 GB."""
+    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+        if size >= factor:
+            return f"{size / factor:,.2f} {unit}"
+    return f"{size / 1e3:,.2f} kB"

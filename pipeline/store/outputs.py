@@ -29,6 +29,7 @@ MANIFEST_CHECKSUM = "manifest_sha256"  # key of run.json: a manifest cannot hold
 FINGERPRINT_LENGTH = 16
 PUBLISHED = ("export",)  # stages whose folders users upload unchanged
 RUN_FACTS = "run_facts"  # folder of the store with the run facts of these stages
+CONFIGS = "configs"  # folder of the store with the composed config of every output
 REMOVED = ".removed"  # suffix of a folder while it is being deleted
 CLEANED_TEXT = Path(".cache") / "clean"  # below the store; see data_prep.corpus.cache
 
@@ -138,6 +139,7 @@ class Output:
         """Delete the output and its run facts. A kill during deletion leaves no partial output."""
         remove_folder(self.path)
         _facts_outside(self.path).unlink(missing_ok=True)
+        kept_config_path(self).unlink(missing_ok=True)
 
     def files(self) -> list[Path]:
         """Return the output's files, sorted, without hidden files, the manifest and run.json."""
@@ -214,6 +216,12 @@ def move_run_facts(old: Path, new: Path) -> None:
 
 def _facts_outside(path: Path) -> Path:
     return path.parents[1] / RUN_FACTS / path.parent.name / f"{path.name}.json"
+
+
+def kept_config_path(output: Output) -> Path:
+    """Return the path of the composed config that an output was made with."""
+    store = output.path.parents[1]
+    return store / CONFIGS / output.stage / f"{output.fingerprint}.yaml"
 
 
 def run_facts_path(path: Path) -> Path:

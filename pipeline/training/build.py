@@ -34,6 +34,7 @@ from pipeline.training.checkpoint import TrainingState, read_state
 from pipeline.training.engine import Engine
 from pipeline.training.job import Job
 from pipeline.training.network import make_network, start_from
+from pipeline.training.probing import Probe
 from pipeline.training.profiling import Profile
 from pipeline.training.restoring import SavedParameters, read_carried
 from pipeline.training.saving import Saver
@@ -253,10 +254,12 @@ def assemble(
         Start(checkpoint, Journal(run_dir / "launches.jsonl", fence)),
         Metrics(metrics, timing, meter, trainer.log_every, track),
         Evaluation(data.held_out, trainer.eval_every, job.source is not None, metrics, track, say),
-        Checkpoints(saver, trainer.checkpoint_every, [metrics, timing]),
+        Checkpoints(saver, trainer.checkpoint_every, [metrics, timing], job.stop_at),
         bar,
         watchdog,
     ]
+    if job.stop_at is not None:
+        callbacks.insert(1, Probe(run_dir, checkpoint, saver))  # after `Start` has restored
     if trainer.profile is not None:
         callbacks.append(Profile(trainer.profile, run_dir, say))
     return Run(module, engine, steps, callbacks, watchdog, close)

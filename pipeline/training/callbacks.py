@@ -179,17 +179,20 @@ def evaluate(module: Pretraining, batches: Iterable[Any]) -> dict[str, float | N
 class Checkpoints(EndOfStep):
     """Saves a checkpoint every `every` steps, at the end of training, and on a request to stop.
 
-    Checkpoints are written behind training. In the last two cases training waits for the
-    checkpoint, and Lightning's loop ends. Raises `SesameError` if the last checkpoint could not be
-    saved.
+    Checkpoints are written behind training. In the last two cases, and after step `stop_at`,
+    training waits for the checkpoint, and Lightning's loop ends. Raises `SesameError` if the last
+    checkpoint could not be saved.
     """
 
-    def __init__(self, saver: Saver, every: int, journals: list[Journal]) -> None:
+    def __init__(
+        self, saver: Saver, every: int, journals: list[Journal], stop_at: int | None = None
+    ) -> None:
         self._saver, self._every, self._journals = saver, every, journals
+        self._stop_at = stop_at
 
     def after_step(self, module: Pretraining) -> None:
         self._saver.check()
-        stopping = module.finished or module.stop_agreed
+        stopping = module.finished or module.stop_agreed or module.state.step == self._stop_at
         if stopping or module.state.step % self._every == 0:
             for journal in self._journals:
                 journal.sync()

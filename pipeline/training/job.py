@@ -40,6 +40,7 @@ class Job:
     checkpoint: str | None  # name of the checkpoint to resume from
     vectors: str | None = None  # folder with word vectors to start the embeddings from
     skip: Dropped | None = None  # rows that made an earlier launch diverge
+    stop_at: int | None = None  # a rehearsal: save and stop after this step, and probe the ranks
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def write(self, run_dir: Path) -> None:

@@ -8,6 +8,7 @@ only then the checkpoint exists.
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -33,6 +34,15 @@ class Part:
     step: int
     state: str  # content of state.json
     files: dict[str, dict[str, Tensor]]  # tensors by key, by file name
+
+
+@dataclass(frozen=True)
+class Spent:
+    """The seconds of one checkpoint on this rank."""
+
+    step: int
+    waited: float  # while the state was copied, and for the checkpoint before
+    written: float  # behind training, until all ranks had finished
 
 
 def copy_part(engine: Engine, state: TrainingState, carried: Tensor | None) -> Part:
@@ -78,17 +88,20 @@ class Saver:
         self._group: HostGroup | None = None  # of the writing threads
         self._thread = ThreadPoolExecutor(1, "checkpoint")
         self._in_flight: Future[bool] | None = None
+        self.spent: list[Spent] = []  # of the checkpoints that were written
 
     def start(self, state: TrainingState, carried: Tensor | None = None) -> None:
         """Copy the state and begin to write it. Collective: every rank must call it.
 
         Waits for the checkpoint before this one. `carried` is as in `copy_part`.
         """
+        started = time.monotonic()
         self.wait()
         if self._group is None:
             self._group = self._engine.make_host_group()
         part = copy_part(self._engine, state, carried)
-        self._in_flight = self._thread.submit(self._save, part, self._group)
+        waited = time.monotonic() - started
+        self._in_flight = self._thread.submit(self._save_timed, part, self._group, waited)
 
     def check(self) -> None:
         """Raise the error that stopped the writing thread, if any, without waiting for it."""
@@ -107,6 +120,13 @@ class Saver:
         if self._in_flight is not None:
             wait([self._in_flight])
         self._thread.shutdown()
+
+    def _save_timed(self, part: Part, group: HostGroup, waited: float) -> bool:
+        started = time.monotonic()
+        saved = self._save(part, group)
+        if saved:
+            self.spent.append(Spent(part.step, waited, time.monotonic() - started))
+        return saved
 
     def _save(self, part: Part, group: HostGroup) -> bool:
         """Write one checkpoint together with the threads of the other ranks.

@@ -29,6 +29,7 @@ from pipeline.store.outputs import LEASE, Output, Store, run_facts
 from pipeline.store.remaking import beside as place_beside
 from pipeline.store.remaking import complete_swap, has_same_files, mark_outdated, swap_in
 from pipeline.store.verify import refuse_damage
+from pipeline.workflow.kept_config import keep_config
 from pipeline.workflow.plan import titled
 from pipeline.workflow.stage import Node, Work
 from pipeline.workflow.upgrades import refuse_to_start_anew
@@ -155,6 +156,7 @@ def _check_inputs(node: Node) -> None:
 def _work(node: Node, share: ArraySlice | None, check_lease: Callable[[], None]) -> dict[str, Any]:
     _check_inputs(node)
     node.output.begin(node.request)
+    keep_config(node)
     inputs = {role: item.path for role, item in node.inputs.items()}
     out, fingerprint = node.output.path, node.output.fingerprint
     files_read = node.request["files_read"]

@@ -6,7 +6,8 @@ import pytest
 from pytorch_lightning.strategies import DDPStrategy
 
 from pipeline.training.config import ZERO_BUCKET
-from pipeline.training.strategy import PERSISTENT, Engine, ShardedEngine, make_engine
+from pipeline.training.engine import Engine
+from pipeline.training.strategy import PERSISTENT, ShardedEngine, make_engine
 
 STAGES = (1, 2, 3)
 

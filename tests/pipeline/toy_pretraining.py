@@ -31,7 +31,7 @@ from pipeline.store.checkpoints import CHECKPOINTS
 from pipeline.training.checkpoint import before_divergence, newest_good
 from pipeline.training.config import OptimConfig, PhaseConfig, PretrainConfig, TrainerConfig
 from pipeline.training.environment import local_variables
-from pipeline.training.exits import Diverged
+from pipeline.training.exits import REPORTS, Diverged
 from pipeline.training.job import Job
 from pipeline.training.rank import StopRequest, train
 from pipeline.workflow.stage import Work
@@ -170,6 +170,7 @@ class Leg:
     fills_disk: bool = False  # the run lies on a disk too small for its second checkpoint
     disk: int = 0  # kilobytes that this disk then gets
     hit: tuple[int, ...] = ()
+    stop_at: int | None = None  # it is a rehearsal that ends after this step
 
 
 def run_pair(legs: list[Leg], plan: Path) -> None:
@@ -247,7 +248,9 @@ def _train_leg(leg: Leg, rank: int) -> None:
             copy_checkpoint(Path(leg.copy_of), run_dir, leg.step)
         if leg.copy_of is not None or leg.goes_on:
             newest = newest_good(run_dir / CHECKPOINTS, print)
-            replace(job, checkpoint=newest.name if newest else None).write(run_dir)
+            job = replace(job, checkpoint=newest.name if newest else None)
+        (run_dir / REPORTS).mkdir(exist_ok=True)
+        replace(job, stop_at=leg.stop_at).write(run_dir)
     if dist.is_initialized() and job.trainer.strategy != "single":
         dist.barrier()
     stop = StopRequest()
@@ -270,7 +273,7 @@ def _train_leg(leg: Leg, rank: int) -> None:
             assert expected and expected in str(error), error
         else:
             assert not (leg.diverges or leg.file_limit or leg.fills_disk or leg.stops_with)
-            assert finished == (leg.signal == 0), leg
+            assert finished == (leg.signal == 0 and leg.stop_at is None), leg
     if leg.diverges:
         if rank == 0:
             good = before_divergence(run_dir / CHECKPOINTS, print)

@@ -24,7 +24,7 @@ from pipeline.training.checkpoint import damage, newest_good, read_state
 from pipeline.training.parameter_state import owners
 from pipeline.training.restoring import SavedParameters, read_carried
 from pipeline.training.saving import Saver, copy_part
-from pipeline.training.strategy import ReplicatedEngine, SingleEngine
+from pipeline.training.whole_engines import ReplicatedEngine, SingleEngine
 from tests.pipeline.training.test_checkpoint import Engine, save, saver, state_at
 
 RANKS = (1, 8, 64, 256)

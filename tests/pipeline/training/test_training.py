@@ -24,6 +24,7 @@ from pipeline.models.bert.cost import BertCost
 from pipeline.stages.pretrain import make_job
 from pipeline.store.checkpoints import checkpoints
 from pipeline.training.checkpoint import damage, read_state
+from pipeline.training.probing import Probed
 from tests.pipeline.toy_pretraining import (
     VOCABULARY,
     Leg,
@@ -81,6 +82,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
         runs.add(strategy, **shared)
         runs.add(f"{strategy} resumed", {"copy_of": strategy, "step": 4}, **shared)
         runs.add(f"{strategy} poisoned", {"poison": (5,), "hit": (1,)}, **shared)
+        probe = {"copy_of": strategy, "step": 4, "stop_at": 6}
+        runs.add(f"{strategy} probed", probe, **shared)
         still = {"copy_of": "single", "step": 4}  # goes through a step that changes nothing
         runs.add(f"{strategy} still", still, strategy=strategy, devices=2, max_steps=5, lr=0.0)
         noisy = shared | {
@@ -201,6 +204,21 @@ def test_resuming_is_bit_exact(runs: Runs, strategy: str) -> None:
     for name in files:
         last = Path("checkpoints") / "00000008" / name
         assert (whole / last).read_bytes() == (resumed / last).read_bytes()
+
+
+@pytest.mark.parametrize("strategy", SHARED)
+def test_a_rehearsal_finds_the_restored_state_equal_and_stops_at_its_step(
+    runs: Runs, strategy: str
+) -> None:
+    run = runs[f"{strategy} probed"]
+    assert [path.name for path in checkpoints(run / "checkpoints")] == ["00000004", "00000006"]
+    probed = Probed.read(run)
+    assert probed is not None and probed.compared_tensors > 0 < probed.exchange_seconds
+    assert len(probed.ranks) == 2 and {rank["accelerator"] for rank in probed.ranks} == {"cpu"}
+    (spent,) = probed.checkpoints
+    assert spent["step"] == 6
+    whole = [line for line in lines(runs[strategy]) if 4 < line["step"] <= 6]
+    assert [line for line in lines(run) if line["step"] > 4] == whole
 
 
 @pytest.mark.parametrize(("start", "end"), CHANGES)
