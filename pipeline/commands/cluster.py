@@ -81,11 +81,11 @@ def status(arguments: Arguments) -> None:
 
 def logs(arguments: Arguments) -> None:
     """Print the logs of a submission's jobs; with --follow, until these jobs have ended."""
-    slurm.require()
     store = open_store(arguments)
     submission, jobs = _chosen(store, arguments.words)
     follower = Follower(submission, jobs, lambda text: print(text, end="", flush=True))
     if "--follow" in arguments.options:
+        slurm.require()
         ids = {job.id for job in jobs}
         lines = look(submission, store, STAGES)
         while any(not line.is_over for line in lines if line.job.id in ids):
@@ -97,19 +97,23 @@ def logs(arguments: Arguments) -> None:
 
 
 def _chosen(store: Store, words: list[str]) -> tuple[Submission, list[SubmittedJob]]:
-    """Return the submission and the jobs that are named, in any order."""
+    """Return the submission and the jobs that are named.
+
+    A single word names jobs of the newest submission, or else a submission.
+    """
     if len(words) > 2:
         raise UsageError(f"{words[2]}: name a submission, and a stage or job")
-    for word in words:
-        others = [each for each in words if each != word]
-        submission = find_submission(store, others[0] if others else None)
-        if jobs := choose_jobs(submission.jobs(), word):
-            return submission, jobs
+    if len(words) == 1:
+        newest = find_submission(store, None)
+        if jobs := choose_jobs(newest.jobs(), words[0]):
+            return newest, jobs
     submission = find_submission(store, words[0] if words else None)
-    if len(words) == 2:
-        names = ", ".join(dict.fromkeys(job.name for job in submission.jobs()))
-        raise UsageError(f"{words[1]}: no such job in {submission.id}; it has {names}")
-    return submission, submission.jobs()
+    if len(words) < 2:
+        return submission, submission.jobs()
+    if jobs := choose_jobs(submission.jobs(), words[1]):
+        return submission, jobs
+    names = ", ".join(dict.fromkeys(job.name for job in submission.jobs()))
+    raise UsageError(f"{words[1]}: no such job in {submission.id}; it has {names}")
 
 
 def cancel(arguments: Arguments) -> None:

@@ -12,6 +12,7 @@ given address; ranks meet at a port that node 0 chooses. All nodes see the same 
     sesame/beat/<k>      counts up while node k's ranks run
 """
 
+import functools
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -82,28 +83,24 @@ def placement(trainer: TrainerConfig) -> Placement | None:
     )
 
 
-_stores: dict[int, Any] = {}  # by port: node 0 must keep its server for a second launch
-
-
+@functools.cache  # node 0 must keep its server for a second launch
 def _connect(place: Placement) -> Any:
     """Return the TCPStore of all launchers; node 0 opens it, the others wait for it."""
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-    if place.port not in _stores:
-        try:
-            _stores[place.port] = TCPStore(
-                place.address,
-                place.port,
-                is_master=place.is_server,
-                timeout=timedelta(minutes=CONNECT_MINUTES),
-                wait_for_workers=False,
-            )
-        except RuntimeError as error:
-            raise SesameError(
-                f"MASTER_ADDR={place.address} MASTER_PORT={place.port}: the nodes cannot meet "
-                "there; check the address and choose a free port"
-            ) from error
-    return _stores[place.port]
+    try:
+        return TCPStore(
+            place.address,
+            place.port,
+            is_master=place.is_server,
+            timeout=timedelta(minutes=CONNECT_MINUTES),
+            wait_for_workers=False,
+        )
+    except RuntimeError as error:
+        raise SesameError(
+            f"MASTER_ADDR={place.address} MASTER_PORT={place.port}: the nodes cannot meet there; "
+            "check the address and choose a free port"
+        ) from error
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -30,7 +30,7 @@ class Process(Protocol):
     def wait(self) -> int:
         """Wait for its end; return the exit code."""
 
-    def send_signal(self, number: int) -> None:
+    def send_signal(self, number: int, /) -> None:
         """Send it a signal."""
 
     def kill(self) -> None:
@@ -99,7 +99,7 @@ def _wait(
     return failed or (worst, codes[worst])
 
 
-def end_all(ranks: list[Any]) -> None:
+def end_all(ranks: Sequence[Process]) -> None:
     """Kill every process that still runs."""
     for rank in ranks:
         if rank.poll() is None:
@@ -108,7 +108,7 @@ def end_all(ranks: list[Any]) -> None:
 
 
 @contextmanager
-def forwarding(ranks: list[Any], as_signal: signal.Signals | None = None) -> Iterator[None]:
+def forwarding(ranks: Sequence[Process], as_signal: signal.Signals | None = None) -> Iterator[None]:
     """Forward stop signals to every process inside the `with` block; ranks then save and exit.
 
     A second Ctrl-C kills them. `as_signal` is sent instead of the received signal: srun forwards

@@ -33,7 +33,9 @@ def held_up(cluster_user: User, folder: Path, **settings: object) -> User:
 
 def submit_and_see_it_run(user: User) -> str:
     job = user.submit(*SHARD)["01-shard"]
+    deadline = time.monotonic() + 60
     while "waiting" not in user.logs():
+        assert time.monotonic() < deadline, user.cluster.job_states(job)
         time.sleep(0.1)
     return job
 

@@ -156,8 +156,8 @@ def test_in_a_container_slurm_is_called_from_outside(trainer: User, undisturbed:
     wait_for_steps(trainer, 30)
     trainer.cluster.call("scancel", "--signal=USR1", "--batch", job)
     assert trainer.wait(job) == {job: "COMPLETED"}, trainer.logs()
+    # SLURM may end the job before it can print that it is requeued, so the log need not say so.
     assert restarts(trainer, job) == 1
-    assert f"job {job} is requeued" in trainer.logs()
     assert (run_dir(trainer) / "metrics.jsonl").read_bytes() == undisturbed
 
 

@@ -9,9 +9,16 @@ import pytest
 
 from data_prep.errors import UsageError
 from pipeline.cluster import submit as submit_module
-from pipeline.cluster.frozen import freeze_node, refuse_changed_files, thaw_node
+from pipeline.cluster.frozen import (
+    Submission,
+    SubmittedJob,
+    freeze_node,
+    refuse_changed_files,
+    thaw_node,
+)
 from pipeline.cluster.site import Site
 from pipeline.cluster.submit import check_store
+from pipeline.commands.main import run
 from pipeline.config.compose import compose_config
 from pipeline.stages import STAGES
 from pipeline.store.outputs import Store
@@ -84,7 +91,13 @@ def test_a_dry_run_needs_no_cluster(sesame: Sesame) -> None:
         (("submit", "--dryrun"), "did you mean --dry-run?"),
         (("submit", "experiment=smoke", "optim.lrr=1"), "did you mean optim.lr?"),
         (("submit", "experiment=smoke", "--from", "pretrain"), "before it is not done"),
+        (("submit", "pretrian"), "pretrian: submit takes one stage of shard, tokenizer"),
+        (("submit", "export", "experiment=smoke"), "submit export: its encoder is not pretrained"),
+        (("submit", *SMOKE, "--time", "soon"), "--time=soon: must be a time limit of SLURM"),
+        (("submit", *SMOKE, "--partition", "a b"), "--partition: must be one word"),
         (("status",), "there is no submission at all"),
+        (("logs",), "there is no submission at all"),
+        (("sweep",), "there is no sweep at all"),
         (("cancel", "yesterday"), "no submission that begins with yesterday"),
         (("shard", "experiment=smoke", "--share", "8/8"), "the first of eight as 0/8"),
     ],
@@ -122,3 +135,28 @@ def test_a_frozen_stage_thaws_as_it_was(tmp_path: Path) -> None:
         assert thawed.request == node.request
         assert thawed.output == node.output
         refuse_changed_files(thawed)
+
+
+def test_logs_are_chosen_by_stage_or_job_without_slurm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    submission = Submission(tmp_path / "submissions" / "2026_mine")
+    submission.create()
+    jobs = [
+        SubmittedJob("01-shard", "7", "shard", "", "shard/a", []),
+        SubmittedJob("02-tokenizer", "8", "tokenizer", "", "tokenizer/a", ["7"]),
+    ]
+    submission.write_jobs(jobs)
+    for job in jobs:
+        (submission.logs / f"{job.name}-{job.id}.log").write_text(f"made by {job.stage}\n")
+    monkeypatch.setenv("PATH", "")
+    store = f"paths.store={tmp_path}"
+
+    def said(*words: str) -> list[str]:
+        assert run(["logs", *words, "experiment=smoke", store]) == 0
+        return [line for line in capsys.readouterr().out.splitlines() if line.startswith("made")]
+
+    assert said() == ["made by shard", "made by tokenizer"]
+    assert said("tokenizer") == said("2026", "02-tokenizer") == ["made by tokenizer"]
+    assert said("2026") == said()
+    assert run(["logs", "2026", "pretrain", "experiment=smoke", store]) == 2
