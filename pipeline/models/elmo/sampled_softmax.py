@@ -35,7 +35,7 @@ class Negatives:
         """Draw `count` distinct words of a vocabulary that is sorted by descending frequency."""
         assert 0 < count < vocab_size, "the whole vocabulary needs no sample"
         words_V = torch.arange(vocab_size, device=device)
-        clocks_V = torch.empty(vocab_size, dtype=torch.float64, device=device)
+        clocks_V = torch.empty(vocab_size, dtype=widest(device), device=device)
         clocks_V.exponential_(generator=_seeded(device, seed))
         clocks_V /= log_uniform(words_V, vocab_size)
         times, words = clocks_V.topk(count + 1, largest=False)
@@ -50,10 +50,15 @@ def _seeded(device: torch.device, seed: int) -> torch.Generator:
     return torch.Generator(device).manual_seed(seed)
 
 
+def widest(device: torch.device) -> torch.dtype:
+    """Return the widest floating-point type of a device; Apple's mps has no doubles."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
 def log_uniform(words: Tensor, vocab_size: int) -> Tensor:
     """Return the probability of word w: log((w + 2) / (w + 1)) / log(V + 1), close to Zipf's
     law."""
-    return torch.log1p(1 / (words.double() + 1)) / math.log(vocab_size + 1)
+    return torch.log1p(1 / (words.to(widest(words.device)) + 1)) / math.log(vocab_size + 1)
 
 
 class WordSoftmax(nn.Module):
@@ -100,7 +105,7 @@ class WordSoftmax(nn.Module):
 
     def _exact(self, x_MP: Tensor, targets_M: Tensor) -> Tensor:
         """Return the exact loss, in chunks of predictions and words, so that memory is bounded."""
-        total = x_MP.new_zeros((), dtype=torch.float64)
+        total = x_MP.new_zeros((), dtype=widest(x_MP.device))
         for start in range(0, len(x_MP), ROWS):
             x_RP, targets_R = x_MP[start : start + ROWS], targets_M[start : start + ROWS]
             log_sum_R = torch.full(targets_R.shape, -math.inf, device=x_MP.device)
@@ -109,5 +114,5 @@ class WordSoftmax(nn.Module):
                 logits_RW = F.linear(x_RP, self.weight[words], self.bias[words]).float()
                 log_sum_R = torch.logaddexp(log_sum_R, logits_RW.logsumexp(1))
             picked_R = (x_RP * self.weight[targets_R]).sum(1) + self.bias[targets_R]
-            total += (log_sum_R - picked_R).sum(dtype=torch.float64)
+            total += (log_sum_R - picked_R).sum(dtype=total.dtype)
         return total.float()

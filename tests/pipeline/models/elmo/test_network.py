@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from data_prep.errors import UsageError
 from data_prep.tokenizers.characters import character_ids, symbol_counts
 from pipeline.data.streams import WordBatch
+from pipeline.models.elmo import sampled_softmax
 from pipeline.models.elmo.characters import CharacterEncoder
 from pipeline.models.elmo.config import ElmoConfig
 from pipeline.models.elmo.lstm import ProjectedLSTM
@@ -131,6 +132,19 @@ def test_drawn_words_are_distinct_and_as_frequent_as_their_expected_count() -> N
     # A frequency of 3,000 draws deviates by at most 0.5 / sqrt(3000) = 0.009.
     assert (seen - expected).abs().max() < 0.04
     assert log_uniform(words_V, VOCAB).sum() == pytest.approx(1)
+
+
+def test_single_precision_is_enough_where_a_device_has_no_doubles(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words_V = torch.arange(800_000)
+    negatives = Negatives(words_V[:5], torch.tensor(9000.0))
+    expected = negatives.log_counts(words_V, len(words_V))
+    assert sampled_softmax.widest(torch.device("mps")) == torch.float32
+    monkeypatch.setattr(sampled_softmax, "widest", lambda device: torch.float32)
+    found = negatives.log_counts(words_V, len(words_V))
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    assert len(Negatives.draw(500, 800_000, 0, CPU).words_K.unique()) == 500
 
 
 def test_drawn_words_weighted_by_their_expected_counts_stand_for_the_whole_vocabulary() -> None:
