@@ -243,3 +243,15 @@ def test_a_name_that_is_made_up_is_short_and_its_own() -> None:
         for warmup in (0.1, 0.2)
     }
     assert len(names) == 2 and all(len(name) == 60 for name in names)
+
+
+@pytest.mark.parametrize("language", ["sv", "multilingual", "[sv, fi, de]"])
+def test_a_model_card_names_one_language_or_several(language: str) -> None:
+    given = compose_config([f"export.language={language}"]).export.language
+    assert given == (["sv", "fi", "de"] if "[" in language else language)
+
+
+@pytest.mark.parametrize("language", ["swedish", "[sv, swedish]", "[sv, 3]", "3"])
+def test_other_languages_are_refused(language: str) -> None:
+    with pytest.raises(UsageError, match=r"export\.language=.*must be a code of two or three"):
+        compose_config([f"export.language={language}"])
