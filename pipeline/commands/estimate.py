@@ -56,8 +56,8 @@ def _estimate_sweep(
     sweep = read_sweep(arguments.overrides)
     costs = []
     for point in sweep.points():
-        settings = [word for word in point if word.partition("=")[0].lstrip("+") in sweep.swept]
-        costs.append(cost_of(settings, compose_config(point), gpu, utilisation, price))
+        config = compose_config(point)
+        costs.append(cost_of(sweep.settings(point), config, gpu, utilisation, price))
     show(cost_table(costs))
     print(f"\n{len(costs)} points: {total(costs)}")
     print(f"every device a {gpu.name} at {100 * utilisation:g} % of its peak")
