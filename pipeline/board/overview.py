@@ -59,13 +59,23 @@ def _run_row(store: Store, stages: Stages, name: str, entries: list[Entry]) -> R
     outputs = [store.output(entry.stage, entry.fingerprint) for entry in entries]
     done = [output for output in outputs if output.is_done]
     pages = [output for output in done if output.stage == "report"]
-    scores = [output.path / "scores.json" for output in done if output.stage == "finetune"]
-    results = "; ".join(
-        f"{score.task} {score.encoder} {100 * score.mean:.1f} ± {100 * score.deviation:.1f}"
-        for score in summarise(scores)
-    )
     page = f"{pages[-1].reference}/index.html" if pages else ""
-    return RunRow(name, f"{len(done)} of {len(outputs)}", run_state(outputs, stages), results, page)
+    return RunRow(
+        name,
+        f"{len(done)} of {len(outputs)}",
+        run_state(outputs, stages),
+        run_results(outputs),
+        page,
+    )
+
+
+def run_results(outputs: list[Output]) -> str:
+    """Return the mean scores of a run's finished fine-tunings."""
+    tunings = [output for output in outputs if output.stage == "finetune" and output.is_done]
+    return "; ".join(
+        f"{score.task} {score.encoder} {100 * score.mean:.1f} ± {100 * score.deviation:.1f}"
+        for score in summarise([output.path / "scores.json" for output in tunings])
+    )
 
 
 def run_state(outputs: list[Output], stages: Stages) -> str:
