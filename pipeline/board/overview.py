@@ -23,6 +23,7 @@ class RunRow:
     state: str
     results: str
     report: str  # address of its page, relative to the store; empty if there is none
+    is_at_work: bool  # a process makes one of its outputs now
 
 
 @dataclass(frozen=True)
@@ -48,11 +49,7 @@ def run_rows(store: Store, stages: Stages) -> list[RunRow]:
     """Return all runs, those that work first."""
     runs = Runs(store)
     rows = [_run_row(store, stages, name, runs.current(name)) for name in runs.names()]
-    return sorted(rows, key=lambda row: (not _works(row.state), row.name))
-
-
-def _works(state: str) -> bool:
-    return " runs" in state
+    return sorted(rows, key=lambda row: (not row.is_at_work, row.name))
 
 
 def _run_row(store: Store, stages: Stages, name: str, entries: list[Entry]) -> RunRow:
@@ -66,7 +63,13 @@ def _run_row(store: Store, stages: Stages, name: str, entries: list[Entry]) -> R
         run_state(outputs, stages),
         run_results(outputs),
         page,
+        any(_is_held(output) for output in outputs),
     )
+
+
+def _is_held(output: Output) -> bool:
+    """Return True if a process makes the output now."""
+    return not output.is_done and read_holder(output.path / LEASE) is not None
 
 
 def run_results(outputs: list[Output]) -> str:
@@ -85,7 +88,7 @@ def run_state(outputs: list[Output], stages: Stages) -> str:
         if output.has_manifest:
             return f"{output.stage} damaged; sesame verify says more"
     for output in unfinished:
-        if read_holder(output.path / LEASE):
+        if _is_held(output):
             return f"{output.stage} runs, {stages[output.stage].how_far(output.path)}"
     for output in unfinished:
         if output.is_begun:
@@ -103,7 +106,7 @@ def trainings(store: Store, stages: Stages) -> Iterator[Training]:
         if entry.stage == "pretrain"
     }
     for output in store.outputs("pretrain"):
-        if output.is_done or not read_holder(output.path / LEASE):
+        if not _is_held(output):
             continue
         metrics = list(read_lines(output.path / METRICS))
         if metrics:
