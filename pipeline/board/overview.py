@@ -23,6 +23,7 @@ class RunRow:
     state: str
     results: str
     report: str  # address of its page, relative to the store; empty if there is none
+    is_at_work: bool  # a process makes one of its outputs now
 
 
 @dataclass(frozen=True)
@@ -48,24 +49,36 @@ def run_rows(store: Store, stages: Stages) -> list[RunRow]:
     """Return all runs, those that work first."""
     runs = Runs(store)
     rows = [_run_row(store, stages, name, runs.current(name)) for name in runs.names()]
-    return sorted(rows, key=lambda row: (not _works(row.state), row.name))
-
-
-def _works(state: str) -> bool:
-    return " runs" in state
+    return sorted(rows, key=lambda row: (not row.is_at_work, row.name))
 
 
 def _run_row(store: Store, stages: Stages, name: str, entries: list[Entry]) -> RunRow:
     outputs = [store.output(entry.stage, entry.fingerprint) for entry in entries]
     done = [output for output in outputs if output.is_done]
     pages = [output for output in done if output.stage == "report"]
-    scores = [output.path / "scores.json" for output in done if output.stage == "finetune"]
-    results = "; ".join(
-        f"{score.task} {score.encoder} {100 * score.mean:.1f} ± {100 * score.deviation:.1f}"
-        for score in summarise(scores)
-    )
     page = f"{pages[-1].reference}/index.html" if pages else ""
-    return RunRow(name, f"{len(done)} of {len(outputs)}", run_state(outputs, stages), results, page)
+    return RunRow(
+        name,
+        f"{len(done)} of {len(outputs)}",
+        run_state(outputs, stages),
+        run_results(outputs),
+        page,
+        any(_is_held(output) for output in outputs),
+    )
+
+
+def _is_held(output: Output) -> bool:
+    """Return True if a process makes the output now."""
+    return not output.is_done and read_holder(output.path / LEASE) is not None
+
+
+def run_results(outputs: list[Output]) -> str:
+    """Return the mean scores of a run's finished fine-tunings."""
+    tunings = [output for output in outputs if output.stage == "finetune" and output.is_done]
+    return "; ".join(
+        f"{score.task} {score.encoder} {100 * score.mean:.1f} ± {100 * score.deviation:.1f}"
+        for score in summarise([output.path / "scores.json" for output in tunings])
+    )
 
 
 def run_state(outputs: list[Output], stages: Stages) -> str:
@@ -75,7 +88,7 @@ def run_state(outputs: list[Output], stages: Stages) -> str:
         if output.has_manifest:
             return f"{output.stage} damaged; sesame verify says more"
     for output in unfinished:
-        if read_holder(output.path / LEASE):
+        if _is_held(output):
             return f"{output.stage} runs, {stages[output.stage].how_far(output.path)}"
     for output in unfinished:
         if output.is_begun:
@@ -93,7 +106,7 @@ def trainings(store: Store, stages: Stages) -> Iterator[Training]:
         if entry.stage == "pretrain"
     }
     for output in store.outputs("pretrain"):
-        if output.is_done or not read_holder(output.path / LEASE):
+        if not _is_held(output):
             continue
         metrics = list(read_lines(output.path / METRICS))
         if metrics:

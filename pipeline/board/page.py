@@ -56,7 +56,7 @@ def board(
     refresh: int,
 ) -> Page:
     """Render the page. `refresh`: seconds after which the browser loads it again; 0 = never."""
-    working = sum(" runs" in run.state for run in runs)
+    working = sum(run.is_at_work for run in runs)
     facts = Facts(
         [
             Fact("runs", str(len(runs)), f"{working} at work" if working else ""),

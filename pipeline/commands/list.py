@@ -4,13 +4,11 @@ from rich import print as show
 from rich.markup import escape
 from rich.table import Table
 
-from pipeline.board.overview import run_state
+from pipeline.board.overview import run_results, run_state
 from pipeline.commands.arguments import Arguments
 from pipeline.commands.store import open_store
 from pipeline.stages import STAGES
-from pipeline.store.outputs import Store
-from pipeline.store.runs import Entry, Runs
-from pipeline.tasks.summary import summarise
+from pipeline.store.runs import Runs
 
 
 def list_runs(arguments: Arguments) -> None:
@@ -25,17 +23,8 @@ def list_runs(arguments: Arguments) -> None:
         current = runs.current(name)
         earlier = len(runs.entries(name)) - len(current)
         count = f"{len(current)} and {earlier} earlier" if earlier else str(len(current))
-        results = escape(_results(store, current))
         outputs = [store.output(entry.stage, entry.fingerprint) for entry in current]
+        results = escape(run_results(outputs))
         table.add_row(escape(name), count, run_state(outputs, STAGES), results)
     nothing = escape(f"no runs in {store.root}; try: sesame run experiment=demo")
     show(table if runs.names() else nothing)
-
-
-def _results(store: Store, entries: list[Entry]) -> str:
-    outputs = [store.output(e.stage, e.fingerprint) for e in entries if e.stage == "finetune"]
-    files = [output.path / "scores.json" for output in outputs if output.is_done]
-    return "; ".join(
-        f"{score.task} {score.encoder} {100 * score.mean:.1f} ± {100 * score.deviation:.1f}"
-        for score in summarise(files)
-    )
