@@ -1,6 +1,6 @@
-"""A sweep of fine-tunings on wandb's server: a run per point, grouped and named.
+"""A sweep of fine-tunings from the command line to wandb's server: a run per point.
 
-About 20 s: wandb starts once per point.
+About 8 s: wandb starts once per point.
 """
 
 from collections.abc import Iterator
@@ -34,15 +34,13 @@ def test_a_sweep_is_read_back_from_the_server(
     (tmp_path / "glove.txt").write_text("good 1 0\nbad 0 1\nfilm 1 1\n")
     words = [
         "name=mine", "encoder=glove.txt", "task.name=toy", "task.data_dir=.",
-        "task.train=train.tsv", "finetune.lr=0.1,0.2", "finetune.seed=1,2,3",
+        "task.train=train.tsv", "finetune.lr=0.1,0.2", "finetune.seed=1",
         "finetune.accelerator=cpu", "tracking.mode=online", "finetune.epochs=2",
     ]  # fmt: skip
     assert run(["finetune", "-m", *words, "--at-once=1"]) == 0
     runs = {each["name"]: each for each in server.named("UpsertBucket") if each.get("displayName")}
-    assert {each["displayName"] for each in runs.values()} == {
-        f"lr={lr}, seed={seed}" for lr in (0.1, 0.2) for seed in (1, 2, 3)
-    }
-    assert len(runs) == 6 and {each["jobType"] for each in runs.values()} == {"finetune"}
+    assert sorted(each["displayName"] for each in runs.values()) == ["lr=0.1", "lr=0.2"]
+    assert {each["jobType"] for each in runs.values()} == {"finetune"}
     [sweep] = [path.name for path in Path("store/sweeps").iterdir() if path.is_dir()]
     assert {each["groupName"] for each in runs.values()} == {sweep}
     rows = server.history()
