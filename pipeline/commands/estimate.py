@@ -15,6 +15,7 @@ from pipeline.stages import STAGES
 from pipeline.training.gpus import GPUS, Gpu
 
 SWEEP_GPU = next(gpu for gpu in GPUS if gpu.name == "A100-80")  # of a sweep without --gpu
+MANY_EPOCHS = 100  # BERT's published training has 40
 UTILISATION = 0.4  # share of the GPU's peak that well-tuned BERT trainings reach
 
 
@@ -33,6 +34,12 @@ def estimate_pretraining(arguments: Arguments) -> None:
     found = estimate(config, STAGES)
     _say(*_memory_table(found, config))
     _say("Work", _work_table(found))
+    most = max((phase.epochs or 0.0 for phase in found.phases), default=0.0)
+    if most > MANY_EPOCHS:
+        print(
+            f"The budget reads the text {most:,.0f} times; more than {MANY_EPOCHS} passes teach a "
+            "model little: lower trainer.max_steps, or add text.\n"
+        )
     _say("Disk, at its fullest", _disk_table(found))
     if config.trainer.accelerator not in ("cpu", "mps"):
         made = offers(found, config, gpus, utilisation, price)
@@ -49,8 +56,8 @@ def _estimate_sweep(
     sweep = read_sweep(arguments.overrides)
     costs = []
     for point in sweep.points():
-        settings = [word for word in point if word.partition("=")[0].lstrip("+") in sweep.swept]
-        costs.append(cost_of(settings, compose_config(point), gpu, utilisation, price))
+        config = compose_config(point)
+        costs.append(cost_of(sweep.settings(point), config, gpu, utilisation, price))
     show(cost_table(costs))
     print(f"\n{len(costs)} points: {total(costs)}")
     print(f"every device a {gpu.name} at {100 * utilisation:g} % of its peak")

@@ -61,14 +61,14 @@ def run_sweep(arguments: Arguments, do: Do, target: Target) -> None:
     if count is not None and count > 1 and (sweep.has_launcher or not sweep.is_grid or stops):
         how = "--stop-early" if stops else _who_runs(sweep)
         raise UsageError(f"--at-once: {how} says how points are run; leave one of them out")
-    unmade = {} if stops else _prepare(arguments, sweep, target, count)
+    unmade = {} if stops else _prepare(arguments, sweep, target, count, folder.name)
 
     def job(raw: DictConfig) -> float:
         from hydra.core.hydra_config import HydraConfig
 
         point = list(HydraConfig.get().overrides.task)
         number = int(HydraConfig.get().job.num)
-        settings = [word for word in point if word.lstrip("+").partition("=")[0] in sweep.swept]
+        settings = sweep.settings(point)
         place = folder / str(number)
         report = EarlyStopping(folder, number, command) if stops else no_report
         try:
@@ -148,7 +148,7 @@ def _who_runs(sweep: Sweep) -> str:
 
 
 def _prepare(
-    arguments: Arguments, sweep: Sweep, target: Target, count: int | None
+    arguments: Arguments, sweep: Sweep, target: Target, count: int | None, name: str
 ) -> dict[int, SesameError]:
     """Check every point of a grid, and make what can be made before the sweep.
 
@@ -157,7 +157,9 @@ def _prepare(
     if not sweep.is_grid:
         return {}
     points = sweep.points()
-    configs = [compose_config(point) for point in points]  # a mistake stops the sweep at once
+    configs = [  # a mistake stops the sweep at once
+        on_dashboards(compose_config(point), name, sweep.settings(point)) for point in points
+    ]
     if arguments.command == "run":
         return {}
     graphs = [target(arguments.command, *each) for each in zip(configs, points, strict=True)]

@@ -80,8 +80,9 @@ class ExportConfig:
         "unknown", "licence of the model, as an identifier of the Hub: apache-2.0, cc-by-4.0, …",
         is_later=True,
     )  # fmt: skip
-    language: str | None = result(
-        None, "language code of the corpus, such as sv, or multilingual; for the model card",
+    language: Any = result(
+        None, "language code of the corpus, such as sv, a list such as [sv, fi], or multilingual; "
+        "for the model card",
         is_later=True,
     )  # fmt: skip
 
@@ -92,11 +93,13 @@ class ExportConfig:
                 f"export.license={self.license}: must be an identifier of the Hub, such as "
                 "apache-2.0, mit, cc-by-4.0, other or unknown"
             )
-        if self.language and not re.fullmatch(r"[a-z]{2,3}|multilingual", self.language):
-            raise UsageError(
-                f"export.language={self.language}: must be a code of two or three letters, such "
-                "as en or sv, or multilingual"
-            )
+        codes = self.language if isinstance(self.language, list) else [self.language]
+        for code in codes if self.language is not None else []:
+            if not isinstance(code, str) or not re.fullmatch(r"[a-z]{2,3}|multilingual", code):
+                raise UsageError(
+                    f"export.language={self.language}: must be a code of two or three letters, "
+                    "such as en or sv, a list of them such as [sv, fi], or multilingual"
+                )
 
 
 @dataclass

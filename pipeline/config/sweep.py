@@ -48,6 +48,10 @@ class Sweep:
         """Return the overrides of one point, without Hydra's own, for what all points share."""
         return without_hydra(_first(self.overrides))
 
+    def settings(self, point: list[str]) -> list[str]:
+        """Return the overrides of a point that differ between points."""
+        return [word for word in point if word.lstrip("+").partition("=")[0] in self.swept]
+
     def shared(self) -> list[str]:
         """Return the overrides that all points share, without Hydra's own."""
         return without_hydra(unswept(self.overrides))

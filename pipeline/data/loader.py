@@ -24,7 +24,7 @@ from pipeline.data.batch import Batch, collate
 from pipeline.data.cursor import BatchSchedule, Place, Span, cut_spans, next_spans
 from pipeline.data.order import Order, Window
 
-NOT_READ = np.iinfo(np.int64).min
+NOT_READ = -1
 
 
 @dataclass(frozen=True)
@@ -168,28 +168,30 @@ class _WindowPart:
 
     def __init__(self, store: ChunkStore, window: Window) -> None:
         self.window, self._store = window, store
+        # [chunks + 1] rows of the window before each chunk
         counts = store.rows_per_chunk[window.chunks]
-        # [chunks + 1] rows of the window before each chunk, as `Window.picks` counts them
         self._first_rows = np.concatenate([[0], np.cumsum(counts)])
-        self._shifts = np.full(len(counts), NOT_READ)  # [chunks] index in `_rows` minus pick
+        self._places = np.full(self._first_rows[-1], NOT_READ)  # [rows of the window] in `_rows`
         self._rows: Chunk | None = None  # the chunks that were read, joined in the order of reading
 
     def take(self, picks: NDArray[np.int64]) -> Chunk:
         """Return the rows at these indices into the window's concatenated chunks."""
-        chunks = np.searchsorted(self._first_rows, picks, side="right") - 1  # [picks]
-        self._read(np.unique(chunks[self._shifts[chunks] == NOT_READ]))
+        places = self._places[picks]
+        if (places == NOT_READ).any():
+            missing = picks[places == NOT_READ]
+            self._read(np.unique(np.searchsorted(self._first_rows, missing, side="right") - 1))
+            places = self._places[picks]
         assert self._rows is not None
-        return self._rows.take(picks + self._shifts[chunks])
+        return self._rows.take(places)
 
     def _read(self, chunks: NDArray[np.int64]) -> None:
         """Read the chunks with these indices in the window, and add their rows to `_rows`."""
-        if not len(chunks):
-            return
         parts = [] if self._rows is None else [self._rows]
         end = sum(part.rows for part in parts)
         for chunk in chunks.tolist():
             parts.append(self._store.read(int(self.window.chunks[chunk])))
-            self._shifts[chunk] = end - self._first_rows[chunk]
+            first, last = self._first_rows[chunk : chunk + 2]
+            self._places[first:last] = np.arange(end, end + last - first)
             end += parts[-1].rows
         self._rows = concatenate(parts)
 

@@ -207,10 +207,10 @@ def model_card(
 
 def front_matter(hub: dict[str, str], tag: str, facts: Facts) -> str:
     """Return the card's YAML header for the Hub; values are quoted, as YAML reads `no` as false."""
-    stated = hub | {"license": facts.export.license}
+    stated: dict[str, Any] = hub | {"license": facts.export.license}
     if facts.export.language is not None:
         stated["language"] = facts.export.language
-    lines = [f'{key}: "{value}"' for key, value in stated.items()]
+    lines = [f"{key}: {json.dumps(value)}" for key, value in stated.items()]
     return "\n".join(["---", *lines, "tags:", f"- {tag}", "- sesame", "---", "", ""])
 
 

@@ -80,13 +80,17 @@ class Layers(Stage):
 
     def run(self, work: Work) -> dict[str, Any]:
         """Train one head per choice and seed; a rerun continues after the last finished head."""
+        from pipeline.stages.tracked import followed
         from pipeline.tasks.layer_table import fill_table
 
         config = work.config
         splits = read_splits(config.task, config.finetune.seed)
         encoder = open_encoder(config, work.inputs, config.finetune.seed)
         own, seeds = head_config(config), config.layers.seeds
-        scores = fill_table(encoder, splits, config.task, own, seeds, work.out)
+        with followed(work) as dashboards:
+            scores = fill_table(
+                encoder, splits, config.task, own, seeds, work.out, dashboards.after_head
+            )
         found = {
             "task": config.task.name,
             "metric": config.task.metric,

@@ -1,8 +1,9 @@
-"""Every fine-tuning is a run on the dashboards.
+"""Every fine-tuning and layer table is a run on the dashboards.
 
-Its numbers per epoch are kept in `.tracking/metrics.jsonl` of its folder. TensorBoard, CSV and an
-online wandb are told while it trains. For an offline wandb `sesame sync` makes the run from the
-journal, because starting wandb would take longer than many a fine-tuning.
+Its numbers per epoch, or per head of a layer table, are kept in `.tracking/metrics.jsonl` of its
+folder. TensorBoard, CSV and an online wandb are told while it trains. For an offline wandb
+`sesame sync` makes the run from the journal, because starting wandb would take longer than many a
+fine-tuning.
 """
 
 from collections.abc import Callable, Iterator
@@ -38,6 +39,10 @@ class Followed:
         )
         self.work.report(end.number, end.score)
 
+    def after_head(self, head: int, choice: str, score: float) -> None:
+        """Note the score of one head of a layer table."""
+        self.write({"step": head, choice: score})
+
     def scored(self, step: int, scores: dict[str, float]) -> None:
         """Note the scores on the test set."""
         self.write({"step": step, **{f"test_{name}": value for name, value in scores.items()}})
@@ -51,7 +56,7 @@ def followed(work: Work) -> Iterator[Followed]:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     journal = Journal(path, work.check_lease)
-    tracking = live(work)
+    tracking = live(work, training.output.stage)
     if not tracking.loggers:
         yield Followed(journal.append, work)
         return
@@ -69,10 +74,11 @@ def followed(work: Work) -> Iterator[Followed]:
         tracker.close()
 
 
-def live(work: Work) -> TrackingConfig:
+def live(work: Work, stage: str = "finetune") -> TrackingConfig:
     """Return the dashboards that are told while it trains, and the run's name on them."""
     config, tracking = work.config, work.config.tracking
     is_offline = tracking.wandb_mode == "offline"
     loggers = [name for name in tracking.active if not (name == "wandb" and is_offline)]
-    label = f"{config.task.name}, {encoder_label(config)}, seed={config.finetune.seed}"
+    last = f"seed={config.finetune.seed}" if stage == "finetune" else stage
+    label = f"{config.task.name}, {encoder_label(config)}, {last}"
     return replace(tracking, loggers=loggers, label=tracking.label or label)

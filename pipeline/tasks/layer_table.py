@@ -5,7 +5,7 @@ for all choices and seeds. Finished scores survive a kill.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,21 +28,23 @@ def fill_table(
     config: FinetuneConfig,
     seeds: int,
     out: Path,
+    scored: Callable[[int, str, float], None] = lambda head, choice, score: None,
 ) -> Scores:
     """Return the test score of every choice and seed.
 
     Each score is written to `out` at once, so that a restarted call computes only missing ones.
+    Calls `scored` with the number of each head, its choice and its score, earlier ones included.
     """
     path = out / RESULTS
     scores: Scores = json.loads(path.read_text()) if path.exists() else {}
     with stored_states(encoder, out / STATES, choose_device(config.accelerator)) as stored:
-        for choice, seed in heads(encoder.states, seeds):
-            if str(seed) in scores.get(choice, {}):
-                continue
-            own = replace(config, layers=choice, seed=seed)
-            outcome = finetune(stored, splits, task, own)
-            scores.setdefault(choice, {})[str(seed)] = outcome.scores[task.metric]
-            write_atomically(path, json.dumps(scores))
+        for number, (choice, seed) in enumerate(heads(encoder.states, seeds), 1):
+            if str(seed) not in scores.get(choice, {}):
+                own = replace(config, layers=choice, seed=seed)
+                outcome = finetune(stored, splits, task, own)
+                scores.setdefault(choice, {})[str(seed)] = outcome.scores[task.metric]
+                write_atomically(path, json.dumps(scores))
+            scored(number, choice, scores[choice][str(seed)])
     path.unlink(missing_ok=True)
     return scores
 

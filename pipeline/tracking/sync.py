@@ -44,7 +44,7 @@ def sync(training: Training, config: TrackingConfig, summarise: Summarise) -> st
     page = upload(rebuild(training, config, summarise, results), address)
     for output in results:
         tuning = Training(training.name, output)
-        if output.stage == "finetune" and tuning.journals[0].exists():
+        if output.stage in ("finetune", "layers") and tuning.journals[0].exists():
             named = replace(config, label=_label(output), group=config.group or training.name)
             upload(rebuild(tuning, named, summarise, []), address)
     return page
@@ -52,7 +52,8 @@ def sync(training: Training, config: TrackingConfig, summarise: Summarise) -> st
 
 def _label(output: Output) -> str:
     config = output.request()["config"]
-    return f"{config['task']['name']}, seed={config['finetune']['seed']}"
+    last = f"seed={config['finetune']['seed']}" if output.stage == "finetune" else output.stage
+    return f"{config['task']['name']}, {last}"
 
 
 def find_server() -> str:

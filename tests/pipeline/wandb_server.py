@@ -18,6 +18,7 @@ class WandbServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.files: dict[str, dict[int, str]] = {}
+        self.by_run: dict[str, dict[str, dict[int, str]]] = {}  # the same, by the run's address
 
     @property
     def address(self) -> str:
@@ -51,10 +52,11 @@ class WandbServer(ThreadingHTTPServer):
             return {"createRunFiles": {"runID": "b", "uploadHeaders": [], "files": places}}
         return {"project": None}  # such as an artifact's type, which is not known yet
 
-    def take(self, files: dict[str, Any]) -> None:
+    def take(self, run: str, files: dict[str, Any]) -> None:
         for name, part in files.items():
-            lines = self.files.setdefault(name, {})
-            lines |= dict(enumerate(part["content"], start=part["offset"]))
+            new = dict(enumerate(part["content"], start=part["offset"]))
+            for known in (self.files, self.by_run.setdefault(run, {})):
+                known.setdefault(name, {}).update(new)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -77,7 +79,7 @@ class _Handler(BaseHTTPRequestHandler):
             call = content["operationName"]
             self._reply({"data": self.server.answer(call, content.get("variables") or {})})
         else:
-            self.server.take(content.get("files") or {})
+            self.server.take(self.path, content.get("files") or {})
             self._reply({})
 
     def _reply(self, content: dict[str, Any]) -> None:

@@ -75,3 +75,11 @@ def test_sources_of_a_corpus_are_estimated_too(folder: Path) -> None:
     plain = compose_config(WORDS)
     found = [cost_of([], c, SWEEP_GPU, 0.4, None).found.disk["shard"] for c in (named, plain)]
     assert found[0] == found[1] == (folder / "corpus.txt").stat().st_size
+
+
+def test_a_budget_of_many_passes_is_remarked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["estimate", *WORDS]) == 0
+    said = capsys.readouterr().out
+    assert "The budget reads the text " in said and "lower trainer.max_steps, or add text" in said
+    assert run(["estimate", *WORDS, "trainer.max_steps=10"]) == 0
+    assert "The budget reads the text " not in capsys.readouterr().out

@@ -30,8 +30,10 @@ def test_every_recipe_composes(experiment: str) -> None:
     ],
 )
 def test_every_group_option_composes(choice: str) -> None:
-    recipe = ["experiment=elmo_tiny"] if choice.startswith("model=elmo") else []  # its own keys
-    compose_config([*recipe, choice])
+    """A model with its recipe, if there is one: its lengths or keys may be its own."""
+    group, _, name = choice.partition("=")
+    has_recipe = group == "model" and name in group_options("experiment")
+    compose_config([*([f"experiment={name}"] if has_recipe else []), choice])
 
 
 def test_braces_with_nothing_inside_empty_what_a_recipe_has_set() -> None:
@@ -241,3 +243,15 @@ def test_a_name_that_is_made_up_is_short_and_its_own() -> None:
         for warmup in (0.1, 0.2)
     }
     assert len(names) == 2 and all(len(name) == 60 for name in names)
+
+
+@pytest.mark.parametrize("language", ["sv", "multilingual", "[sv, fi, de]"])
+def test_a_model_card_names_one_language_or_several(language: str) -> None:
+    given = compose_config([f"export.language={language}"]).export.language
+    assert given == (["sv", "fi", "de"] if "[" in language else language)
+
+
+@pytest.mark.parametrize("language", ["swedish", "[sv, swedish]", "[sv, 3]", "3"])
+def test_other_languages_are_refused(language: str) -> None:
+    with pytest.raises(UsageError, match=r"export\.language=.*must be a code of two or three"):
+        compose_config([f"export.language={language}"])

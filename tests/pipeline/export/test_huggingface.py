@@ -253,10 +253,12 @@ def test_the_hub_reads_the_cards_head(store: Path, tmp_path: Path) -> None:
     stated = run_card(store, tmp_path / "stated", license="cc-by-4.0", language="no")
     assert read_head(stated)["license"] == "cc-by-4.0"
     assert read_head(stated)["language"] == "no"  # not YAML's false
+    several = run_card(store, tmp_path / "several", language=["sv", "no"])
+    assert read_head(several)["language"] == ["sv", "no"]
     assert "Not stated" not in stated
 
 
-def run_card(store: Path, out: Path, **settings: str) -> str:
+def run_card(store: Path, out: Path, **settings: Any) -> str:
     run_export(store, out, **settings)
     return (out / "README.md").read_text()
 

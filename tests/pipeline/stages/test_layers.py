@@ -145,7 +145,11 @@ def test_the_stage_writes_ours_beside_the_published(task: TaskConfig, tmp_path: 
     assert set(found["choices"]) == {"embeddings", "last", "mix"}
     assert found["published"]["concat_last_4"] == 96.1
     assert Layers().closing(out).row_count == 3
-    assert [path.name for path in out.iterdir()] == ["layers.json"]
+    assert sorted(path.name for path in out.iterdir()) == [".tracking", "layers.json"]
+    lines = (out / ".tracking" / "metrics.jsonl").read_text().splitlines()
+    heads = [json.loads(line) for line in lines]
+    assert [line.pop("step") for line in heads] == [1, 2, 3]
+    assert heads == [{choice: scores[0]} for choice, scores in found["choices"].items()]
 
 
 def test_only_the_head_that_is_used_shapes_the_table() -> None:
