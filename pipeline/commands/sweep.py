@@ -80,7 +80,7 @@ def run_sweep(arguments: Arguments, do: Do, target: Target) -> None:
         except Interrupted as error:
             raise _Left(error) from error
         except StoppedEarly as stopped:
-            console.print(str(stopped), markup=False)
+            _say(str(stopped))
             write_point(place, Point(number, settings, "", None, stopped=str(stopped)))
             return stopped.value
         except SesameError as error:  # the other points still run; the sweep fails at the end
@@ -114,6 +114,11 @@ def on_dashboards(config: Config, sweep: str, settings: list[str]) -> Config:
         tracking, group=tracking.group or sweep, label=tracking.label or ", ".join(words) or None
     )
     return replace(config, tracking=named)
+
+
+def _say(text: str) -> None:
+    """Print a line. submitit pickles `job` with the objects it names, and a console has a lock."""
+    console.print(text, markup=False)
 
 
 def at_once(arguments: Arguments) -> int | None:

@@ -2,12 +2,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import pytest
 from rich.console import Console
 
 from data_prep.errors import UsageError
 from data_prep.fields import result_keys
 from pipeline.cluster.site import Site
+from pipeline.commands import stages, sweep
+from pipeline.commands.arguments import Arguments
 from pipeline.commands.sweeps import (
     Point,
     for_hydra,
@@ -174,3 +177,11 @@ def test_two_sweeps_started_together_have_two_folders() -> None:
 def test_ranks_do_not_go_through_submitit() -> None:
     with pytest.raises(UsageError, match="use sesame submit -m"):
         told(["hydra/launcher=submitit_slurm"], "pretrain", Site())
+
+
+def test_submitit_can_pickle_the_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs: list[Any] = []
+    monkeypatch.setattr(sweep, "run_hydra", lambda words, job: jobs.append(job))
+    words = ["experiment=smoke", f"paths.store={tmp_path}", "finetune.seed=1,2"]
+    sweep.run_sweep(Arguments("run", [], words, {}), stages._run, stages.stage_graph)
+    assert cloudpickle.dumps(jobs[0])
