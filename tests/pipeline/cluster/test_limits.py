@@ -1,4 +1,4 @@
-"""Limits from recorded outputs of a cluster with accounting; the tests' own SLURM has none."""
+"""Limits from outputs in the documented format; the SLURM of the tests has no accounting."""
 
 from pathlib import Path
 

@@ -104,7 +104,8 @@ def test_a_forgotten_job_is_told_by_its_log(
 def test_accounting_knows_what_the_queue_forgot(
     monkeypatch: pytest.MonkeyPatch, store: Store, submission: Submission
 ) -> None:
-    """The lines were recorded on a cluster with accounting (SLURM 23.11)."""
+    """The lines are written after the documented format of `sacct`; no cluster with accounting was
+    at hand."""
     lines = ("7|OUT_OF_MEMORY", "8_0|COMPLETED", "8_1|CANCELLED by 1000", "8_[2-5]|PENDING")
     play(monkeypatch, accounted=lines)
     training, pieces = look(submission, store, STAGES)

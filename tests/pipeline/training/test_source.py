@@ -59,7 +59,8 @@ def test_another_architecture_is_refused_before_any_work_with_what_to_set(tmp_pa
     folder = save(tmp_path / "other", layers=3, intermediate=70)
     config = compose_config(
         [
-            f"init.source={folder}", f"paths.store={tmp_path / 'store'}", "model.hidden=30",
+            "experiment=bert_tiny", f"init.source={folder}", f"paths.store={tmp_path / 'store'}",
+            "model.hidden=30",
             "model.max_positions=64", "examples.max_seq_length=64", "pretrain.phases=[]",
         ]
     )  # fmt: skip
