@@ -35,6 +35,7 @@ from pipeline.workflow.execute import refuse_damaged, refuse_to_pretrain
 from pipeline.workflow.graph import Graph
 from pipeline.workflow.plan import as_table, plan
 from pipeline.workflow.stage import Node
+from pipeline.workflow.upgrades import refuse_to_start_anew
 
 
 def submit(arguments: Arguments) -> None:
@@ -61,6 +62,7 @@ def submit(arguments: Arguments) -> None:
     chosen = select_stages(nodes, arguments.options.get("--from"), arguments.options.get("--until"))
     console.print(as_table(plan(nodes, store)))
     refuse_damaged(nodes)
+    refuse_to_start_anew(nodes, again=[])
     planned = _plan(chosen, site, store, stage, arguments)
     submission = new_submission(store, configs[0].name)
     if not planned:

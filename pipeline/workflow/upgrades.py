@@ -48,7 +48,7 @@ def refuse_to_start_anew(nodes: Collection[Node], again: Collection[Node]) -> No
             raise UsageError(
                 f"{node.stage}: an earlier version of Sesame began {lost} with these settings, and "
                 "this version cannot continue it; finish it with that version, or start anew with "
-                "--force"
+                "--force (sesame run or pretrain)"
             )
 
 

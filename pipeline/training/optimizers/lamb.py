@@ -6,24 +6,16 @@ import torch
 from torch import Tensor
 
 from pipeline.training.optimizers.whole_tensors import (
+    AdamTensorOptimizer,
     Moments,
-    WholeTensorOptimizer,
     adam_direction,
     adam_moments,
 )
 
 
-class Lamb(WholeTensorOptimizer):
+class Lamb(AdamTensorOptimizer):
     """For large batches: a rate that suits one layer suits all. Vectors (biases and norms) are
     updated as by AdamW, as in the authors' code."""
-
-    def __init__(
-        self, params: Any, *, betas: tuple[float, float], eps: float, lr: float = 0.0
-    ) -> None:
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
-
-    def moments(self, group: dict[str, Any]) -> tuple[str, ...]:
-        return ("exp_avg", "exp_avg_sq")
 
     def next(
         self,

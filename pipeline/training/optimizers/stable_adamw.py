@@ -5,23 +5,15 @@ from typing import Any
 from torch import Tensor
 
 from pipeline.training.optimizers.whole_tensors import (
+    AdamTensorOptimizer,
     Moments,
-    WholeTensorOptimizer,
     adam_moments,
 )
 
 
-class StableAdamW(WholeTensorOptimizer):
+class StableAdamW(AdamTensorOptimizer):
     """AdamW with Adafactor's update clipping: a tensor's rate is divided by the root mean square of
     gradient over expected gradient, where that exceeds 1. It replaces clipping by norm."""
-
-    def __init__(
-        self, params: Any, *, betas: tuple[float, float], eps: float, lr: float = 0.0
-    ) -> None:
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
-
-    def moments(self, group: dict[str, Any]) -> tuple[str, ...]:
-        return ("exp_avg", "exp_avg_sq")
 
     def next(
         self,

@@ -59,6 +59,18 @@ class WholeTensorOptimizer(torch.optim.Optimizer):
             target.copy_(new)
 
 
+class AdamTensorOptimizer(WholeTensorOptimizer):
+    """Base of variants of Adam: means of the gradient and of its square as moments."""
+
+    def __init__(
+        self, params: Any, *, betas: tuple[float, float], eps: float, lr: float = 0.0
+    ) -> None:
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
+
+    def moments(self, group: dict[str, Any]) -> tuple[str, ...]:
+        return ("exp_avg", "exp_avg_sq")
+
+
 def adam_moments(
     gradient: Tensor, moments: Moments, beta1: float | Tensor, beta2: float | Tensor
 ) -> Moments:

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from data_prep.errors import UsageError
+from pipeline.commands.arguments import parse
+from pipeline.commands.submit import submit
 from pipeline.config.compose import compose_config
 from pipeline.config.schema import InstanceConfig
 from pipeline.stages import STAGES
@@ -155,6 +157,8 @@ def test_what_an_earlier_version_began_is_not_lost_in_silence(plan: Plan) -> Non
         execute_all(nodes)
     assert not any(each.output.is_done for each in nodes)
     refuse_to_start_anew(nodes, again=[node])
+    with pytest.raises(UsageError, match=r"began .*step 700 .* or start anew with --force"):
+        submit(parse(["submit", "pretrain", *words, "--dry-run"]))
 
     other = Graph(store, STAGES)
     other.add("pretrain", compose_config([*words, "optim.lr=0.5"]))
