@@ -43,7 +43,7 @@ wheelhouse:
 test-browser: install
 	$(BIN)/python -m pytest -m browser
 
-# A SLURM controller and two node daemons on this machine; as root, with Debian's slurm-wlm and munge.
+# A SLURM controller and three node daemons on this machine; as root, with Debian's slurm-wlm and munge.
 test-cluster: install
 	WANDB_MODE=offline $(BIN)/python -m pytest -m cluster
 

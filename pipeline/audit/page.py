@@ -143,7 +143,7 @@ def _files(audit: Audit) -> Block:
     ]
     columns = [Column("output"), Column("holds"), Column("folder"), Column("bytes", True)]
     return Table(
-        "Nothing of a run is written outside its store, except by --output keys", columns, rows
+        "Nothing of a run is written outside its store, except by output= keys", columns, rows
     )
 
 

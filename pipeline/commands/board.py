@@ -16,7 +16,7 @@ from pipeline.cluster.status import look
 from pipeline.commands.arguments import Arguments
 from pipeline.commands.store import open_store
 from pipeline.commands.submitted_sweep import SWEEPS, update_points
-from pipeline.commands.sweeps import OBJECTIVES, Point, read_points
+from pipeline.commands.sweep_points import OBJECTIVES, Point, read_points
 from pipeline.stages import STAGES
 from pipeline.store.outputs import Store
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from pipeline.commands.sweeps import OBJECTIVES
+from pipeline.commands.sweep_points import OBJECTIVES
 from pipeline.workflow.stage import StoppedEarly
 
 PROGRESS = "progress.jsonl"

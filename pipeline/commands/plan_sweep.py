@@ -5,7 +5,7 @@ from collections.abc import Callable
 from data_prep.progress import console
 from pipeline.commands.arguments import Arguments
 from pipeline.commands.estimate import SWEEP_GPU, UTILISATION
-from pipeline.commands.submitted_sweep import label_nodes, settings_of
+from pipeline.commands.submitted_sweep import label_nodes
 from pipeline.commands.sweep_cost import cost_of, total
 from pipeline.config.compose import compose_config
 from pipeline.config.schema import Config
@@ -20,7 +20,7 @@ def plan_sweep(arguments: Arguments, experiment: Callable[[Config, list[str]], G
     points = sweep.points()
     configs = [compose_config(point) for point in points]
     graphs = [experiment(*each) for each in zip(configs, points, strict=True)]
-    settings = settings_of(points, sweep.swept)
+    settings = [sweep.settings(point) for point in points]
     nodes = label_nodes(graphs, settings)
     console.print(as_table(plan(nodes, graphs[0].store)))
     left = [node for node in nodes if not node.output.is_done]
@@ -35,6 +35,7 @@ def plan_sweep(arguments: Arguments, experiment: Callable[[Config, list[str]], G
 
     console.print(
         f"{len(points)} points: {len(left)} of {len(nodes)} outputs to make, each a job of "
-        f"sesame submit; {total(costs, is_needed)} ({SWEEP_GPU.name} at {100 * UTILISATION:g} %)",
+        f"sesame submit; {total(costs, is_needed)} (hours on {SWEEP_GPU.name} at "
+        f"{100 * UTILISATION:g} % of its peak)",
         markup=False, soft_wrap=True,
     )  # fmt: skip

@@ -23,11 +23,11 @@ from pipeline.cluster.submit import (
 from pipeline.commands.arguments import Arguments
 from pipeline.commands.rehearse import submit_rehearsal
 from pipeline.commands.stages import as_entries, experiment, select_stages, stage_graph
-from pipeline.commands.submitted_sweep import label_nodes, record_sweep, settings_of
+from pipeline.commands.submitted_sweep import label_nodes, record_sweep
 from pipeline.commands.sweep import on_dashboards
 from pipeline.config.compose import compose_config
 from pipeline.config.schema import Config
-from pipeline.config.sweep import read_sweep, sweep_points
+from pipeline.config.sweep import read_sweep
 from pipeline.stages import STAGES
 from pipeline.store.outputs import Store
 from pipeline.store.runs import Entry, Runs
@@ -49,16 +49,16 @@ def submit(arguments: Arguments) -> None:
     if not dry:
         slurm.require()
     site = _site(arguments)
-    is_sweep = "-m" in arguments.options
-    points = sweep_points(arguments.overrides) if is_sweep else [arguments.overrides]
+    sweep = read_sweep(arguments.overrides) if "-m" in arguments.options else None
+    points = [arguments.overrides] if sweep is None else sweep.points()
     configs = [compose_config(point) for point in points]
-    settings = settings_of(points, read_sweep(arguments.overrides).swept if is_sweep else set())
-    if is_sweep:
+    settings = [] if sweep is None else [sweep.settings(point) for point in points]
+    if sweep is not None:
         named = zip(configs, settings, strict=True)
         configs = [on_dashboards(config, config.name, own) for config, own in named]
     store = Store(Path(configs[0].paths.store).resolve())
     graphs = [_graph(stage, *each) for each in zip(configs, points, strict=True)]
-    nodes = label_nodes(graphs, settings) if is_sweep else list(graphs[0].nodes.values())
+    nodes = label_nodes(graphs, settings) if sweep else list(graphs[0].nodes.values())
     chosen = select_stages(nodes, arguments.options.get("--from"), arguments.options.get("--until"))
     console.print(as_table(plan(nodes, store)))
     refuse_damaged(nodes)
@@ -75,10 +75,10 @@ def submit(arguments: Arguments) -> None:
         for graph in graphs:
             graph.checksums.save()
         _send(planned, submission, site)
-        if is_sweep:
+        if sweep is not None:
             record_sweep(submission, store, graphs, settings, chosen)
         entries = _entries(stage or "run", graphs, points)
-        Runs(store).record(configs[0].name, entries, replace=not is_sweep and stage is None)
+        Runs(store).record(configs[0].name, entries, replace=sweep is None and stage is None)
 
 
 def _refuse_options(arguments: Arguments) -> None:

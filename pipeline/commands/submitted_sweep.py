@@ -15,7 +15,7 @@ from data_prep.progress import console
 from pipeline.cluster.frozen import Submission
 from pipeline.commands.arguments import Arguments
 from pipeline.commands.store import open_store
-from pipeline.commands.sweeps import (
+from pipeline.commands.sweep_points import (
     OBJECTIVES,
     SUMMARY,
     Point,
@@ -30,13 +30,6 @@ from pipeline.workflow.stage import Node
 
 SWEEPS = "sweeps"
 SWEEP = "sweep.json"
-
-
-def settings_of(points: list[list[str]], swept: set[str]) -> list[list[str]]:
-    """Return, for every point, the overrides of the keys that take several values."""
-    return [
-        [word for word in point if word.lstrip("+").partition("=")[0] in swept] for point in points
-    ]
 
 
 def label_nodes(graphs: list[Graph], settings: list[list[str]]) -> list[Node]:

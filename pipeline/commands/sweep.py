@@ -20,7 +20,7 @@ from pipeline.cluster.site import read_site
 from pipeline.commands.arguments import Arguments, show_error
 from pipeline.commands.configuration import run_hydra
 from pipeline.commands.early_stopping import EarlyStopping
-from pipeline.commands.sweeps import (
+from pipeline.commands.sweep_points import (
     OBJECTIVES,
     Point,
     for_hydra,

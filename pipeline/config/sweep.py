@@ -41,7 +41,15 @@ class Sweep:
         return self.choices.launcher != "basic"
 
     def points(self) -> list[list[str]]:
-        """Return the overrides of every point of a grid, without Hydra's own."""
+        """Return the overrides of every point of a grid, without Hydra's own.
+
+        Raises `UsageError` for another sweeper.
+        """
+        if not self.is_grid:
+            raise UsageError(
+                f"{SWEEPER}={self.choices.sweeper}: chooses its points one after another, from the "
+                "results; this command needs a grid: leave it out"
+            )
         return [without_hydra(point) for point in _combinations(self.overrides)]
 
     def first(self) -> list[str]:
@@ -75,17 +83,6 @@ def read_sweep(overrides: list[str]) -> Sweep:
         model = "sweep" if "model" in swept else choices.model
         ready.append(f"name={run_name(ready, model, result_names())}")
     return Sweep(ready, swept, choices)
-
-
-def sweep_points(overrides: list[str]) -> list[list[str]]:
-    """Return the overrides of every point of a grid, without Hydra's own."""
-    sweep = read_sweep(overrides)
-    if not sweep.is_grid:
-        raise UsageError(
-            f"{SWEEPER}={sweep.choices.sweeper}: chooses its points one after another, from the "
-            "results; this command needs a grid: leave it out"
-        )
-    return sweep.points()
 
 
 def swept_keys(overrides: list[str]) -> set[str]:

@@ -19,7 +19,10 @@ ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED"
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Two nodes; SLURM's absence fails only where SESAME_REQUIRE_SLURM=1."""
+    """Three nodes, one with invented GPUs.
+
+    SLURM's absence fails only where SESAME_REQUIRE_SLURM=1.
+    """
     missing = [name for name in ("munged", "slurmctld", "slurmd") if shutil.which(name) is None]
     if missing or os.getuid() != 0:
         said = f"{missing[0]} is not installed" if missing else "node daemons need root"

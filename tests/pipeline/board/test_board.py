@@ -12,7 +12,7 @@ from pipeline.cluster.frozen import Submission, SubmittedJob
 from pipeline.cluster.status import JobRow
 from pipeline.commands import board as command
 from pipeline.commands.board import write_board
-from pipeline.commands.sweeps import Point, write_point
+from pipeline.commands.sweep_points import Point, write_point
 from pipeline.stages import STAGES
 from pipeline.store.lease import lease
 from pipeline.store.outputs import LEASE, Store

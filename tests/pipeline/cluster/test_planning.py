@@ -7,9 +7,9 @@ import pytest
 from data_prep.errors import UsageError
 from pipeline.cluster.planning import Planned, plan_jobs
 from pipeline.cluster.site import Site
-from pipeline.commands.submitted_sweep import label_nodes, settings_of
+from pipeline.commands.submitted_sweep import label_nodes
 from pipeline.config.compose import compose_config
-from pipeline.config.sweep import sweep_points, swept_keys
+from pipeline.config.sweep import read_sweep
 from pipeline.stages import STAGES
 from pipeline.store.outputs import Store
 from pipeline.workflow.graph import Graph, experiment_graph
@@ -25,9 +25,10 @@ def graph_of(store: Path, *overrides: str) -> Graph:
 
 def swept(store: Path, *overrides: str) -> list[Node]:
     words = ["experiment=smoke", *overrides]
-    points = sweep_points(words)
+    sweep = read_sweep(words)
+    points = sweep.points()
     graphs = [graph_of(store, *point[1:]) for point in points]
-    return label_nodes(graphs, settings_of(points, swept_keys(words)))
+    return label_nodes(graphs, [sweep.settings(point) for point in points])
 
 
 def by_name(planned: list[Planned]) -> dict[str, Planned]:

@@ -12,10 +12,9 @@ from pipeline.commands.submitted_sweep import (
     label_nodes,
     print_sweep,
     record_sweep,
-    settings_of,
 )
-from pipeline.commands.sweeps import Point, write_point
-from pipeline.config.sweep import sweep_points, swept_keys
+from pipeline.commands.sweep_points import Point, write_point
+from pipeline.config.sweep import read_sweep
 from pipeline.store.outputs import Store
 from pipeline.workflow.stage import Node
 from tests.pipeline.cluster.test_planning import graph_of
@@ -25,9 +24,10 @@ WORDS = ["task=polarity", "finetune.lr=1e-4,5e-4", "finetune.seed=7,8", "optim.l
 
 @pytest.fixture
 def sweep(tmp_path: Path) -> tuple[Store, Path, list[Node]]:
-    points = sweep_points(WORDS)
+    swept = read_sweep(WORDS)
+    points = swept.points()
     graphs = [graph_of(tmp_path, *point) for point in points]
-    settings = settings_of(points, swept_keys(WORDS))
+    settings = [swept.settings(point) for point in points]
     nodes = label_nodes(graphs, settings)
     store = Store(tmp_path)
     record_sweep(Submission(tmp_path / "submissions" / "one"), store, graphs, settings, nodes)

@@ -14,7 +14,7 @@ from pipeline.commands.early_stopping import EarlyStopping
 from pipeline.commands.main import run
 from pipeline.commands.sweep import on_dashboards
 from pipeline.config.compose import compose_config
-from pipeline.config.sweep import read_sweep, sweep_points
+from pipeline.config.sweep import read_sweep
 from pipeline.stages.watching import reporting
 from pipeline.training.exits import Interrupted
 from pipeline.workflow.stage import StoppedEarly, no_report
@@ -74,7 +74,7 @@ def test_a_sweep_in_a_recipe_ends_in_the_table_of_one_on_the_command_line(user: 
 
 
 def test_the_command_line_replaces_what_the_recipe_sweeps(user: Path) -> None:
-    points = sweep_points(["experiment=mine", "finetune.seed=7"])
+    points = read_sweep(["experiment=mine", "finetune.seed=7"]).points()
     assert [point[1:] for point in points] == [
         ["finetune.seed=7", f"task.train_examples={count}"] for count in (12, 24)
     ]
@@ -96,9 +96,9 @@ def test_keys_that_only_make_sense_swept_are_swept() -> None:
 
 
 def test_points_without_a_name_share_one() -> None:
-    points = sweep_points(["model=bert_tiny", "seed=3", "optim.lr=1e-4,2e-4"])
+    points = read_sweep(["model=bert_tiny", "seed=3", "optim.lr=1e-4,2e-4"]).points()
     assert {compose_config(point).name for point in points} == {"bert_tiny_seed-3"}
-    points = sweep_points(["model=bert_tiny,bert_mini"])
+    points = read_sweep(["model=bert_tiny,bert_mini"]).points()
     assert {compose_config(point).name for point in points} == {"sweep"}
 
 
@@ -111,6 +111,14 @@ def test_optuna_ends_in_a_table(user: Path) -> None:
     keys = [[word.partition("=")[0] for word in point] for point in settings(user)]
     assert keys == [["task.train_examples", "finetune.dropout"]] * 3
     assert (user / "store" / "sweeps" / "optuna.db").exists()
+
+
+def test_points_that_optuna_would_choose_cannot_be_planned(
+    user: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    search = ["hydra/sweeper=optuna", "finetune.lr=interval(0.0001, 0.01)"]
+    assert run(["plan", "-m", "experiment=mine", "task=toy_a", *search]) == 2
+    assert "this command needs a grid: leave it out" in capsys.readouterr().err
 
 
 def test_bad_points_are_stopped_early_and_said_so(user: Path) -> None:

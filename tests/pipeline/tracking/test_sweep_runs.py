@@ -3,26 +3,14 @@
 About 8 s: wandb starts once per point.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import wandb
 
 from pipeline.commands.main import run
-from tests.pipeline.wandb_server import WandbServer, wandb_server
+from tests.pipeline.wandb_server import WandbServer
 
 WORDS = ["good", "bad", "film"]
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[WandbServer]:
-    wandb.teardown()
-    with wandb_server() as running:
-        monkeypatch.setenv("WANDB_BASE_URL", running.address)
-        monkeypatch.setenv("WANDB_API_KEY", "a" * 40)
-        yield running
-    wandb.teardown()
 
 
 def test_a_sweep_is_read_back_from_the_server(

@@ -4,13 +4,11 @@ import csv
 import importlib.util
 import json
 import shutil
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import wandb
 
 from data_prep.errors import UsageError
 from data_prep.files import sha256
@@ -25,7 +23,7 @@ from pipeline.tracking.training import Training, by_step
 from pipeline.tracking.wandb_settings import belonging, code_version, private_settings
 from pipeline.training.rank import StopRequest, train
 from tests.pipeline.toy_pretraining import Toy, last_step, toy_config
-from tests.pipeline.wandb_server import WandbServer, wandb_server
+from tests.pipeline.wandb_server import WandbServer
 
 NOWHERE = "http://127.0.0.1:9"  # the port of `discard`, where nobody listens
 VERSIONS = {"torch": "2.9.0"}
@@ -112,14 +110,6 @@ def sample(tmp_path: Path) -> Sample:
         Training.in_folder("sample", pretrain.path),
         {output.stage: output for output in made},
     )
-
-
-@pytest.fixture
-def fresh_wandb() -> Iterator[None]:
-    """wandb as a new process has it: it reads its variables once."""
-    wandb.teardown()
-    yield
-    wandb.teardown()
 
 
 def test_lines_of_a_step_are_one_row_of_numbers() -> None:
@@ -291,14 +281,6 @@ def test_a_server_that_cannot_be_reached_stops_and_slows_nothing(
     said = " ".join(capsys.readouterr().err.split())
     assert said.count("wandb is off from here on (CommError: ") == 1
     assert "training goes on, and metrics.jsonl has everything; later: sesame sync letters" in said
-
-
-@pytest.fixture
-def server(fresh_wandb: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[WandbServer]:
-    with wandb_server() as running:
-        monkeypatch.setenv("WANDB_BASE_URL", running.address)
-        monkeypatch.setenv("WANDB_API_KEY", "a" * 40)
-        yield running
 
 
 def sync(sample: Sample) -> int:

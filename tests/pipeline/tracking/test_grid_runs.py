@@ -1,30 +1,16 @@
 """A sweep's points, read back from a server: one group, one name each."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-
-import pytest
-import wandb
 
 from pipeline.commands.sweep import on_dashboards
 from pipeline.config.schema import Config
 from pipeline.tracking.config import TrackingConfig
 from pipeline.tracking.tracker import Tracker
 from pipeline.tracking.training import Training
-from tests.pipeline.wandb_server import WandbServer, wandb_server
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[WandbServer]:
-    wandb.teardown()
-    with wandb_server() as running:
-        monkeypatch.setenv("WANDB_BASE_URL", running.address)
-        monkeypatch.setenv("WANDB_API_KEY", "a" * 40)
-        yield running
-    wandb.teardown()
+from tests.pipeline.wandb_server import WandbServer
 
 
 def test_two_by_three_points_are_six_runs_of_one_group(tmp_path: Path, server: WandbServer) -> None:

@@ -11,7 +11,7 @@ from data_prep.fields import result_keys
 from pipeline.cluster.site import Site
 from pipeline.commands import stages, sweep
 from pipeline.commands.arguments import Arguments
-from pipeline.commands.sweeps import (
+from pipeline.commands.sweep_points import (
     Point,
     for_hydra,
     summarise_sweep,
