@@ -238,7 +238,8 @@ def _check_sources(
     sample = np.unique(np.linspace(0, max(sections - 1, 0), count).astype(int))
     for index in sorted(sample.tolist(), key=lambda index: int(order.part[index])):
         section = _sections(found[order.part[index]])[order.section[index]]
-        encodings = tokenizer.library.encode_batch(section.sentences, add_special_tokens=False)
+        sentences = list(map(tokenizer.separate, section.sentences))
+        encodings = tokenizer.library.encode_batch(sentences, add_special_tokens=False)
         ids = [each.ids for each in encodings if each.ids]
         bounds = np.cumsum([0, *map(len, ids)])
         expected = framing.rows(np.array([i for each in ids for i in each]), bounds, 0)

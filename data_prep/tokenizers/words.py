@@ -1,6 +1,9 @@
 """Tokenizers whose tokens are whole words, for ELMo.
 
-With the kind `words`, a word is a run of letters and digits, and punctuation is split off. The kind
+With the kind `words`, a word is a run of letters and digits, and punctuation is split off. In
+scripts without spaces, words are those of data_prep.text.segmentation: text must go through
+`separate_words` before it goes to the library. Vocabularies without a word of these scripts, and
+those of earlier versions, have no segmenter: each Chinese character is a word there. The kind
 `spaced_words` is for text that is already tokenized: it splits at white space only.
 Try it: split_like_elmo("Don't panic, it's 42.")
 """
@@ -12,6 +15,7 @@ from typing import Any
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 from tokenizers.normalizers import Normalizer
 
+from data_prep.text.segmentation import separate_words
 from data_prep.tokenizers.characters import BEGIN_SENTENCE, END_SENTENCE
 from data_prep.tokenizers.huggingface import Specials, finished
 from data_prep.tokenizers.normalise import sentencepiece_normaliser
@@ -23,9 +27,9 @@ SPECIALS = Specials(
     pad=END_SENTENCE, unk=UNKNOWN, cls=BEGIN_SENTENCE, sep=END_SENTENCE, mask=END_SENTENCE
 )
 # Letters and digits, with single marks between them (don't, 3.14, well-known). Any other character
-# is a word by itself, and so is a Chinese one, since Chinese has no spaces between words.
-LETTERS = r"(?:(?!\p{Han})[\p{L}\p{M}\p{N}_])+"
-WORD = rf"{LETTERS}(?:['’.,\-]{LETTERS})*|\S"
+# is a word by itself; so is a Chinese one, if no segmenter has separated the words.
+LETTERS = r"[\p{L}\p{M}\p{N}_]+"
+LETTERS_BUT_CHINESE = r"(?:(?!\p{Han})[\p{L}\p{M}\p{N}_])+"
 
 
 def words_normaliser(lowercase: bool, strip_accents: bool, spaced: bool) -> Normalizer:
@@ -40,16 +44,21 @@ def words_normaliser(lowercase: bool, strip_accents: bool, spaced: bool) -> Norm
     return normalizers.Sequence([usual, normalizers.Replace(Regex(r"(?<!\S)</?S>(?!\S)"), UNKNOWN)])
 
 
-def words_cutter(spaced: bool) -> pre_tokenizers.PreTokenizer:
-    """Return the pre-tokenizer: at white space only if `spaced`, else also at punctuation."""
+def words_cutter(spaced: bool, segmented: bool) -> pre_tokenizers.PreTokenizer:
+    """Return the pre-tokenizer: at white space only if `spaced`, else also at punctuation.
+
+    With `segmented`, it expects text from `separate_words`, and Chinese words stay whole.
+    """
     if spaced:
         return pre_tokenizers.WhitespaceSplit()
-    return pre_tokenizers.Split(Regex(WORD), "removed", invert=True)
+    letters = LETTERS if segmented else LETTERS_BUT_CHINESE
+    word = rf"{letters}(?:['’.,\-]{letters})*|\S"
+    return pre_tokenizers.Split(Regex(word), "removed", invert=True)
 
 
 @lru_cache
 def _plain() -> Tokenizer:
-    return from_words([], lowercase=False, strip_accents=False, spaced=False)
+    return from_words([], lowercase=False, strip_accents=False, spaced=False, segmented=True)
 
 
 def split_like_elmo(text: str, library: Tokenizer | None = None) -> list[str]:
@@ -58,8 +67,15 @@ def split_like_elmo(text: str, library: Tokenizer | None = None) -> list[str]:
     Without a library, punctuation is split off (the kind `words`).
     """
     finder = library or _plain()
-    normal = finder.normalizer.normalize_str(text) if finder.normalizer else text
+    given = separate_words(text) if is_segmented(finder) else text
+    normal = finder.normalizer.normalize_str(given) if finder.normalizer else given
     return [word for word, _ in finder.pre_tokenizer.pre_tokenize_str(normal)]
+
+
+def is_segmented(library: Tokenizer) -> bool:
+    """Return True if a tokenizer expects text from `separate_words`."""
+    cutter = library.pre_tokenizer
+    return cutter is not None and _state(cutter) == _state(words_cutter(False, segmented=True))
 
 
 def cuts_words(stated: dict[str, Any]) -> bool:
@@ -71,11 +87,12 @@ def cuts_words(stated: dict[str, Any]) -> bool:
         (stated["normalizer"], stated["pre_tokenizer"])
         == (
             _state(words_normaliser(lowercase, strip_accents, spaced)),
-            _state(words_cutter(spaced)),
+            _state(words_cutter(spaced, segmented)),
         )
         for lowercase in (False, True)
         for strip_accents in (False, True)
         for spaced in (False, True)
+        for segmented in (False, True)
     )
 
 
@@ -83,10 +100,12 @@ def _state(part: Normalizer | pre_tokenizers.PreTokenizer) -> Any:
     return json.loads(part.__getstate__())
 
 
-def from_words(words: list[str], lowercase: bool, strip_accents: bool, spaced: bool) -> Tokenizer:
+def from_words(
+    words: list[str], lowercase: bool, strip_accents: bool, spaced: bool, segmented: bool = False
+) -> Tokenizer:
     """Return a tokenizer with the special words as first ids, then `words` in their order."""
     ids = {word: number for number, word in enumerate([*SPECIAL_WORDS, *words])}
     tokenizer = Tokenizer(models.WordLevel(ids, UNKNOWN))
     tokenizer.normalizer = words_normaliser(lowercase, strip_accents, spaced)
-    tokenizer.pre_tokenizer = words_cutter(spaced)
+    tokenizer.pre_tokenizer = words_cutter(spaced, segmented)
     return finished(tokenizer, SPECIALS)
