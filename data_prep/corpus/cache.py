@@ -22,7 +22,7 @@ from data_prep.reading.sources import Part
 
 # Result keys that only later passes read: cleaned work units stay valid when these change.
 AFTER_CLEANING = ("weights", "temperature", "deduplicate", "shard_size")
-CLEAN_VERSION = 3  # format of clean files and tally.json; raise it when they change
+CLEAN_VERSION = 4  # of cleaning, clean files and tally.json; raise it when they change
 LISTS = ("corpus.exclude_file", "corpus.abbreviations_file")  # read by every work unit
 
 
