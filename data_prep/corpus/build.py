@@ -86,7 +86,7 @@ def _warn(plan: Plan) -> None:
 
 
 def _count_files(found: Survey) -> dict[str, Any]:
-    empty = sum(file.path.stat().st_size == 0 for file in found.files)
+    empty = sum(file.size == 0 for file in found.files)
     return {"files": len(found.files), "empty_files": empty}
 
 

@@ -19,7 +19,8 @@ from data_prep.corpus.minhash import signature
 from data_prep.corpus.shard_format import Origin
 from data_prep.progress import console
 from data_prep.reading.documents import cut_whole, read_documents
-from data_prep.reading.sources import Part, SourceFile, plan_pieces
+from data_prep.reading.source_files import Part, SourceFile
+from data_prep.reading.sources import plan_pieces
 from data_prep.reading.tally import Tally
 from data_prep.text.abbreviations import load_abbreviations
 from data_prep.text.cleaning import clean_document
@@ -45,7 +46,7 @@ def plan_cleaning(
     """Divide the files into units of about `piece_bytes`; warn of large files that stay whole."""
     whole = cut_whole(config)
     for file in files:
-        if file.path.stat().st_size > 4 * piece_bytes and whole(file):
+        if file.size > 4 * piece_bytes and whole(file):
             log.warning("%s cannot be split, so one worker reads all of it", file.name)
     return [
         CleanTask(parts, cache.key(parts, config) if cache else None)

@@ -16,9 +16,11 @@ from typing import Any
 from data_prep.config import CorpusConfig
 from data_prep.errors import UsageError
 from data_prep.reading.bzip2 import has_streams
-from data_prep.reading.lines import LONGEST_BYTES, read_part
+from data_prep.reading.json_values import is_lines, split_objects
+from data_prep.reading.lines import LONGEST_BYTES, read_blocks, read_part, split_lines
 from data_prep.reading.named_fields import list_names, wanted_fields
-from data_prep.reading.sources import Part, SourceFile
+from data_prep.reading.scans import SCANS, read_page, read_work
+from data_prep.reading.source_files import Part, SourceFile
 from data_prep.reading.tally import Tally
 from data_prep.reading.wiki import (
     Wiki,
@@ -38,18 +40,26 @@ class RawDocument:
     id: str
     text: str
     group: str | None = None
+    confidence: float | None = None  # mean of the words of a scan, if it is stated
 
 
 def cut_whole(config: CorpusConfig) -> Callable[[SourceFile], bool]:
     """Return a predicate that is True for files that cannot be split.
 
-    These are tables, files of one document, and files that are one compressed stream.
+    These are tables, files of one document, JSON that is not in lines, remote Arrow files, whose
+    batches cannot be skipped, and files that are one compressed stream.
     """
 
     @cache
     def whole(file: SourceFile) -> bool:
-        if file.format in ("csv", "tsv") or (file.format == "txt" and config.documents == "file"):
+        if file.format in ("csv", "tsv", *SCANS):
             return True
+        if file.format == "txt" and config.documents == "file":
+            return True
+        if file.format == "json" and not _is_json_lines(file):
+            return True
+        if file.format == "arrow":
+            return not isinstance(file.path, Path)
         if file.compression == ".bz2":
             return not has_streams(file.path)
         return bool(file.compression)
@@ -61,18 +71,30 @@ def read_documents(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[R
     """Yield the documents of a part in order; count every record in `tally`, in place."""
     read = {
         "txt": _read_text,
+        "json": _read_json,
         "jsonl": _read_json_lines,
         "csv": _read_table,
         "tsv": _read_table,
-        "xml": _read_wiki,
-        "parquet": _read_parquet,
+        "wiki": _read_wiki,
+        "alto": _read_scan,
+        "page": _read_scan,
+        "mets": _read_scan,
+        "parquet": _read_columns,
+        "arrow": _read_columns,
     }[part.file.format]
     excluded = excluded_ids(tuple(config.exclude), config.exclude_file)
     for document in read(part, config, tally):
         if document.id in excluded:
             tally.dropped["exclude"] += 1
+        elif is_unsure(document, config.min_confidence):
+            tally.dropped["min_confidence"] += 1
         else:
             yield document
+
+
+def is_unsure(document: RawDocument, least: float | None) -> bool:
+    """Return True if a scanned text was recognised with less confidence than `least`."""
+    return least is not None and document.confidence is not None and document.confidence < least
 
 
 @cache
@@ -151,6 +173,27 @@ def _read_json_lines(part: Part, config: CorpusConfig, tally: Tally) -> Iterator
             yield from _document_of(record, part.file, offset, config, tally)
         else:
             tally.drop_damaged("malformed_json", part.file.name, offset)
+
+
+def _read_json(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawDocument]:
+    """Read objects that are in lines, in an array, or one after another."""
+    if _is_json_lines(part.file):
+        yield from _read_json_lines(part, config, tally)
+        return
+    for offset, data in split_objects(read_blocks(part.file, tally)):
+        tally.read += 1
+        try:
+            record = json.loads(_decode(data or b"", part.file, offset, tally))
+        except (ValueError, RecursionError):
+            tally.drop_damaged("malformed_json", part.file.name, offset)
+            continue
+        yield from _document_of(record, part.file, offset, config, tally)
+
+
+@cache
+def _is_json_lines(file: SourceFile) -> bool:
+    lines = split_lines(read_blocks(file, Tally()))
+    return is_lines(next((line for _, line in lines if line.strip()), b""))
 
 
 def _load_json(text: str, tally: Tally) -> Any:
@@ -243,11 +286,13 @@ def _read_table(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawD
             yield from _document_of(record, part.file, place, config, tally)
 
 
-def _read_parquet(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawDocument]:
-    from data_prep.reading.parquet import read_rows  # pyarrow takes a third of a second to import
+def _read_columns(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawDocument]:
+    # Here, because pyarrow takes a third of a second to import.
+    from data_prep.reading import arrow, parquet
 
+    reader = arrow if part.file.format == "arrow" else parquet
     others = [config.id_field, *config.where, *filter(None, [config.group_field])]
-    for number, row in read_rows(part, config.text_field, others, tally):
+    for number, row in reader.read_rows(part, config.text_field, others, tally):
         tally.read += 1
         record = {
             name: _decode(value, part.file, number, tally, "row")
@@ -256,6 +301,14 @@ def _read_parquet(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[Ra
             for name, value in row.items()
         }
         yield from _document_of(record, part.file, number, config, tally, "row")
+
+
+def _read_scan(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawDocument]:
+    tally.read += 1
+    file = part.file
+    scan = read_work(file, tally) if file.format == "mets" else read_page(file, tally)
+    if scan is not None:
+        yield RawDocument(file.name, scan.text, confidence=scan.confidence)
 
 
 def _read_wiki(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawDocument]:

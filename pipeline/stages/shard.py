@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.config import CorpusConfig
+from data_prep.reading.source_files import FilePath
 from data_prep.reading.sources import Survey, survey
 from pipeline.config.schema import Config
 from pipeline.store.content import Checksums
@@ -65,12 +66,12 @@ class Shard(Stage):
         return make_shards(config.corpus, work.out, cache=cache, share=work.share, found=found)
 
 
-def _named_files(corpus: CorpusConfig, found: Survey) -> list[tuple[str, Path]]:
+def _named_files(corpus: CorpusConfig, found: Survey) -> list[tuple[str, FilePath]]:
     lists = {
         "corpus.exclude_file": corpus.exclude_file,
         "corpus.abbreviations_file": corpus.abbreviations_file,
     }
     return [
-        *((file.name, file.path) for file in found.files),
+        *((own.name, own.path) for file in found.files for own in file.with_pages()),
         *((key, Path(path).expanduser()) for key, path in lists.items() if path is not None),
     ]

@@ -6,7 +6,7 @@ No other code depends on which stage it is.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -15,6 +15,7 @@ from rich.table import Table
 
 from data_prep.errors import SesameError
 from data_prep.fields import result_keys
+from data_prep.reading.source_files import FilePath
 from data_prep.reading.sources import Survey
 from data_prep.work_units import ArraySlice
 from pipeline.config.schema import Config
@@ -41,7 +42,7 @@ class Request:
 class UserFiles:
     """The user's files that a stage reads, as found when the graph was built."""
 
-    named: list[tuple[str, Path]] = field(default_factory=list)  # (name in the fingerprint, path)
+    named: Sequence[tuple[str, FilePath]] = ()  # (name in the fingerprint, path)
     survey: Survey | None = None  # of a corpus: the files to read, and the others beside them
 
 
