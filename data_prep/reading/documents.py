@@ -19,6 +19,7 @@ from data_prep.reading.bzip2 import has_streams
 from data_prep.reading.json_values import is_lines, split_objects
 from data_prep.reading.lines import LONGEST_BYTES, read_blocks, read_part, split_lines
 from data_prep.reading.named_fields import list_names, wanted_fields
+from data_prep.reading.plain_text import PlainWriter
 from data_prep.reading.scans import SCANS, read_page, read_work
 from data_prep.reading.source_files import Part, SourceFile
 from data_prep.reading.tally import Tally
@@ -46,13 +47,15 @@ class RawDocument:
 def cut_whole(config: CorpusConfig) -> Callable[[SourceFile], bool]:
     """Return a predicate that is True for files that cannot be split.
 
-    These are tables, files of one document, JSON that is not in lines, remote Arrow files, whose
-    batches cannot be skipped, and files that are one compressed stream.
+    These are CSV tables, files of one document, JSON that is not in lines, remote Arrow files,
+    whose batches cannot be skipped, and files that are one compressed stream.
     """
 
     @cache
     def whole(file: SourceFile) -> bool:
-        if file.format in ("csv", "tsv", *SCANS):
+        if file.plain is not None:
+            return False
+        if file.format in ("csv", *SCANS):
             return True
         if file.format == "txt" and config.documents == "file":
             return True
@@ -65,6 +68,28 @@ def cut_whole(config: CorpusConfig) -> Callable[[SourceFile], bool]:
         return bool(file.compression)
 
     return whole
+
+
+def divides_when_plain(file: SourceFile, config: CorpusConfig) -> bool:
+    """Return True if a file that cannot be divided can be when its plain text is at hand."""
+    if file.format == "txt":
+        return config.documents != "file"
+    if file.format == "json":
+        return _is_json_lines(file)
+    return file.format in ("jsonl", "csv", "tsv", "wiki")
+
+
+def make_plain(file: SourceFile, folder: Path) -> None:
+    """Fill `folder` with what a `PlainText` needs, for a file that cannot be divided as it is."""
+    tally = Tally()
+    writer = PlainWriter(folder, has_copy=bool(file.compression))
+    blocks = writer.write(read_blocks(file, tally))
+    if file.format == "csv":
+        csv.field_size_limit(LONGEST_BYTES)
+        writer.note_rows(split_lines(blocks))
+    for _ in blocks:  # the rows were noted before, if there are any
+        pass
+    writer.close(is_damaged=tally.broken_files > 0)
 
 
 def read_documents(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawDocument]:
@@ -245,22 +270,36 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
+class _Rows:
+    """The rows of a part of a table; `place` is the offset of the line that was read last."""
+
+    def __init__(self, part: Part, tally: Tally):
+        self._part = part
+        self._tally = tally
+        self.place = part.start
+        csv.field_size_limit(LONGEST_BYTES)
+        if part.file.format == "csv":
+            self._rows = csv.reader(self._lines())
+        else:  # as in GLUE's files, a quotation mark is an ordinary character
+            self._rows = csv.reader(self._lines(), delimiter="\t", quoting=csv.QUOTE_NONE)
+
+    def __iter__(self) -> "_Rows":
+        return self
+
+    def __next__(self) -> list[str]:
+        return next(self._rows)
+
+    def _lines(self) -> Iterator[str]:
+        for offset, line in read_part(self._part, _any_line, self._tally):
+            self.place = offset
+            yield _decode(line, self._part.file, offset, self._tally)
+
+
 def _read_table(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawDocument]:
-    place = 0
-
-    def text_lines() -> Iterator[str]:
-        nonlocal place
-        for offset, line in read_part(part, _any_line, tally):
-            place = offset
-            yield _decode(line, part.file, offset, tally)
-
-    csv.field_size_limit(LONGEST_BYTES)
-    if part.file.format == "csv":
-        rows = csv.reader(text_lines())
-    else:  # as in GLUE's files, a quotation mark is an ordinary character
-        rows = csv.reader(text_lines(), delimiter="\t", quoting=csv.QUOTE_NONE)
+    rows = _Rows(part, tally)
+    beginning = rows if part.start == 0 else _Rows(Part(part.file, 0, 1), Tally())
     try:
-        header = next(rows, [])
+        header = next(beginning, [])
     except csv.Error as error:
         raise UsageError(
             f"{part.file.name}: its first line is not a row of column names; correct the file, or "
@@ -276,14 +315,14 @@ def _read_table(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawD
             row = next(rows, None)
         except csv.Error:
             tally.read += 1
-            tally.drop_damaged("malformed_row", part.file.name, place)
+            tally.drop_damaged("malformed_row", part.file.name, rows.place)
             continue
         if row is None:
             return
         if row:
             tally.read += 1
             record = dict(zip(header, row, strict=False))
-            yield from _document_of(record, part.file, place, config, tally)
+            yield from _document_of(record, part.file, rows.place, config, tally)
 
 
 def _read_columns(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawDocument]:

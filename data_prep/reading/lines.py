@@ -19,6 +19,7 @@ import zstandard
 
 from data_prep.errors import SesameError
 from data_prep.reading.bzip2 import decompress_stream, next_stream
+from data_prep.reading.plain_text import PlainText
 from data_prep.reading.source_files import Part, SourceFile
 from data_prep.reading.tally import Tally
 from data_prep.reading.zstd import ZstdReader
@@ -120,7 +121,9 @@ def read_part(part: Part, starts_record: StartsRecord, tally: Tally) -> Iterator
     before is empty if it is unknown. Adjacent parts apply it to the same bytes, so every record
     belongs to exactly one part.
     """
-    if part.file.compression == ".bz2":
+    if part.file.plain is not None:
+        lines = _plain_lines(part, part.file.plain, starts_record, tally)
+    elif part.file.compression == ".bz2":
         lines = _stream_lines(part, starts_record, tally)
     elif part.file.compression:
         lines = split_lines(read_blocks(part.file, tally))
@@ -199,6 +202,23 @@ def _range_lines(part: Part, starts_record: StartsRecord) -> Iterator[tuple[int,
         end = size if part.end >= size else _next_record(stream, part.end, starts_record)
         stream.seek(start)
         yield from split_lines(_range_blocks(stream, end - start), start)
+
+
+def _plain_lines(
+    part: Part, plain: PlainText, starts_record: StartsRecord, tally: Tally
+) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of a part whose bounds are offsets in the plain text."""
+    with plain.open() if plain.ends else open_source(part.file) as stream:
+        if plain.row_starts:
+            start, end = plain.next_row(part.start), plain.next_row(part.end)
+        else:
+            start = _next_record(stream, part.start, starts_record)
+            is_last = part.end >= plain.size
+            end = plain.size if is_last else _next_record(stream, part.end, starts_record)
+        stream.seek(start)
+        yield from split_lines(_range_blocks(stream, end - start), start)
+    if plain.is_damaged and part.end >= plain.size:
+        tally.break_off(DAMAGED, part.file.name, plain.size)
 
 
 def _range_blocks(stream: io.BufferedIOBase, size: int) -> Iterator[bytes]:

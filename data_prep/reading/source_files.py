@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from data_prep.errors import SesameError
+from data_prep.reading.plain_text import PlainText
 from data_prep.reading.remote import RemotePath
 
 FilePath = Path | RemotePath
@@ -54,10 +55,13 @@ class SourceFile:
     markup: str = "wiki"  # the kind of an XML file
     pages: tuple["SourceFile", ...] = ()
     missing_pages: int = 0  # pages that a METS file names and that are not in the corpus
+    plain: PlainText | None = None  # for a large file that cannot be divided as it is
 
     @property
     def size(self) -> int:
-        """The bytes to read, with all pages."""
+        """The bytes to read, with all pages; of the plain text if there is one."""
+        if self.plain is not None:
+            return self.plain.size
         return self.path.stat().st_size + sum(page.size for page in self.pages)
 
     def with_pages(self) -> tuple["SourceFile", ...]:
