@@ -17,6 +17,7 @@ from data_prep.corpus.cache import CLEAN_VERSION, PieceCache
 from data_prep.corpus.clean_files import CleanDocument, CleanFileWriter, group_hash, text_digest
 from data_prep.corpus.minhash import signature
 from data_prep.corpus.shard_format import Origin
+from data_prep.passes import Passes
 from data_prep.progress import console
 from data_prep.reading.documents import cut_whole, read_documents
 from data_prep.reading.source_files import Part, SourceFile
@@ -27,7 +28,7 @@ from data_prep.text.cleaning import clean_document
 from data_prep.text.filters import reason_to_drop
 from data_prep.text.languages import UNDETERMINED, identify
 from data_prep.text.sentences import Splitter
-from data_prep.work_units import ArraySlice, WorkUnit, run_units, worker_count
+from data_prep.work_units import WorkUnit
 
 log = logging.getLogger(__name__)
 
@@ -57,14 +58,10 @@ def plan_cleaning(
 def clean_corpus(
     tasks: Sequence[CleanTask],
     config: CorpusConfig,
-    root: Path,
     cache: PieceCache | None,
-    share: ArraySlice | None,
+    passes: Passes,
 ) -> list[Path]:
-    """Make the units below `root` and return their folders, in corpus order.
-
-    With a `share`, only its units are made and returned.
-    """
+    """Make all units and return their folders, in corpus order."""
     known = sum(
         task.key is not None and cache is not None and cache.has(task.key) for task in tasks
     )
@@ -74,8 +71,7 @@ def clean_corpus(
         WorkUnit(f"clean-{CLEAN_VERSION}-{number:05d}", task) for number, task in enumerate(tasks)
     ]
     clean = functools.partial(take_or_clean, config=config, cache=cache)
-    chosen = units if share is None else share.of(units)
-    return run_units(chosen, clean, root, worker_count(config.workers), "clean")
+    return passes.run("clean", units, clean)
 
 
 def take_or_clean(

@@ -24,7 +24,6 @@ class Shard(Stage):
     format = 3
     format_before = 2
     sections = ("corpus",)
-    takes_shares = True
 
     def inputs(self, config: Config) -> dict[str, Request]:
         """Return nothing: it is the first stage."""
@@ -34,6 +33,10 @@ class Shard(Stage):
         """Return the corpus files, named relative to the user's path, and cleaning's lists."""
         found = survey(config.corpus.paths, config.corpus.sources)
         return UserFiles(_named_files(config.corpus, found), found)
+
+    def divided_passes(self, config: Config) -> tuple[str, ...]:
+        """Return the passes over text: cleaning it, and writing the shards."""
+        return ("clean", "write")
 
     def run(self, work: Work) -> dict[str, Any]:
         """Make the shards. Cleaned text is cached in the store, for a corpus that grows.
@@ -63,7 +66,8 @@ class Shard(Stage):
                 version=self.format,
                 most_bytes=config.corpus.cache_size,
             )
-        return make_shards(config.corpus, work.out, cache=cache, share=work.share, found=found)
+        passes = work.passes(config.corpus.workers)
+        return make_shards(config.corpus, work.out, cache=cache, passes=passes, found=found)
 
 
 def _named_files(corpus: CorpusConfig, found: Survey) -> list[tuple[str, FilePath]]:
