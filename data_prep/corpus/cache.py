@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from data_prep.config import CorpusConfig
+from data_prep.config import LIST_FILES, CorpusConfig
 from data_prep.fields import result_keys
 from data_prep.files import sync_directory
 from data_prep.reading.sources import Part
@@ -23,7 +23,7 @@ from data_prep.reading.sources import Part
 # Result keys that only later passes read: cleaned work units stay valid when these change.
 AFTER_CLEANING = ("weights", "temperature", "deduplicate", "shard_size")
 CLEAN_VERSION = 3  # format of clean files and tally.json; raise it when they change
-LISTS = ("corpus.exclude_file", "corpus.abbreviations_file")  # read by every work unit
+LISTS = tuple(f"corpus.{key}" for key in LIST_FILES)  # read by every work unit
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class PieceCache:
             "version": [self.version, CLEAN_VERSION],
             "config": {k: v for k, v in result_keys(config).items() if k not in AFTER_CLEANING},
             "files": {name: self.checksums[name] for name in sorted(read)},
-            "lists": [self.checksums.get(name) for name in LISTS],
+            "lists": {name: self.checksums[name] for name in LISTS if name in self.checksums},
             "parts": [[part.file.name, part.file.source, part.start, part.end] for part in parts],
         }
         return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:32]

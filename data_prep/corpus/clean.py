@@ -9,7 +9,7 @@ import functools
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from data_prep.config import CorpusConfig
@@ -18,13 +18,14 @@ from data_prep.corpus.clean_files import CleanDocument, CleanFileWriter, group_h
 from data_prep.corpus.minhash import signature
 from data_prep.corpus.shard_format import Origin
 from data_prep.progress import console
-from data_prep.reading.documents import cut_whole, read_documents
+from data_prep.reading.documents import RawDocument, cut_whole, read_documents
 from data_prep.reading.sources import Part, SourceFile, plan_pieces
 from data_prep.reading.tally import Tally
 from data_prep.text.abbreviations import load_abbreviations
 from data_prep.text.cleaning import clean_document
 from data_prep.text.filters import reason_to_drop
 from data_prep.text.languages import UNDETERMINED, identify
+from data_prep.text.redaction import Redactor
 from data_prep.text.sentences import Splitter
 from data_prep.work_units import ArraySlice, WorkUnit, run_units, worker_count
 
@@ -89,10 +90,14 @@ def clean_unit(parts: Sequence[Part], folder: Path, config: CorpusConfig) -> Non
     """Clean these parts of the corpus into `folder`."""
     tally = Tally(strict=config.strict)
     splitters = Splitters(config)
+    redactor = Redactor.of(config)
     with CleanFileWriter(folder, config.duplicate_characters) as writer:
         for part in parts:
             for document in read_documents(part, config, tally):
                 text = clean_document(document.text, config, tally.repaired)
+                if redactor is not None:
+                    text = redactor.redact(text, tally.redacted)
+                    document = redact_labels(document, part.file, redactor)
                 digest = text_digest(text.encode())
                 language = None if config.languages == "none" else identify(text)
                 reason = (
@@ -110,6 +115,16 @@ def clean_unit(parts: Sequence[Part], folder: Path, config: CorpusConfig) -> Non
                 writer.add(describe(text, paragraphs, origin, digest, part.file.source, config))
             part.file.refuse_change()
     (folder / "tally.json").write_text(json.dumps(tally.as_json()))
+
+
+def redact_labels(document: RawDocument, file: SourceFile, redactor: Redactor) -> RawDocument:
+    """Redact the id and the group that a record states; an id made of its place stays."""
+    is_place = document.id.startswith(file.name)
+    return replace(
+        document,
+        id=document.id if is_place else redactor.redact_label(document.id),
+        group=document.group and redactor.redact_label(document.group),
+    )
 
 
 class Splitters:

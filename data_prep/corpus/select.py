@@ -63,6 +63,8 @@ def select_documents(_: None, folder: Path, config: CorpusConfig, cleaned: list[
     counts = {"documents": _document_counts(tally), "paragraphs": paragraph_counts, **counts}
     if config.group_field is not None:
         counts["groups"] = count_groups(partial(_section_groups, placement), config.group_field)
+    if config.redaction_symbols:
+        counts["redacted"] = tally.as_json()["redacted"]
     if tally.languages:
         counts["languages"] = tally.as_json()["languages"]
     if names:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from data_prep.config import CorpusConfig
+from data_prep.config import LIST_FILES, CorpusConfig
 from data_prep.reading.sources import Survey, survey
 from pipeline.config.schema import Config
 from pipeline.store.content import Checksums
@@ -66,10 +66,7 @@ class Shard(Stage):
 
 
 def _named_files(corpus: CorpusConfig, found: Survey) -> list[tuple[str, Path]]:
-    lists = {
-        "corpus.exclude_file": corpus.exclude_file,
-        "corpus.abbreviations_file": corpus.abbreviations_file,
-    }
+    lists = {f"corpus.{key}": getattr(corpus, key) for key in LIST_FILES}
     return [
         *((file.name, file.path) for file in found.files),
         *((key, Path(path).expanduser()) for key, path in lists.items() if path is not None),

@@ -46,9 +46,11 @@ class Tokenizer(Stage):
 
     def run(self, work: Work) -> dict[str, Any]:
         """Train or convert the tokenizer."""
-        from data_prep.tokenizers.build import build_tokenizer
+        from data_prep.tokenizers.build import build_tokenizer, with_symbols
 
-        return build_tokenizer(work.inputs.get("shard"), work.out, work.config.tokenizer)
+        symbols = work.config.corpus.redaction_symbols
+        config = with_symbols(work.config.tokenizer, symbols)
+        return build_tokenizer(work.inputs.get("shard"), work.out, config)
 
     def resolve(self, graph: Planner, request: Request) -> Node | Input:
         """Return the tokenizer: of `tokenizer.source`, else of `init.source`, else trained here."""
