@@ -112,6 +112,20 @@ class CorpusConfig:
         {}, "regular expressions (RE2) of other text to replace, by symbol: "
         "{CASE: 'K-[0-9]+'} makes [CASE]", is_later=True,
     )  # fmt: skip
+    decontaminate: list[str] = execution(
+        [], "benchmarks whose development and test texts are left out of the corpus: tasks of "
+        "conf/task (sst2:<folder> where the task names no folder) or files",
+        holds_environment=True,
+    )  # fmt: skip
+    decontaminate_words: int = result(
+        13, "words in a row that a benchmark and the corpus must share, after GPT-3; in scripts "
+        "without spaces, characters",
+        at_least=5, is_later=True,
+    )  # fmt: skip
+    decontaminate_unit: str = result(
+        "paragraphs", "what is left out: the paragraphs that share words, or their documents",
+        choices=("paragraphs", "documents"), is_later=True,
+    )  # fmt: skip
     join_hyphens: bool = result(
         False, "join words that are hyphenated at line ends, as on scanned pages"
     )

@@ -81,7 +81,7 @@ class Tally:
             "read": self.read,
             "dropped": dict(sorted(self.dropped.items())),
             "repaired": dict(sorted(self.repaired.items())),
-            "redacted": dict(sorted(self.redacted.items())),
+            "redacted": dict(sorted((+self.redacted).items())),
             "languages": dict(sorted(self.languages.items())),
             "broken_files": self.broken_files,
             "notes": [list(note) for note in self.notes],

@@ -24,6 +24,8 @@ Measure = tuple[str, Callable[[dict[str, Any]], str]]
 REASONS = {
     "fraction": "outside corpus.fraction",
     "where": "not chosen by corpus.where",
+    "decontaminate": "in a benchmark of corpus.decontaminate",
+    "decontaminated": "without paragraphs of benchmarks",
     "exclude": "named in corpus.exclude",
     "min_characters": "below corpus.min_characters",
     "max_characters": "above corpus.max_characters",

@@ -11,6 +11,7 @@ from typing import Any
 from data_prep.config import LIST_FILES, CorpusConfig
 from data_prep.reading.sources import Survey, survey
 from pipeline.config.schema import Config
+from pipeline.stages.benchmarks import benchmark_files
 from pipeline.store.content import Checksums
 from pipeline.store.outputs import CLEANED_TEXT
 from pipeline.workflow.stage import Request, Stage, UserFiles, Work
@@ -62,7 +63,9 @@ class Shard(Stage):
                 version=self.format,
                 most_bytes=config.corpus.cache_size,
             )
-        return make_shards(config.corpus, work.out, cache=cache, share=work.share, found=found)
+        files = [str(file) for _, file in benchmark_files(config.corpus.decontaminate)]
+        corpus = replace(config.corpus, decontaminate=files)
+        return make_shards(corpus, work.out, cache=cache, share=work.share, found=found)
 
 
 def _named_files(corpus: CorpusConfig, found: Survey) -> list[tuple[str, Path]]:
@@ -70,4 +73,5 @@ def _named_files(corpus: CorpusConfig, found: Survey) -> list[tuple[str, Path]]:
     return [
         *((file.name, file.path) for file in found.files),
         *((key, Path(path).expanduser()) for key, path in lists.items() if path is not None),
+        *((name, file.path) for name, file in benchmark_files(corpus.decontaminate)),
     ]
