@@ -71,7 +71,7 @@ def word_normaliser(config: TokenizerConfig) -> Callable[[str], list[str]]:
         ]
     plain = sentencepiece_normaliser(config.lowercase, config.strip_accents)
     if config.kind == "words":
-        whole = words_cutter(spaced=False)
+        whole = words_cutter(False, config.user_symbols)
         return lambda raw: [word for word, _ in whole.pre_tokenize_str(plain.normalize_str(raw))]
     if config.min_documents <= 1:
         return lambda raw: plain.normalize_str(raw).split()

@@ -48,9 +48,8 @@ def write_words(counts: WordCounts, out: Path, config: TokenizerConfig) -> None:
     words = [word for word, _ in found]
     occurrences = [count for _, count in found[:predicted]]
     specials = [0, 0, counts.total - sum(occurrences)]
-    library = from_words(
-        words, config.lowercase, config.strip_accents, config.kind == "spaced_words"
-    )
+    spaced = config.kind == "spaced_words"
+    library = from_words(words, config.lowercase, config.strip_accents, spaced, config.user_symbols)
     write_folder(out, library, SPECIALS, None)
     vocabulary = [*SPECIAL_WORDS, *words[:predicted]]
     write_atomically(out / VOCABULARY, "\n".join([*vocabulary, ""]))

@@ -6,6 +6,8 @@ Try it: split_like_elmo("Don't panic, it's 42.")
 """
 
 import json
+import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -26,6 +28,8 @@ SPECIALS = Specials(
 # is a word by itself, and so is a Chinese one, since Chinese has no spaces between words.
 LETTERS = r"(?:(?!\p{Han})[\p{L}\p{M}\p{N}_])+"
 WORD = rf"{LETTERS}(?:['’.,\-]{LETTERS})*|\S"
+# Alternatives that match themselves and no white space, as `re.escape` writes them.
+LITERALS = re.compile(r"(?:(?:\\[^\s\w]|[^\s\\|.^$*+?{}()\[\]])+\|)*")
 
 
 def words_normaliser(lowercase: bool, strip_accents: bool, spaced: bool) -> Normalizer:
@@ -40,11 +44,14 @@ def words_normaliser(lowercase: bool, strip_accents: bool, spaced: bool) -> Norm
     return normalizers.Sequence([usual, normalizers.Replace(Regex(r"(?<!\S)</?S>(?!\S)"), UNKNOWN)])
 
 
-def words_cutter(spaced: bool) -> pre_tokenizers.PreTokenizer:
-    """Return the pre-tokenizer: at white space only if `spaced`, else also at punctuation."""
+def words_cutter(spaced: bool, symbols: Sequence[str] = ()) -> pre_tokenizers.PreTokenizer:
+    """Return the pre-tokenizer: at white space only if `spaced`, else also at punctuation.
+
+    symbols: strings such as [EMAIL] that are words although they contain punctuation.
+    """
     if spaced:
         return pre_tokenizers.WhitespaceSplit()
-    return pre_tokenizers.Split(Regex(WORD), "removed", invert=True)
+    return pre_tokenizers.Split(Regex("|".join([*map(re.escape, symbols), WORD])), "removed", True)
 
 
 @lru_cache
@@ -67,8 +74,9 @@ def cuts_words(stated: dict[str, Any]) -> bool:
 
     Such a tokenizer has no rule that looks across white space.
     """
+    cutter = _without_symbols(stated["pre_tokenizer"])
     return any(
-        (stated["normalizer"], stated["pre_tokenizer"])
+        (stated["normalizer"], cutter)
         == (
             _state(words_normaliser(lowercase, strip_accents, spaced)),
             _state(words_cutter(spaced)),
@@ -79,14 +87,31 @@ def cuts_words(stated: dict[str, Any]) -> bool:
     )
 
 
+def _without_symbols(cutter: dict[str, Any]) -> dict[str, Any]:
+    """Return a pre-tokenizer's JSON as `words_cutter` makes it without symbols."""
+    pattern = cutter.get("pattern", {}).get("Regex", "")
+    if pattern.endswith(WORD) and LITERALS.fullmatch(pattern.removesuffix(WORD)):
+        return {**cutter, "pattern": {"Regex": WORD}}
+    return cutter
+
+
 def _state(part: Normalizer | pre_tokenizers.PreTokenizer) -> Any:
     return json.loads(part.__getstate__())
 
 
-def from_words(words: list[str], lowercase: bool, strip_accents: bool, spaced: bool) -> Tokenizer:
-    """Return a tokenizer with the special words as first ids, then `words` in their order."""
+def from_words(
+    words: list[str],
+    lowercase: bool,
+    strip_accents: bool,
+    spaced: bool,
+    symbols: Sequence[str] = (),
+) -> Tokenizer:
+    """Return a tokenizer with the special words as first ids, then `words` in their order.
+
+    symbols: see `words_cutter`.
+    """
     ids = {word: number for number, word in enumerate([*SPECIAL_WORDS, *words])}
     tokenizer = Tokenizer(models.WordLevel(ids, UNKNOWN))
     tokenizer.normalizer = words_normaliser(lowercase, strip_accents, spaced)
-    tokenizer.pre_tokenizer = words_cutter(spaced)
+    tokenizer.pre_tokenizer = words_cutter(spaced, symbols)
     return finished(tokenizer, SPECIALS)

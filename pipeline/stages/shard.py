@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from data_prep.config import CorpusConfig
+from data_prep.config import LIST_FILES, CorpusConfig
 from data_prep.reading.source_files import FilePath
 from data_prep.reading.sources import Survey, survey
 from pipeline.config.schema import Config
+from pipeline.stages.benchmarks import benchmark_files
 from pipeline.store.content import Checksums
 from pipeline.store.outputs import CLEANED_TEXT
 from pipeline.workflow.stage import Request, Stage, UserFiles, Work
@@ -66,16 +67,16 @@ class Shard(Stage):
                 version=self.format,
                 most_bytes=config.corpus.cache_size,
             )
+        files = [str(file) for _, file in benchmark_files(config.corpus.decontaminate)]
+        corpus = replace(config.corpus, decontaminate=files)
         passes = work.passes(config.corpus.workers)
-        return make_shards(config.corpus, work.out, cache=cache, passes=passes, found=found)
+        return make_shards(corpus, work.out, cache=cache, passes=passes, found=found)
 
 
 def _named_files(corpus: CorpusConfig, found: Survey) -> list[tuple[str, FilePath]]:
-    lists = {
-        "corpus.exclude_file": corpus.exclude_file,
-        "corpus.abbreviations_file": corpus.abbreviations_file,
-    }
+    lists = {f"corpus.{key}": getattr(corpus, key) for key in LIST_FILES}
     return [
         *((own.name, own.path) for file in found.files for own in file.with_pages()),
         *((key, Path(path).expanduser()) for key, path in lists.items() if path is not None),
+        *((name, file.path) for name, file in benchmark_files(corpus.decontaminate)),
     ]
