@@ -5,6 +5,7 @@ Each field states its default, its meaning, its limits, and whether it shapes th
 """
 
 import json
+import re
 import unicodedata
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -25,6 +26,9 @@ LANGUAGES = (
     "ru", "sr", "sv", "ta", "te", "th", "tr", "uk", "ur", "vi", "zh",
 )  # fmt: skip
 WORD_KINDS = ("words", "spaced_words")  # tokenizers whose tokens are whole words
+NAME_SYMBOL = "[NAME]"  # stands for a name of corpus.redact_names_file
+# Keys of the corpus that name a file which cleaning reads; its content enters the fingerprint.
+LIST_FILES = ("exclude_file", "abbreviations_file", "redact_names_file")
 
 
 @dataclass
@@ -56,7 +60,9 @@ class CorpusConfig:
         "what ends a document in .txt files: a blank line, the end of the file, or every line",
         choices=("blank_line", "file", "line"),
     )
-    text_field: str = result("text", "field or column with the text (.jsonl, .csv, .tsv, .parquet)")
+    text_field: str = result(
+        "text", "field or column with the text (.json, .jsonl, .csv, .tsv, .parquet, .arrow)"
+    )
     id_field: str = result(
         DEFAULT_ID_FIELD, "field or column with the document's id; records may lack the default one"
     )
@@ -65,7 +71,9 @@ class CorpusConfig:
         "out as a whole, and random next sentences come from other groups"
     )  # fmt: skip
     where: dict[str, str] = result(
-        {}, "keep only records (.jsonl, .csv, .tsv, .parquet) whose fields have these values"
+        {},
+        "keep only records (.json, .jsonl, .csv, .tsv, .parquet, .arrow) whose fields have these "
+        "values",
     )
     exclude: list[str] = result([], "ids of documents to leave out")
     exclude_file: str | None = execution(
@@ -98,6 +106,32 @@ class CorpusConfig:
     abbreviations_file: str | None = execution(
         None, "file with more abbreviations, one per line", holds_environment=True
     )
+    redact: list[str] = result(
+        [], "personal data to replace with the symbols [EMAIL], [PHONE], [ID] and [IP], which are "
+        "tokens of the vocabulary",
+        choices=("email", "phone", "id", "ip"), is_later=True,
+    )  # fmt: skip
+    redact_names_file: str | None = execution(
+        None, "file with names to replace with [NAME], one per line", holds_environment=True
+    )
+    redact_patterns: dict[str, str] = result(
+        {}, "regular expressions (RE2) of other text to replace, by symbol: "
+        "{CASE: 'K-[0-9]+'} makes [CASE]", is_later=True,
+    )  # fmt: skip
+    decontaminate: list[str] = execution(
+        [], "benchmarks whose development and test texts are left out of the corpus: tasks of "
+        "conf/task (sst2:<folder> where the task names no folder) or files",
+        holds_environment=True,
+    )  # fmt: skip
+    decontaminate_words: int = result(
+        13, "words in a row that a benchmark and the corpus must share, after GPT-3; in scripts "
+        "without spaces, characters",
+        at_least=5, is_later=True,
+    )  # fmt: skip
+    decontaminate_unit: str = result(
+        "paragraphs", "what is left out: the paragraphs that share words, or their documents",
+        choices=("paragraphs", "documents"), is_later=True,
+    )  # fmt: skip
     join_hyphens: bool = result(
         False, "join words that are hyphenated at line ends, as on scanned pages"
     )
@@ -116,6 +150,11 @@ class CorpusConfig:
     max_repetition: float = result(
         0.6, "documents with a larger share of repeated five-word sequences are dropped",
         at_least=0.0, at_most=1.0,
+    )  # fmt: skip
+    min_confidence: float | None = result(
+        None, "scanned documents (ALTO, PAGE, METS) are dropped if the mean confidence of their "
+        "words is smaller; those that state none are kept",
+        at_least=0.0, at_most=1.0, is_later=True,
     )  # fmt: skip
     deduplicate: str = result(
         "paragraphs", "drop repeated text: repeated documents and paragraphs (paragraphs), only "
@@ -169,7 +208,9 @@ class CorpusConfig:
                 "corpus.sources: corpus.paths is given too; name all files in corpus.sources, "
                 "and set 'corpus.paths=[]' if a recipe sets corpus.paths"
             )
-        for key in ("exclude_file", "abbreviations_file"):
+        for name, pattern in self.redact_patterns.items():
+            compile_redaction(name, pattern)
+        for key in LIST_FILES:
             path = getattr(self, key)
             if path is not None and not Path(path).expanduser().is_file():
                 raise UsageError(f"corpus.{key}={path}: there is no such file")
@@ -192,6 +233,42 @@ class CorpusConfig:
                 f"corpus.temperature={self.temperature}: it changes the shares of sources; "
                 "name at least two in corpus.sources"
             )
+
+    @property
+    def redaction_symbols(self) -> list[str]:
+        """The symbols that redaction writes; the tokenizer keeps them whole."""
+        names = [] if self.redact_names_file is None else [NAME_SYMBOL]
+        written = [*map(symbol_of, [*self.redact, *self.redact_patterns]), *names]
+        return list(dict.fromkeys(written))
+
+
+def symbol_of(kind: str) -> str:
+    """Return the symbol that stands for redacted text of a kind: [EMAIL]."""
+    return f"[{kind.upper()}]"
+
+
+def compile_redaction(name: str, pattern: str) -> Any:
+    """Compile a pattern of `corpus.redact_patterns` with RE2, whose matching takes linear time.
+
+    Raises UsageError for a name that cannot be a symbol and for a pattern that RE2 refuses.
+    """
+    import re2
+
+    key = f"corpus.redact_patterns.{name}"
+    if not re.fullmatch("[A-Z][A-Z_]*", name) or symbol_of(name) in SPECIAL_PIECES:
+        raise UsageError(f"{key}: a symbol is named by capital letters and _, such as CASE_NUMBER")
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        compiled = re2.compile(pattern, options)
+    except re2.error as error:
+        raise UsageError(
+            f"{key}={pattern}: not a regular expression of RE2 ({error.args[0].decode()}), which "
+            "has neither look-around nor back-references"
+        ) from error
+    if compiled.search("") is not None:
+        raise UsageError(f"{key}={pattern}: it matches empty text; require a character")
+    return compiled
 
 
 @dataclass

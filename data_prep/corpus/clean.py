@@ -14,20 +14,21 @@ from pathlib import Path
 
 from data_prep.config import CorpusConfig
 from data_prep.corpus.cache import CLEAN_VERSION, PieceCache
-from data_prep.corpus.clean_files import CleanDocument, CleanFileWriter, group_hash, text_digest
+from data_prep.corpus.clean_files import CleanDocument, CleanFileWriter, group_hash
+from data_prep.corpus.cleaner import Cleaned, Cleaner
 from data_prep.corpus.minhash import signature
 from data_prep.corpus.shard_format import Origin
+from data_prep.passes import Passes
 from data_prep.progress import console
 from data_prep.reading.documents import cut_whole, read_documents
-from data_prep.reading.sources import Part, SourceFile, plan_pieces
+from data_prep.reading.source_files import Part, SourceFile
+from data_prep.reading.sources import plan_pieces
 from data_prep.reading.tally import Tally
 from data_prep.text.abbreviations import load_abbreviations
-from data_prep.text.cleaning import clean_document
-from data_prep.text.filters import reason_to_drop
-from data_prep.text.languages import UNDETERMINED, identify
+from data_prep.text.languages import UNDETERMINED
 from data_prep.text.more_abbreviations import MORE
 from data_prep.text.sentences import Splitter
-from data_prep.work_units import ArraySlice, WorkUnit, run_units, worker_count
+from data_prep.work_units import WorkUnit
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +47,7 @@ def plan_cleaning(
     """Divide the files into units of about `piece_bytes`; warn of large files that stay whole."""
     whole = cut_whole(config)
     for file in files:
-        if file.path.stat().st_size > 4 * piece_bytes and whole(file):
+        if file.size > 4 * piece_bytes and whole(file):
             log.warning("%s cannot be split, so one worker reads all of it", file.name)
     return [
         CleanTask(parts, cache.key(parts, config) if cache else None)
@@ -57,14 +58,10 @@ def plan_cleaning(
 def clean_corpus(
     tasks: Sequence[CleanTask],
     config: CorpusConfig,
-    root: Path,
     cache: PieceCache | None,
-    share: ArraySlice | None,
+    passes: Passes,
 ) -> list[Path]:
-    """Make the units below `root` and return their folders, in corpus order.
-
-    With a `share`, only its units are made and returned.
-    """
+    """Make all units and return their folders, in corpus order."""
     known = sum(
         task.key is not None and cache is not None and cache.has(task.key) for task in tasks
     )
@@ -74,8 +71,7 @@ def clean_corpus(
         WorkUnit(f"clean-{CLEAN_VERSION}-{number:05d}", task) for number, task in enumerate(tasks)
     ]
     clean = functools.partial(take_or_clean, config=config, cache=cache)
-    chosen = units if share is None else share.of(units)
-    return run_units(chosen, clean, root, worker_count(config.workers), "clean")
+    return passes.run("clean", units, clean)
 
 
 def take_or_clean(
@@ -89,26 +85,14 @@ def take_or_clean(
 def clean_unit(parts: Sequence[Part], folder: Path, config: CorpusConfig) -> None:
     """Clean these parts of the corpus into `folder`."""
     tally = Tally(strict=config.strict)
-    splitters = Splitters(config)
+    splitters, cleaner = Splitters(config), Cleaner(config, tally)
     with CleanFileWriter(folder, config.duplicate_characters) as writer:
         for part in parts:
             for document in read_documents(part, config, tally):
-                text = clean_document(document.text, config, tally.repaired)
-                digest = text_digest(text.encode())
-                language = None if config.languages == "none" else identify(text)
-                reason = (
-                    reason_to_drop(text, config)
-                    or outside_fraction(digest, config.fraction)
-                    or other_language(language, config.languages)
-                )
-                if reason is not None:
-                    tally.dropped[reason] += 1
-                    continue
-                if language is not None:
-                    tally.languages[language] += 1
-                origin = Origin(document.id, part.file.name, document.group, language)
-                paragraphs = splitters.of(language).paragraphs(text)
-                writer.add(describe(text, paragraphs, origin, digest, part.file.source, config))
+                cleaned = cleaner.clean(document, part.file)
+                if cleaned is not None:
+                    paragraphs = splitters.of(cleaned.language).paragraphs(cleaned.text)
+                    writer.add(describe(cleaned, paragraphs, part.file, config))
             part.file.refuse_change()
     (folder / "tally.json").write_text(json.dumps(tally.as_json()))
 
@@ -134,33 +118,15 @@ class Splitters:
 
 
 def describe(
-    text: str,
-    paragraphs: list[list[str]],
-    origin: Origin,
-    digest: bytes,
-    source: int,
-    config: CorpusConfig,
+    cleaned: Cleaned, paragraphs: list[list[str]], file: SourceFile, config: CorpusConfig
 ) -> CleanDocument:
     """Return a document's sentences with what the later passes need of it."""
+    document = cleaned.document
     return CleanDocument(
         paragraphs=paragraphs,
-        origin=origin,
-        digest=digest,
-        signature=None if config.near_duplicates is None else signature(text),
-        group=group_hash(origin.group),
-        source=source,
+        origin=Origin(document.id, file.name, document.group, cleaned.language),
+        digest=cleaned.digest,
+        signature=None if config.near_duplicates is None else signature(cleaned.text),
+        group=group_hash(document.group),
+        source=file.source,
     )
-
-
-def other_language(language: str | None, wanted: str | list[str]) -> str | None:
-    """Return the reason to drop a document that is not of a wanted language, or None."""
-    return "language" if isinstance(wanted, list) and language not in wanted else None
-
-
-def outside_fraction(digest: bytes, fraction: float) -> str | None:
-    """Return the reason to drop a document that is not in this fraction of the corpus, or None.
-
-    The choice is by hash, so a smaller fraction is a subset of every larger one.
-    """
-    is_kept = int.from_bytes(digest[:8], "little") < fraction * 2**64
-    return None if is_kept else "fraction"

@@ -27,6 +27,7 @@ from data_prep.corpus.clean_files import (
     list_clean_files,
 )
 from data_prep.corpus.deal import Shard, deal_sections
+from data_prep.corpus.decontamination import Benchmarks
 from data_prep.corpus.deduplicate import flag_repeats, paragraphs_of
 from data_prep.corpus.diagnosis import refuse_wrong_keys
 from data_prep.corpus.groups import SectionGroups, count_groups
@@ -63,6 +64,10 @@ def select_documents(_: None, folder: Path, config: CorpusConfig, cleaned: list[
     counts = {"documents": _document_counts(tally), "paragraphs": paragraph_counts, **counts}
     if config.group_field is not None:
         counts["groups"] = count_groups(partial(_section_groups, placement), config.group_field)
+    if config.redaction_symbols:
+        counts["redacted"] = tally.as_json()["redacted"]
+    if benchmarks := Benchmarks.of(config):
+        counts["benchmarks"] = benchmarks.counts()
     if tally.languages:
         counts["languages"] = tally.as_json()["languages"]
     if names:

@@ -6,7 +6,7 @@ give the start of each row, example and prediction. `chunks` stores them in file
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,13 +89,13 @@ class Chunk:
 
     def take(self, rows: Array) -> "Chunk":
         """Return a copy of these rows, in this order; `rows` is an array of row indices."""
-        examples, row_examples = _gather(self.row_examples, rows)
-        pieces, example_tokens = _gather(self.example_tokens, examples)
+        examples, row_examples = gather_ranges(self.row_examples, rows)
+        pieces, example_tokens = gather_ranges(self.example_tokens, examples)
         masks: dict[str, Array] = {}
         if self.word_flips is not None and self.word_flips[pieces].any():
             masks[WORD_FLIPS] = self.word_flips[pieces]
         if self.target is not None and self.target_examples is not None and self.input is not None:
-            targets, target_examples = _gather(self.target_examples, examples)
+            targets, target_examples = gather_ranges(self.target_examples, examples)
             masks |= {
                 "target": self.target[targets],
                 "target_examples": target_examples,
@@ -175,6 +175,36 @@ def concatenate(chunks: Sequence[Chunk]) -> Chunk:
     return Chunk(**joined)
 
 
+class ChunkSizes(NamedTuple):
+    """The sizes of a chunk: what the bytes of its columns follow from."""
+
+    rows: int
+    examples: int
+    tokens: int
+    predictions: int
+    flips: int  # tokens with a bit in `word_flips`
+
+
+def column_bytes(sizes: ChunkSizes, vocab_size: int, static: bool) -> dict[str, int]:
+    """Return the bytes of each stored column of a chunk with these sizes."""
+    token = np.dtype(token_dtype(vocab_size)).itemsize
+    columns = {
+        "tokens": sizes.tokens * token,
+        "row_examples": (sizes.rows + 1) * 4,
+        "example_tokens": (sizes.examples + 1) * 4,
+        "second": sizes.examples * 2,
+        "label": sizes.examples,
+        "coin": sizes.examples,
+        "documents": sizes.examples * 2 * 4,
+        WORD_FLIPS: (sizes.tokens + 7) // 8,  # one bit per token
+        "target": sizes.predictions * 2,
+        "target_examples": (sizes.examples + 1) * 4,
+        "input": sizes.predictions * token,
+    }
+    absent = {*(() if static else STATIC_COLUMNS), *(() if sizes.flips else (WORD_FLIPS,))}
+    return {name: size for name, size in columns.items() if name not in absent}
+
+
 def _flips(chunk: Chunk) -> Array:
     return np.zeros(len(chunk.tokens), np.uint8) if chunk.word_flips is None else chunk.word_flips
 
@@ -196,7 +226,7 @@ def _join_offsets(arrays: Sequence[Array]) -> Array:
     return np.concatenate([np.zeros(1, np.int32), *parts])
 
 
-def _gather(offsets: Array, chosen: Array) -> tuple[Array, Array]:
+def gather_ranges(offsets: Array, chosen: Array) -> tuple[Array, Array]:
     """Return the indices of all elements in the chosen ranges, and the ranges' new offsets."""
     starts = offsets[chosen]
     lengths = offsets[chosen + 1] - starts

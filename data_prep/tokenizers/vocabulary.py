@@ -51,7 +51,9 @@ def write_words(counts: WordCounts, out: Path, config: TokenizerConfig) -> None:
     specials = [0, 0, counts.total - sum(occurrences)]
     spaced = config.kind == "spaced_words"
     segmented = not spaced and any(map(SPACELESS_CHARACTER.search, words))
-    library = from_words(words, config.lowercase, config.strip_accents, spaced, segmented)
+    library = from_words(
+        words, config.lowercase, config.strip_accents, spaced, segmented, config.user_symbols
+    )
     write_folder(out, library, SPECIALS, None)
     vocabulary = [*SPECIAL_WORDS, *words[:predicted]]
     write_atomically(out / VOCABULARY, "\n".join([*vocabulary, ""]))

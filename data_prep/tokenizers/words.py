@@ -9,6 +9,8 @@ Try it: split_like_elmo("Don't panic, it's 42.")
 """
 
 import json
+import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -30,6 +32,11 @@ SPECIALS = Specials(
 # is a word by itself; so is a Chinese one, if no segmenter has separated the words.
 LETTERS = r"[\p{L}\p{M}\p{N}_]+"
 LETTERS_BUT_CHINESE = r"(?:(?!\p{Han})[\p{L}\p{M}\p{N}_])+"
+WORD, WORD_BUT_CHINESE = (
+    rf"{letters}(?:['’.,\-]{letters})*|\S" for letters in (LETTERS, LETTERS_BUT_CHINESE)
+)
+# Alternatives that match themselves and no white space, as `re.escape` writes them.
+LITERALS = re.compile(r"(?:(?:\\[^\s\w]|[^\s\\|.^$*+?{}()\[\]])+\|)*")
 
 
 def words_normaliser(lowercase: bool, strip_accents: bool, spaced: bool) -> Normalizer:
@@ -44,16 +51,18 @@ def words_normaliser(lowercase: bool, strip_accents: bool, spaced: bool) -> Norm
     return normalizers.Sequence([usual, normalizers.Replace(Regex(r"(?<!\S)</?S>(?!\S)"), UNKNOWN)])
 
 
-def words_cutter(spaced: bool, segmented: bool) -> pre_tokenizers.PreTokenizer:
+def words_cutter(
+    spaced: bool, segmented: bool, symbols: Sequence[str] = ()
+) -> pre_tokenizers.PreTokenizer:
     """Return the pre-tokenizer: at white space only if `spaced`, else also at punctuation.
 
     With `segmented`, it expects text from `separate_words`, and Chinese words stay whole.
+    symbols: strings such as [EMAIL] that are words although they contain punctuation.
     """
     if spaced:
         return pre_tokenizers.WhitespaceSplit()
-    letters = LETTERS if segmented else LETTERS_BUT_CHINESE
-    word = rf"{letters}(?:['’.,\-]{letters})*|\S"
-    return pre_tokenizers.Split(Regex(word), "removed", invert=True)
+    word = WORD if segmented else WORD_BUT_CHINESE
+    return pre_tokenizers.Split(Regex("|".join([*map(re.escape, symbols), word])), "removed", True)
 
 
 @lru_cache
@@ -75,7 +84,8 @@ def split_like_elmo(text: str, library: Tokenizer | None = None) -> list[str]:
 def is_segmented(library: Tokenizer) -> bool:
     """Return True if a tokenizer expects text from `separate_words`."""
     cutter = library.pre_tokenizer
-    return cutter is not None and _state(cutter) == _state(words_cutter(False, segmented=True))
+    wanted = _state(words_cutter(spaced=False, segmented=True))
+    return cutter is not None and _without_symbols(_state(cutter)) == wanted
 
 
 def cuts_words(stated: dict[str, Any]) -> bool:
@@ -83,8 +93,9 @@ def cuts_words(stated: dict[str, Any]) -> bool:
 
     Such a tokenizer has no rule that looks across white space.
     """
+    cutter = _without_symbols(stated["pre_tokenizer"])
     return any(
-        (stated["normalizer"], stated["pre_tokenizer"])
+        (stated["normalizer"], cutter)
         == (
             _state(words_normaliser(lowercase, strip_accents, spaced)),
             _state(words_cutter(spaced, segmented)),
@@ -96,16 +107,33 @@ def cuts_words(stated: dict[str, Any]) -> bool:
     )
 
 
+def _without_symbols(cutter: dict[str, Any]) -> dict[str, Any]:
+    """Return a pre-tokenizer's JSON as `words_cutter` makes it without symbols."""
+    pattern = cutter.get("pattern", {}).get("Regex", "")
+    for word in (WORD, WORD_BUT_CHINESE):
+        if pattern.endswith(word) and LITERALS.fullmatch(pattern.removesuffix(word)):
+            return {**cutter, "pattern": {"Regex": word}}
+    return cutter
+
+
 def _state(part: Normalizer | pre_tokenizers.PreTokenizer) -> Any:
     return json.loads(part.__getstate__())
 
 
 def from_words(
-    words: list[str], lowercase: bool, strip_accents: bool, spaced: bool, segmented: bool = False
+    words: list[str],
+    lowercase: bool,
+    strip_accents: bool,
+    spaced: bool,
+    segmented: bool = False,
+    symbols: Sequence[str] = (),
 ) -> Tokenizer:
-    """Return a tokenizer with the special words as first ids, then `words` in their order."""
+    """Return a tokenizer with the special words as first ids, then `words` in their order.
+
+    segmented, symbols: see `words_cutter`.
+    """
     ids = {word: number for number, word in enumerate([*SPECIAL_WORDS, *words])}
     tokenizer = Tokenizer(models.WordLevel(ids, UNKNOWN))
     tokenizer.normalizer = words_normaliser(lowercase, strip_accents, spaced)
-    tokenizer.pre_tokenizer = words_cutter(spaced, segmented)
+    tokenizer.pre_tokenizer = words_cutter(spaced, segmented, symbols)
     return finished(tokenizer, SPECIALS)

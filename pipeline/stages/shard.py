@@ -8,9 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from data_prep.config import CorpusConfig
+from data_prep.config import LIST_FILES, CorpusConfig
+from data_prep.reading.source_files import FilePath
 from data_prep.reading.sources import Survey, survey
 from pipeline.config.schema import Config
+from pipeline.stages.benchmarks import benchmark_files
 from pipeline.store.content import Checksums
 from pipeline.store.outputs import CLEANED_TEXT
 from pipeline.workflow.stage import Request, Stage, UserFiles, Work
@@ -23,7 +25,6 @@ class Shard(Stage):
     format = 3
     format_before = 2
     sections = ("corpus",)
-    takes_shares = True
 
     def inputs(self, config: Config) -> dict[str, Request]:
         """Return nothing: it is the first stage."""
@@ -33,6 +34,10 @@ class Shard(Stage):
         """Return the corpus files, named relative to the user's path, and cleaning's lists."""
         found = survey(config.corpus.paths, config.corpus.sources)
         return UserFiles(_named_files(config.corpus, found), found)
+
+    def divided_passes(self, config: Config) -> tuple[str, ...]:
+        """Return the passes over text: cleaning it, and writing the shards."""
+        return ("clean", "write")
 
     def run(self, work: Work) -> dict[str, Any]:
         """Make the shards. Cleaned text is cached in the store, for a corpus that grows.
@@ -62,15 +67,16 @@ class Shard(Stage):
                 version=self.format,
                 most_bytes=config.corpus.cache_size,
             )
-        return make_shards(config.corpus, work.out, cache=cache, share=work.share, found=found)
+        files = [str(file) for _, file in benchmark_files(config.corpus.decontaminate)]
+        corpus = replace(config.corpus, decontaminate=files)
+        passes = work.passes(config.corpus.workers)
+        return make_shards(corpus, work.out, cache=cache, passes=passes, found=found)
 
 
-def _named_files(corpus: CorpusConfig, found: Survey) -> list[tuple[str, Path]]:
-    lists = {
-        "corpus.exclude_file": corpus.exclude_file,
-        "corpus.abbreviations_file": corpus.abbreviations_file,
-    }
+def _named_files(corpus: CorpusConfig, found: Survey) -> list[tuple[str, FilePath]]:
+    lists = {f"corpus.{key}": getattr(corpus, key) for key in LIST_FILES}
     return [
-        *((file.name, file.path) for file in found.files),
+        *((own.name, own.path) for file in found.files for own in file.with_pages()),
         *((key, Path(path).expanduser()) for key, path in lists.items() if path is not None),
+        *((name, file.path) for name, file in benchmark_files(corpus.decontaminate)),
     ]
