@@ -13,8 +13,10 @@ from typing import Any, Self
 
 from omegaconf import II
 
+from data_prep.conditions import condition_of
 from data_prep.errors import UsageError
 from data_prep.fields import execution, result
+from data_prep.quality_rules import PRESETS
 
 SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # in the order of their ids
 MOST_COPIES = 1000  # largest weight of a source
@@ -69,8 +71,9 @@ class CorpusConfig:
         "out as a whole, and random next sentences come from other groups"
     )  # fmt: skip
     where: dict[str, str] = result(
-        {}, "keep only records (.jsonl, .csv, .tsv, .parquet) whose fields have these values"
-    )
+        {}, "keep only records (.jsonl, .csv, .tsv, .parquet) whose fields have these values, or "
+        "lie in these ranges of numbers or dates: '>=3', '3..5', '2019-01..2020-06'"
+    )  # fmt: skip
     exclude: list[str] = result([], "ids of documents to leave out")
     exclude_file: str | None = execution(
         None, "file with more ids to leave out, one per line", holds_environment=True
@@ -145,6 +148,20 @@ class CorpusConfig:
         0.6, "documents with a larger share of repeated five-word sequences are dropped",
         at_least=0.0, at_most=1.0,
     )  # fmt: skip
+    filters: list[str] = result(
+        [], "published quality filters that drop documents of web text: gopher (Rae et al., 2021), "
+        "fineweb (Penedo et al., 2024)",
+        choices=tuple(PRESETS), is_later=True,
+    )  # fmt: skip
+    thresholds: dict[str, Any] = result(
+        {}, "other thresholds for the rules of corpus.filters, such as {gopher_min_words: 20}; "
+        "null turns a rule off", is_later=True,
+    )  # fmt: skip
+    hook: str | None = result(
+        None, "a Python function of yours by dotted path, such as my_module.keep, that sees every "
+        "cleaned document and may change or drop it; its module's file enters the fingerprint",
+        is_later=True,
+    )  # fmt: skip
     deduplicate: str = result(
         "paragraphs", "drop repeated text: repeated documents and paragraphs (paragraphs), only "
         "repeated documents (documents), or nothing (none)",
@@ -197,6 +214,9 @@ class CorpusConfig:
                 "corpus.sources: corpus.paths is given too; name all files in corpus.sources, "
                 "and set 'corpus.paths=[]' if a recipe sets corpus.paths"
             )
+        for name, value in self.where.items():
+            condition_of(f"corpus.where.{name}", value)
+        self._check_thresholds()
         for name, pattern in self.redact_patterns.items():
             compile_redaction(name, pattern)
         for key in LIST_FILES:
@@ -222,6 +242,25 @@ class CorpusConfig:
                 f"corpus.temperature={self.temperature}: it changes the shares of sources; "
                 "name at least two in corpus.sources"
             )
+
+    def _check_thresholds(self) -> None:
+        rules = [rule for preset in self.filters for rule in PRESETS[preset]]
+        for rule, threshold in self.thresholds.items():
+            key = f"corpus.thresholds.{rule}={threshold}"
+            if rule not in rules:
+                chosen = ", ".join(self.filters) or "none"
+                raise UsageError(
+                    f"{key}: no rule of corpus.filters ({chosen}) has this name; rules: "
+                    f"{', '.join(rules) or 'none'}"
+                )
+            if isinstance(threshold, bool) or not isinstance(threshold, int | float | None):
+                raise UsageError(f"{key}: must be a number, or null to turn the rule off")
+
+    def quality_thresholds(self) -> dict[str, float]:
+        """Return the thresholds of the chosen quality filters by rule."""
+        published = {rule: value for name in self.filters for rule, value in PRESETS[name].items()}
+        chosen = {**published, **self.thresholds}
+        return {rule: value for rule, value in chosen.items() if value is not None}
 
     @property
     def redaction_symbols(self) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.config import LIST_FILES, CorpusConfig
+from data_prep.dotted import source_file
 from data_prep.reading.sources import Survey, survey
 from pipeline.config.schema import Config
 from pipeline.stages.benchmarks import benchmark_files
@@ -69,9 +70,11 @@ class Shard(Stage):
 
 
 def _named_files(corpus: CorpusConfig, found: Survey) -> list[tuple[str, Path]]:
+    """Return all files that cleaning reads; names of lists begin with their key (`cache.LISTS`)."""
     lists = {f"corpus.{key}": getattr(corpus, key) for key in LIST_FILES}
-    return [
-        *((file.name, file.path) for file in found.files),
-        *((key, Path(path).expanduser()) for key, path in lists.items() if path is not None),
-        *((name, file.path) for name, file in benchmark_files(corpus.decontaminate)),
-    ]
+    named = [(file.name, file.path) for file in found.files]
+    named += [(key, Path(path).expanduser()) for key, path in lists.items() if path is not None]
+    named += [(name, file.path) for name, file in benchmark_files(corpus.decontaminate)]
+    if corpus.hook is not None:
+        named.append(("corpus.hook", source_file("corpus.hook", corpus.hook)))
+    return named
