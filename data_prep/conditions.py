@@ -9,6 +9,7 @@ A text with two dots and no number or date on either side is a plain value.
 import operator
 import re
 from collections.abc import Callable
+from typing import Any
 
 from data_prep.errors import UsageError
 
@@ -16,7 +17,7 @@ COMPARED = re.compile(r"\s*(>=|<=|>|<)\s*(\S+)\s*")
 BETWEEN = re.compile(r"\s*([^\s.](?:[^\s.]|\.(?!\.))*)\s*\.\.\s*(\S+)\s*")
 NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 DATE = re.compile(r"\d{4}-\d{2}(?:-\d{2}(?:[T ][\d:.]+)?)?")
-COMPARE: dict[str, Callable[[object, object], bool]] = {
+COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
     "<=": operator.le,
     ">": operator.gt,

@@ -62,7 +62,9 @@ class CorpusConfig:
         "what ends a document in .txt files: a blank line, the end of the file, or every line",
         choices=("blank_line", "file", "line"),
     )
-    text_field: str = result("text", "field or column with the text (.jsonl, .csv, .tsv, .parquet)")
+    text_field: str = result(
+        "text", "field or column with the text (.json, .jsonl, .csv, .tsv, .parquet, .arrow)"
+    )
     id_field: str = result(
         DEFAULT_ID_FIELD, "field or column with the document's id; records may lack the default one"
     )
@@ -71,8 +73,9 @@ class CorpusConfig:
         "out as a whole, and random next sentences come from other groups"
     )  # fmt: skip
     where: dict[str, str] = result(
-        {}, "keep only records (.jsonl, .csv, .tsv, .parquet) whose fields have these values, or "
-        "lie in these ranges of numbers or dates: '>=3', '3..5', '2019-01..2020-06'"
+        {}, "keep only records (.json, .jsonl, .csv, .tsv, .parquet, .arrow) whose fields have "
+        "these values, or lie in these ranges of numbers or dates: '>=3', '3..5', "
+        "'2019-01..2020-06'"
     )  # fmt: skip
     exclude: list[str] = result([], "ids of documents to leave out")
     exclude_file: str | None = execution(
@@ -161,6 +164,11 @@ class CorpusConfig:
         None, "a Python function of yours by dotted path, such as my_module.keep, that sees every "
         "cleaned document and may change or drop it; its module's file enters the fingerprint",
         is_later=True,
+    )  # fmt: skip
+    min_confidence: float | None = result(
+        None, "scanned documents (ALTO, PAGE, METS) are dropped if the mean confidence of their "
+        "words is smaller; those that state none are kept",
+        at_least=0.0, at_most=1.0, is_later=True,
     )  # fmt: skip
     deduplicate: str = result(
         "paragraphs", "drop repeated text: repeated documents and paragraphs (paragraphs), only "

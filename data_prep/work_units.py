@@ -1,14 +1,13 @@
 """Work units: a stage's work divided into folders that appear atomically.
 
 A killed stage keeps its finished units and continues with the rest. The units depend on the stage's
-inputs only. The number of workers, and whether they are local processes or the tasks of a SLURM
-array, decides who makes which unit, not what is made.
+inputs only. The number of workers, and whether they are local processes, the tasks of a SLURM array
+or the tasks of a Ray cluster, decides who makes which unit, not what is made.
 """
 
 import ctypes
 import multiprocessing
 import os
-import re
 import shutil
 import signal
 import uuid
@@ -19,11 +18,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from data_prep.errors import SesameError, UsageError
+from data_prep.errors import SesameError
 from data_prep.files import naming, sync_directory
-from data_prep.progress import Bar, progress
+from data_prep.progress import Bar
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 PR_SET_PDEATHSIG = 1  # prctl(2): the signal a process gets when its parent dies
@@ -37,27 +36,43 @@ class WorkUnit:
     what: Any
 
 
+MakeUnit = Callable[[Any, Path], None]  # (what, folder): fills the folder; must be picklable
+
+
+class Executor(Protocol):
+    """Makes work units: in this process, in a pool of processes, or on other machines."""
+
+    def make(
+        self, units: Sequence[WorkUnit], make: MakeUnit, root: Path, title: str, bar: Bar
+    ) -> None:
+        """Make all units below `root`, each with `run_unit`; advance the bar after each.
+
+        `title` names the pass in messages. Raises SesameError if a unit cannot be made.
+        """
+
+
 @dataclass(frozen=True)
-class ArraySlice:
-    """The work units of one of `count` launches, such as the tasks of a SLURM array.
+class LocalPool:
+    """Makes units in `workers` processes, or in this one if there is one worker or one unit."""
 
-    Only the first pass of a stage is divided: it reads the most, and its units are independent.
-    """
-
-    number: int
-    count: int
+    workers: int
 
     @classmethod
-    def parse(cls, text: str) -> "ArraySlice":
-        """Parse `0/8` (the first of eight) to `7/8`; raises UsageError for anything else."""
-        found = re.fullmatch(r"(\d+)/(\d+)", text)
-        if found is None or int(found[1]) >= int(found[2]):
-            raise UsageError(f"--share {text}: write the first of eight as 0/8, the last as 7/8")
-        return cls(int(found[1]), int(found[2]))
+    def of(cls, configured: int) -> "LocalPool":
+        """Return a pool of as many workers as configured, or one per usable core if 0."""
+        return cls(configured or usable_cores())
 
-    def of(self, pieces: Sequence[WorkUnit]) -> Sequence[WorkUnit]:
-        """Return every `count`-th unit, so that the units of one slow file are spread evenly."""
-        return pieces[self.number :: self.count]
+    def make(
+        self, units: Sequence[WorkUnit], make: MakeUnit, root: Path, title: str, bar: Bar
+    ) -> None:
+        """See `Executor.make`. Raises SesameError if a worker process is killed."""
+        workers = min(self.workers, len(units))
+        if workers > 1:
+            _make_in_pool(units, make, root, workers, title, bar)
+            return
+        for unit in units:
+            run_unit(unit, make, root)
+            bar.advance()
 
 
 def end_with_parent() -> None:
@@ -92,7 +107,7 @@ def kill_workers() -> None:
         process.kill()
 
 
-def run_unit(piece: WorkUnit, make: Callable[[Any, Path], None], root: Path) -> None:
+def run_unit(piece: WorkUnit, make: MakeUnit, root: Path) -> None:
     """Make one unit in a temporary folder and rename it to `root/<name>` when it is complete.
 
     `make(what, folder)` fills the folder. Does nothing if the unit exists. Safe if two processes
@@ -120,31 +135,6 @@ def run_unit(piece: WorkUnit, make: Callable[[Any, Path], None], root: Path) -> 
     sync_directory(root)
 
 
-def run_units(
-    pieces: Sequence[WorkUnit],
-    make: Callable[[Any, Path], None],
-    root: Path,
-    workers: int,
-    title: str,
-) -> list[Path]:
-    """Make every unit that does not exist yet and return the folders of all, in order.
-
-    `make(what, folder)` must be picklable: it runs in `workers` processes, or in this process if
-    there is one worker or one missing unit. `title` labels the progress bar. Raises SesameError if
-    a worker process is killed.
-    """
-    root.mkdir(parents=True, exist_ok=True)
-    missing = [piece for piece in pieces if not (root / piece.name).exists()]
-    with progress(title, len(pieces), len(pieces) - len(missing)) as bar:
-        if min(workers, len(missing)) <= 1:
-            for piece in missing:
-                run_unit(piece, make, root)
-                bar.advance()
-        else:
-            _make_in_pool(missing, make, root, min(workers, len(missing)), title, bar)
-    return [root / piece.name for piece in pieces]
-
-
 def usable_cores() -> int:
     """Return the number of cores this process may use; SLURM and taskset may restrict it."""
     if hasattr(os, "sched_getaffinity"):  # Linux
@@ -154,7 +144,7 @@ def usable_cores() -> int:
 
 def _make_in_pool(
     pieces: Sequence[WorkUnit],
-    make: Callable[[Any, Path], None],
+    make: MakeUnit,
     root: Path,
     workers: int,
     title: str,
@@ -186,8 +176,3 @@ def _make_in_pool(
             pool.shutdown(wait=False, cancel_futures=True)
             kill_workers()
             raise
-
-
-def worker_count(configured: int) -> int:
-    """Return the number of worker processes: as configured, or one per usable core if 0."""
-    return configured or usable_cores()

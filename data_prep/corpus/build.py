@@ -14,8 +14,6 @@ Try it: sesame shard 'corpus.paths=[my_texts/]'
 import functools
 import json
 import logging
-import os
-import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -27,9 +25,10 @@ from data_prep.corpus.clean_files import list_clean_files
 from data_prep.corpus.select import Plan, load_plan, select_documents
 from data_prep.corpus.write import write_shards
 from data_prep.files import write_atomically
+from data_prep.passes import Passes
 from data_prep.progress import console
 from data_prep.reading.sources import PIECE_BYTES, Survey, describe_unread, survey
-from data_prep.work_units import ArraySlice, WorkUnit, run_units, worker_count
+from data_prep.work_units import LocalPool
 
 log = logging.getLogger(__name__)
 
@@ -39,42 +38,36 @@ def make_shards(
     out: Path,
     piece_bytes: int = PIECE_BYTES,
     cache: PieceCache | None = None,
-    share: ArraySlice | None = None,
+    passes: Passes | None = None,
     found: Survey | None = None,
 ) -> dict[str, Any]:
     """Make the shards below `out` and return the counts for the manifest.
 
-    share: clean only the work units of this array slice and return {}; a later call without a
-        share reuses them and finishes the stage.
+    passes: who makes the work units; by default `config.workers` processes.
     found: the corpus as it was fingerprinted; surveyed here if None. If a file has changed since
         then, a SesameError is raised before anything is written or cached.
     """
-    shutil.rmtree(out / ".removed", ignore_errors=True)
-    root = out / ".pieces"
+    passes = passes or Passes.below(out, LocalPool.of(config.workers))
     found = found or survey(config.paths, config.sources)
     for line in describe_unread(found.unread):
         console.print(f"shard: {line}", markup=False)
     tasks = plan_cleaning(found.files, config, piece_bytes, cache)
-    cleaned = clean_corpus(tasks, config, root, cache, share)
-    if share is not None:
-        return {}
+    cleaned = clean_corpus(tasks, config, cache, passes)
     for file in found.files:
         file.refuse_change()
 
     select = functools.partial(select_documents, config=config, cleaned=cleaned)
-    [joined] = run_units([WorkUnit("join", None)], select, root, 1, "join")
+    joined = passes.merge("join", select)
     plan = load_plan(joined, config.strict)
     _warn(plan)
     files = list_clean_files(cleaned)
-    write_shards(plan, joined, files, root, out, worker_count(config.workers))
+    write_shards(plan, joined, files, passes, out)
     write_atomically(out / "statistics.json", json.dumps(plan.statistics, indent=1) + "\n")
     if cache is not None:
         for folder, task in zip(cleaned, tasks, strict=True):
             cache.keep(str(task.key), folder)
         cache.trim()
-    # Rename before removing: if we are killed here, no half-removed unit looks complete.
-    os.replace(root, out / ".removed")
-    shutil.rmtree(out / ".removed")
+    passes.remove()
     return _count_files(found) | plan.counts | _count_unread(found)
 
 
@@ -86,7 +79,7 @@ def _warn(plan: Plan) -> None:
 
 
 def _count_files(found: Survey) -> dict[str, Any]:
-    empty = sum(file.path.stat().st_size == 0 for file in found.files)
+    empty = sum(file.size == 0 for file in found.files)
     return {"files": len(found.files), "empty_files": empty}
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from data_prep.config import LIST_FILES, CorpusConfig
 from data_prep.fields import result_keys
 from data_prep.files import sync_directory
-from data_prep.reading.sources import Part
+from data_prep.reading.source_files import Part
 
 # Result keys that only later passes read: cleaned work units stay valid when these change.
 AFTER_CLEANING = ("weights", "temperature", "deduplicate", "shard_size")
@@ -38,7 +38,7 @@ class PieceCache:
 
     def key(self, parts: Sequence[Part], config: CorpusConfig) -> str:
         """Return the key of the work unit that cleans these parts."""
-        read = {part.file.name for part in parts}
+        read = {file.name for part in parts for file in part.file.with_pages()}
         described = {
             "version": [self.version, CLEAN_VERSION],
             "config": {k: v for k, v in result_keys(config).items() if k not in AFTER_CLEANING},

@@ -18,14 +18,16 @@ from data_prep.corpus.clean_files import CleanDocument, CleanFileWriter, group_h
 from data_prep.corpus.cleaner import Cleaned, Cleaner
 from data_prep.corpus.minhash import signature
 from data_prep.corpus.shard_format import Origin
+from data_prep.passes import Passes
 from data_prep.progress import console
 from data_prep.reading.documents import cut_whole, read_documents
-from data_prep.reading.sources import Part, SourceFile, plan_pieces
+from data_prep.reading.source_files import Part, SourceFile
+from data_prep.reading.sources import plan_pieces
 from data_prep.reading.tally import Tally
 from data_prep.text.abbreviations import load_abbreviations
 from data_prep.text.languages import UNDETERMINED
 from data_prep.text.sentences import Splitter
-from data_prep.work_units import ArraySlice, WorkUnit, run_units, worker_count
+from data_prep.work_units import WorkUnit
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +46,7 @@ def plan_cleaning(
     """Divide the files into units of about `piece_bytes`; warn of large files that stay whole."""
     whole = cut_whole(config)
     for file in files:
-        if file.path.stat().st_size > 4 * piece_bytes and whole(file):
+        if file.size > 4 * piece_bytes and whole(file):
             log.warning("%s cannot be split, so one worker reads all of it", file.name)
     return [
         CleanTask(parts, cache.key(parts, config) if cache else None)
@@ -55,14 +57,10 @@ def plan_cleaning(
 def clean_corpus(
     tasks: Sequence[CleanTask],
     config: CorpusConfig,
-    root: Path,
     cache: PieceCache | None,
-    share: ArraySlice | None,
+    passes: Passes,
 ) -> list[Path]:
-    """Make the units below `root` and return their folders, in corpus order.
-
-    With a `share`, only its units are made and returned.
-    """
+    """Make all units and return their folders, in corpus order."""
     known = sum(
         task.key is not None and cache is not None and cache.has(task.key) for task in tasks
     )
@@ -72,8 +70,7 @@ def clean_corpus(
         WorkUnit(f"clean-{CLEAN_VERSION}-{number:05d}", task) for number, task in enumerate(tasks)
     ]
     clean = functools.partial(take_or_clean, config=config, cache=cache)
-    chosen = units if share is None else share.of(units)
-    return run_units(chosen, clean, root, worker_count(config.workers), "clean")
+    return passes.run("clean", units, clean)
 
 
 def take_or_clean(

@@ -17,7 +17,7 @@ from data_prep.corpus.clean_files import text_digest
 from data_prep.corpus.decontamination import Benchmarks
 from data_prep.corpus.hook import Drop, Hook
 from data_prep.reading.documents import RawDocument
-from data_prep.reading.sources import SourceFile
+from data_prep.reading.source_files import SourceFile
 from data_prep.reading.tally import Tally
 from data_prep.text.cleaning import clean_document, clean_text
 from data_prep.text.filters import reason_to_drop

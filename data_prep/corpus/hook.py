@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from data_prep.dotted import load, source_file
 from data_prep.errors import SesameError
 from data_prep.reading.documents import RawDocument
-from data_prep.reading.sources import SourceFile
+from data_prep.reading.source_files import SourceFile
 
 KEY = "corpus.hook"
 

@@ -17,7 +17,7 @@ the tars.
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -222,6 +222,19 @@ def parts(folder: Path, split: str) -> list[ShardPart]:
             if start < end
         ]
     return pieces
+
+
+def group_parts(of_split: Sequence[ShardPart], least_bytes: int) -> list[list[ShardPart]]:
+    """Group successive parts into units of `least_bytes` bytes or more; the last may have less."""
+    groups: list[list[ShardPart]] = []
+    filled = least_bytes
+    for part in of_split:
+        if filled >= least_bytes:
+            groups.append([])
+            filled = 0
+        groups[-1].append(part)
+        filled += part.end - part.start
+    return groups
 
 
 def named_sources(folder: Path) -> tuple[str, ...]:

@@ -17,7 +17,8 @@ from data_prep.corpus.deal import Shard
 from data_prep.corpus.placement import place_sections
 from data_prep.corpus.select import Plan, load_plan
 from data_prep.corpus.shard_format import StoredSection, write_shard
-from data_prep.work_units import WorkUnit, run_units
+from data_prep.passes import Passes
+from data_prep.work_units import WorkUnit
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class WriteTask:
 
 
 def write_shards(
-    plan: Plan, joined: Path, files: Sequence[CleanFile], root: Path, out: Path, workers: int
+    plan: Plan, joined: Path, files: Sequence[CleanFile], passes: Passes, out: Path
 ) -> None:
     """Write all shard files of the plan, which is stored in the folder `joined`, to `out`."""
     units = [
@@ -38,9 +39,9 @@ def write_shards(
         )
         for shard in plan.shards
     ]
-    for folder in run_units(
-        units, functools.partial(write_unit, joined=joined), root, workers, "write"
-    ):
+    folders = passes.run("write", units, functools.partial(write_unit, joined=joined))
+    passes.end_slices()
+    for folder in folders:
         for path in sorted(folder.iterdir()):
             os.replace(path, out / path.name)
 

@@ -1,10 +1,11 @@
 """Turn document shards and a tokenizer into example shards.
 
-    texts   tokenize each part of a shard
-    pairs   find where random next segments may start, and count these places (pairs=nsp only)
-    rows    build pairs, pack and mask: one work unit per part of a shard and duplicate
-    merge   write all rows to shard files, in corpus order
-    check   validate the written rows and compare a sample with the tokenizer library
+    tokenize  each part of a shard
+    pairs     find where random next segments may start, and count these places (pairs=nsp only)
+    rows      build pairs, pack and mask: one work unit per part of a shard and duplicate
+    write     write all rows to shard files, in corpus order, and check them: one unit per file
+
+At the end a sample is compared with the tokenizer library.
 
 Reads a folder of document shards and a tokenizer folder; writes `train-*.tar`, `heldout-*.tar`
 with their indexes and `statistics.json`. The work units depend on the shards only, so the bytes do
@@ -12,18 +13,16 @@ not depend on the number of workers.
 Try it: sesame examples 'corpus.paths=[my_texts/]'
 """
 
-import json
-import os
-import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from data_prep.config import ExamplesConfig
 from data_prep.corpus.shard_format import ShardPart, named_sources, parts
 from data_prep.errors import SesameError
-from data_prep.examples.chunks import ChunkWriter
+from data_prep.examples.common_passes import SPLITS, finish, tokenize, write_splits
 from data_prep.examples.masking import HELD_OUT_MASKS
 from data_prep.examples.partners import (
     PartnerSource,
@@ -33,36 +32,13 @@ from data_prep.examples.partners import (
     write_openings,
 )
 from data_prep.examples.retokenize import Source, check_sources
-from data_prep.examples.reuse import Reuse
-from data_prep.examples.rows import (
-    cut_pairs,
-    is_static,
-    make_rows,
-    mask_rule,
-    pair_limit,
-    read_chunk,
-    read_counts,
-    write_rows,
-)
+from data_prep.examples.rows import cut_pairs, make_rows, pair_limit, write_rows
+from data_prep.examples.rows_files import read_counts
 from data_prep.examples.segments import Text
 from data_prep.examples.statistics import statistics, summary
-from data_prep.examples.text import Unit, copies, read_text, write_text
-from data_prep.examples.validate import Rules, validate
-from data_prep.fields import result_keys
-from data_prep.files import write_atomically
-from data_prep.tokenizers import Tokenizer
-from data_prep.work_units import ArraySlice, WorkUnit, run_unit, run_units, worker_count
-
-SPLITS = ("train", "heldout")
-
-
-@dataclass(frozen=True)
-class TextTask:
-    """Tokenize one part of a shard; `sources` are the names of the corpus's sources."""
-
-    part: ShardPart
-    tokenizer: Path
-    sources: tuple[str, ...] = ()
+from data_prep.examples.text import Unit, copies, load_tokenizer, read_text
+from data_prep.passes import Passes
+from data_prep.work_units import LocalPool, WorkUnit
 
 
 @dataclass(frozen=True)
@@ -84,110 +60,52 @@ def build(
     tokenizer: Path,
     out: Path,
     config: ExamplesConfig,
-    share: ArraySlice | None = None,
+    passes: Passes | None = None,
 ) -> dict[str, Any]:
     """Make and check the examples of both splits; return the counts for the manifest.
 
-    share: only tokenize the work units of this array slice and return {}; a later call without a
-        share reuses them and finishes the stage.
+    passes: who makes the work units; by default `config.workers` processes.
     Raises SesameError if there is no training text, or if it gives no example.
     """
-    pieces, old = clear_leftovers(out)
-    workers = worker_count(config.workers)
+    passes = passes or Passes.below(out, LocalPool.of(config.workers))
     found = {split: parts(shards, split) for split in SPLITS}
     if not found["train"]:
         raise SesameError(f"{shards}: there is no training text; add documents to the corpus")
-    sources = named_sources(shards)
-    texts = {
-        split: make_texts(found[split], split, tokenizer, pieces, workers, share, sources)
-        for split in SPLITS
-    }
-    if share is not None:
-        return {}
-    units = {split: _units(texts[split], split, config, pieces) for split in SPLITS}
-    partners = _find_partners(units, tokenizer, config, workers)
+    texts = tokenize(found, tokenizer, config, passes, named_sources(shards))
+    counted = {split: [read_counts(text) for text in texts[split]] for split in SPLITS}
+    units = {split: _units(counted[split], split, passes.root) for split in SPLITS}
+    partners = _find_partners(units, tokenizer, config, passes)
+    rows = _make_rows(units, partners, tokenizer, config, passes)
+    documents = {split: _documents(counted[split], partners[split], split) for split in SPLITS}
+    written = write_splits(rows, documents, tokenizer, config, passes, out)
     every: dict[str, dict[str, Any]] = {}
     for split in SPLITS:
-        rows = _make_rows(units[split], partners[split], tokenizer, config, workers)
-        rules = Rules(config, _load(tokenizer), mask_rule(config, split))
-        reuse = _measure_reuse(texts[split], partners[split], split)
-        _merge(rows, split, rules.tokenizer.size, config, out, reuse)
-        draws = validate(out, split, rules, reuse)
-        made_from = _sources(found[split], rows)
+        made_from = _sources(found[split], rows[split])
         compared = check_sources(out, split, made_from, tokenizer, config.seed)
-        counts = map(read_counts, (*texts[split], *rows))
-        every[split] = statistics(counts, config) | {
+        counts = statistics([*counted[split], *map(read_counts, rows[split])], config)
+        draws, reuse = written[split].draws, written[split].reuse
+        every[split] = counts | {
             "checked": {"rows": draws.rows, **asdict(compared)},
             **({} if reuse is None else {"partners": reuse.figures()}),
         }
     if every["train"]["rows"] == 0:
         raise SesameError(f"{shards}: the training text gives no example; add text to the corpus")
-    content = {"examples": result_keys(config), **every}
-    if config.masks_differ:
-        content["heldout_masks"] = asdict(HELD_OUT_MASKS)
-    write_atomically(out / "statistics.json", json.dumps(content, indent=1) + "\n")
-    # Rename before removing: if we are killed here, no half-removed unit looks complete.
-    os.replace(pieces, old)
-    shutil.rmtree(old)
+    masks = {"heldout_masks": asdict(HELD_OUT_MASKS)} if config.masks_differ else {}
+    finish({**every, **masks}, config, passes, out)
     return {split: summary(every[split]) for split in SPLITS}
 
 
-def clear_leftovers(out: Path) -> tuple[Path, Path]:
-    """Remove the temporary files of a killed run.
-
-    Returns the folder of the work units, and the name it takes while it is removed.
-    """
-    pieces, old = out / ".pieces", out / ".pieces.old"
-    shutil.rmtree(old, ignore_errors=True)
-    for leftover in (*out.glob(".*.tar*.tmp"), *out.glob(".statistics.json*.tmp")):
-        leftover.unlink(missing_ok=True)  # the tasks of an array run this at the same time
-    return pieces, old
-
-
-@lru_cache(maxsize=1)
-def _load(folder: Path) -> Tokenizer:
-    """Load a tokenizer once per process: a worker makes many units with the same one."""
-    return Tokenizer.load(folder)
-
-
-def make_texts(
-    found: list[ShardPart],
-    split: str,
-    tokenizer: Path,
-    root: Path,
-    workers: int,
-    share: ArraySlice | None,
-    sources: tuple[str, ...] = (),
-) -> list[Path]:
-    """Tokenize a split, one work unit per part; return the folders of the units.
-
-    With a `share`, only its units are made and returned.
-    """
-    tasks = [
-        WorkUnit(Unit(root, split, number).text.name, TextTask(part, tokenizer, sources))
-        for number, part in enumerate(found)
-    ]
-    chosen = tasks if share is None else share.of(tasks)
-    return run_units(chosen, make_text, root, workers, f"tokenize {split}")
-
-
-def make_text(task: TextTask, folder: Path) -> None:
-    """Run a `TextTask`: write the tokenized text to `folder`."""
-    write_text(task.part, _load(task.tokenizer), folder, task.sources)
-
-
-def _units(texts: list[Path], split: str, config: ExamplesConfig, root: Path) -> list[list[Unit]]:
+def _units(counted: Sequence[Mapping[str, Any]], split: str, root: Path) -> list[list[Unit]]:
     """List the units of a split by duplicate; held-out text has one duplicate."""
-    used = [copies(text, config.seed, config.duplicates) for text in texts]
-    duplicates = max((int(most.max(initial=0)) for most in used), default=0)
+    duplicates = max((counts["most_copies"] for counts in counted), default=0)
     return [
-        [Unit(root, split, part, duplicate) for part in range(len(texts))]
+        [Unit(root, split, part, duplicate) for part in range(len(counted))]
         for duplicate in range(duplicates if split == "train" else 1)
     ]
 
 
 def _find_partners(
-    units: dict[str, list[list[Unit]]], tokenizer: Path, config: ExamplesConfig, workers: int
+    units: Mapping[str, list[list[Unit]]], tokenizer: Path, config: ExamplesConfig, passes: Passes
 ) -> dict[str, Unit | None]:
     """Find the openings of all units and count them; needed for pairs=nsp only.
 
@@ -197,17 +115,17 @@ def _find_partners(
     """
     if config.pairs != "nsp":
         return dict.fromkeys(SPLITS)
+    tasks = [
+        WorkUnit(unit.openings.name, RowsTask(unit, tokenizer, config)) for unit in _every(units)
+    ]
+    passes.run("pairs", tasks, make_openings)
     source: dict[str, Unit | None] = {}
     for split in SPLITS:
-        every = [unit for duplicate in units[split] for unit in duplicate]
-        tasks = [WorkUnit(unit.openings.name, RowsTask(unit, tokenizer, config)) for unit in every]
-        if tasks:
-            run_units(tasks, make_openings, every[0].root, workers, f"{split} pairs")
         for duplicate in filter(None, units[split]):
-            table = WorkUnit(duplicate[0].table.name, duplicate)
-            run_unit(table, write_table, duplicate[0].root)
-        has_two = bool(every) and Table.load(every[0].table).group_count > 1
-        source[split] = every[0] if has_two else source.get("train")
+            passes.merge(duplicate[0].table.name, partial(write_table, units=duplicate))
+        first = next((unit for duplicate in units[split] for unit in duplicate), None)
+        has_two = first is not None and Table.load(first.table).group_count > 1
+        source[split] = first if has_two else source.get("train")
     if source["train"] is None:
         raise SesameError(
             "examples.pairs=nsp: all training text belongs to one document or group, so a random "
@@ -215,6 +133,10 @@ def _find_partners(
             "so that there are several, or use examples.pairs=sop or none"
         )
     return source
+
+
+def _every(units: Mapping[str, list[list[Unit]]]) -> list[Unit]:
+    return [unit for split in SPLITS for duplicate in units[split] for unit in duplicate]
 
 
 def make_openings(task: RowsTask, folder: Path) -> None:
@@ -225,31 +147,37 @@ def make_openings(task: RowsTask, folder: Path) -> None:
     write_openings(text, openings, task.unit.part, folder)
 
 
-def write_table(units: list[Unit], folder: Path) -> None:
+def write_table(_: None, folder: Path, units: Sequence[Unit]) -> None:
     """Count the openings of one duplicate of a split, as `Table`."""
     make_table(units).save(folder)
 
 
 def _make_rows(
-    units: list[list[Unit]],
-    partners: Unit | None,
+    units: Mapping[str, list[list[Unit]]],
+    partners: Mapping[str, Unit | None],
     tokenizer: Path,
     config: ExamplesConfig,
-    workers: int,
-) -> list[Path]:
-    every = [unit for duplicate in units for unit in duplicate]
+    passes: Passes,
+) -> dict[str, list[Path]]:
+    """Make the rows of all units; return the rows folders by split, duplicate after duplicate."""
     tasks = [
-        WorkUnit(unit.rows.name, RowsTask(unit, tokenizer, config, partners)) for unit in every
+        WorkUnit(unit.rows.name, RowsTask(unit, tokenizer, config, partners[unit.split]))
+        for unit in _every(units)
     ]
-    if not tasks:
-        return []
-    return run_units(tasks, make_part, every[0].root, workers, f"{every[0].split} examples")
+    passes.run("rows", tasks, make_part)
+    return {
+        split: [unit.rows for duplicate in units[split] for unit in duplicate] for split in SPLITS
+    }
 
 
 def make_part(task: RowsTask, folder: Path) -> None:
     """Run a `RowsTask`: write the rows to `folder`."""
     rows = make_rows(
-        _read_used(task), task.unit, _load(task.tokenizer), task.config, _partner_source(task)
+        _read_used(task),
+        task.unit,
+        load_tokenizer(task.tokenizer),
+        task.config,
+        _partner_source(task),
     )
     write_rows(rows, folder)
 
@@ -277,38 +205,13 @@ def _read_used(task: RowsTask) -> Text:
     return replace(read_text(task.unit.text), is_used=used)
 
 
-def _measure_reuse(texts: list[Path], partners: Unit | None, split: str) -> Reuse | None:
-    """Return a counter of reuse if the split's random segments come from its own text."""
+def _documents(
+    counted: Sequence[Mapping[str, Any]], partners: Unit | None, split: str
+) -> int | None:
+    """Return the number of documents if the split's random segments come from its own text."""
     if partners is None or partners.split != split:
         return None
-    return Reuse(1 + max(int(read_text(text).documents.max(initial=-1)) for text in texts))
-
-
-def _merge(
-    rows: list[Path],
-    split: str,
-    vocab_size: int,
-    config: ExamplesConfig,
-    out: Path,
-    reuse: Reuse | None,
-) -> None:
-    """Write the rows of all folders, in this order, to the shard files of a split.
-
-    `reuse` counts where their segments come from.
-    """
-    with ChunkWriter(
-        out,
-        split,
-        shard_size=config.shard_size,
-        chunk_rows=config.chunk_rows,
-        vocab_size=vocab_size,
-        static=is_static(config, split),
-    ) as writer:
-        for folder in rows:
-            chunk = read_chunk(folder)
-            writer.add(chunk)
-            if reuse is not None:
-                reuse.add(chunk)
+    return max(int(counts["documents"]) for counts in counted)
 
 
 def _sources(found: list[ShardPart], rows: list[Path]) -> list[Source]:

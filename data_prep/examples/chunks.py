@@ -102,6 +102,8 @@ class ChunkWriter:
 
     Each tar and index appears atomically. A chunk larger than `shard_size` gets its own tar. The
     split is complete after `close`; use it as a context manager.
+    tars, chunks: the numbers of the first ones it writes, if others write the tars before them;
+    has_next: others write tars after them.
     """
 
     def __init__(
@@ -113,15 +115,18 @@ class ChunkWriter:
         chunk_rows: int,
         vocab_size: int,
         static: bool,
+        tars: int = 0,
+        chunks: int = 0,
+        has_next: bool = False,
     ):
-        self.rows = self.examples = self.tokens = self.chunks = 0
+        self.rows = self.examples = self.tokens = 0
+        self.tars, self.chunks, self._has_next = tars, chunks, has_next
         self._folder, self._split = folder, split
         self._shard_size, self._chunk_rows = shard_size, chunk_rows
         self._vocab_size = vocab_size
         self._columns = [name for name in COLUMNS if static or name not in STATIC_COLUMNS]
         self._pending: list[Chunk] = []
         self._pending_rows = 0
-        self._tars = 0
         self._open = ExitStack()
         self._stream: BinaryIO | None = None
         self._written = 0
@@ -167,7 +172,7 @@ class ChunkWriter:
             self.append(concatenate(self._pending))
             self._pending, self._pending_rows = [], 0
         self._start_tar()
-        self._finish_tar(last=True)
+        self._finish_tar(last=not self._has_next)
 
     def __enter__(self) -> Self:
         return self
@@ -202,10 +207,10 @@ class ChunkWriter:
         }
         write_atomically(_index_path(self._path()), json.dumps(index) + "\n")
         self._stream, self._written, self._facts = None, 0, []
-        self._tars += 1
+        self.tars += 1
 
     def _path(self) -> Path:
-        return self._folder / f"{self._split}-{self._tars:05d}.tar"
+        return self._folder / f"{self._split}-{self.tars:05d}.tar"
 
 
 def _index_path(tar: Path) -> Path:
@@ -253,10 +258,12 @@ class ChunkStore:
 
     All indexes are read and checked at construction. A tar is opened when its first chunk is read,
     and stays open. Raises SesameError if a file is missing or damaged.
+    only: the number of the one tar that is read; its chunks keep their numbers in the split.
     """
 
-    def __init__(self, folder: Path, split: str):
+    def __init__(self, folder: Path, split: str, only: int | None = None):
         self.folder, self.split = folder, split
+        self._only, self._first = only, 0
         self.columns: list[str] = []
         self.vocab_size = 0
         self._paths: list[Path] = []
@@ -269,7 +276,7 @@ class ChunkStore:
             ).reshape(-1, len(FACTS))
             digest.update(table.tobytes())
             tables.append(table)
-            if is_last:
+            if is_last or only is not None:
                 break
         table = np.concatenate(tables)
         self._tar_of_chunk = np.repeat(np.arange(len(tables)), [len(part) for part in tables])
@@ -289,10 +296,15 @@ class ChunkStore:
         """True if masks are stored with the rows."""
         return "target" in self.columns
 
+    def path_of(self, number: int) -> Path:
+        """Return the tar that holds a chunk."""
+        return self._paths[int(self._tar_of_chunk[number - self._first])]
+
     def read(self, number: int) -> Chunk:
         """Read one chunk; raises SesameError if its checksum or its contents are wrong."""
-        path = self._paths[self._tar_of_chunk[number]]
-        rows, examples, tokens, offset, size, checksum = self._table[number].tolist()
+        path = self.path_of(number)
+        facts = self._table[number - self._first].tolist()
+        rows, examples, tokens, offset, size, checksum = facts
         try:
             content = self._open_tars.read(path, offset, size)
         except OSError as error:
@@ -313,8 +325,10 @@ class ChunkStore:
         """
         first = 0
         while True:
-            path = self.folder / f"{self.split}-{len(self._paths):05d}.tar"
+            path = self.folder / f"{self.split}-{(self._only or 0) + len(self._paths):05d}.tar"
             index = _read_index(path)
+            if self._only is not None:
+                self._first = first = index.get("first", 0)
             _check_index(path, index, first)
             columns, vocab_size = index["columns"], index["vocab_size"]
             if self._paths and (columns, vocab_size) != (self.columns, self.vocab_size):

@@ -82,11 +82,11 @@ class Chunk:
 
     def take(self, rows: Array) -> "Chunk":
         """Return a copy of these rows, in this order; `rows` is an array of row indices."""
-        examples, row_examples = _gather(self.row_examples, rows)
-        pieces, example_tokens = _gather(self.example_tokens, examples)
+        examples, row_examples = gather_ranges(self.row_examples, rows)
+        pieces, example_tokens = gather_ranges(self.example_tokens, examples)
         masks: dict[str, Array] = {}
         if self.target is not None and self.target_examples is not None and self.input is not None:
-            targets, target_examples = _gather(self.target_examples, examples)
+            targets, target_examples = gather_ranges(self.target_examples, examples)
             masks = {
                 "target": self.target[targets],
                 "target_examples": target_examples,
@@ -161,6 +161,26 @@ def concatenate(chunks: Sequence[Chunk]) -> Chunk:
     return Chunk(**joined)
 
 
+def column_bytes(
+    rows: int, examples: int, tokens: int, predictions: int, vocab_size: int, static: bool
+) -> dict[str, int]:
+    """Return the bytes of each column of a chunk with these numbers."""
+    token = np.dtype(token_dtype(vocab_size)).itemsize
+    sizes = {
+        "tokens": tokens * token,
+        "row_examples": (rows + 1) * 4,
+        "example_tokens": (examples + 1) * 4,
+        "second": examples * 2,
+        "label": examples,
+        "coin": examples,
+        "documents": examples * 2 * 4,
+        "target": predictions * 2,
+        "target_examples": (examples + 1) * 4,
+        "input": predictions * token,
+    }
+    return {name: size for name, size in sizes.items() if static or name not in STATIC_COLUMNS}
+
+
 def token_dtype(vocab_size: int) -> str:
     """Return the dtype in which ids are stored: two bytes if the vocabulary fits, else four."""
     return "<u2" if vocab_size <= 1 << 16 else "<u4"
@@ -178,7 +198,7 @@ def _join_offsets(arrays: Sequence[Array]) -> Array:
     return np.concatenate([np.zeros(1, np.int32), *parts])
 
 
-def _gather(offsets: Array, chosen: Array) -> tuple[Array, Array]:
+def gather_ranges(offsets: Array, chosen: Array) -> tuple[Array, Array]:
     """Return the indices of all elements in the chosen ranges, and the ranges' new offsets."""
     starts = offsets[chosen]
     lengths = offsets[chosen + 1] - starts

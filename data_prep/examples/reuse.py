@@ -7,6 +7,7 @@ Two figures (see docs/pairs-and-masks.md):
 """
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +53,18 @@ class Reuse:
         for label in (0, 1):
             chosen = (chunk.coin == 1) & (chunk.label == label)
             self.coins[label] += np.bincount(region[chosen], minlength=REGIONS)
+
+    def save(self, path: Path) -> None:
+        """Write the counts that are not zero to the .npz file `path`."""
+        used = np.flatnonzero((self.own > 0) | (self.partner > 0))
+        np.savez(path, used=used, own=self.own[used], partner=self.partner[used], coins=self.coins)
+
+    def add_saved(self, path: Path) -> None:
+        """Add the counts that `save` wrote."""
+        with np.load(path) as saved:
+            self.own[saved["used"]] += saved["own"]
+            self.partner[saved["used"]] += saved["partner"]
+            self.coins += saved["coins"]
 
     def _count(self, counts: Ints, documents: Ints, tokens: Ints) -> None:
         chosen = documents % self._stride == 0

@@ -1,12 +1,11 @@
 """Second pass: turn the tokens of one part of a shard into finished rows.
 
-A rows folder holds rows.npz (the columns of a `Chunk`), sections.npy (the section of each example,
-for `retokenize`) and counts.json.
+Beside its rows file (data_prep.examples.rows_files), a rows folder holds sections.npy: the section
+of each example, for `retokenize`.
 """
 
 # mypy: disallow-untyped-decorators=False
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +32,7 @@ from data_prep.examples.pairs import (
     sentence_order,
 )
 from data_prep.examples.partners import PartnerSource, find_openings
+from data_prep.examples.rows_files import write_counts, write_rows_file
 from data_prep.examples.segments import Cuts, Keys, Spans, Text
 from data_prep.examples.text import Unit
 from data_prep.random import key, keys
@@ -201,28 +201,16 @@ def count(chunk: Chunk, longest: int, mask: int) -> dict[str, Any]:
 
 
 def write_rows(rows: Rows, folder: Path) -> None:
-    """Write finished rows to `folder`, until they are merged."""
-    np.savez(folder / "rows.npz", allow_pickle=False, **rows.chunk.columns())
+    """Write finished rows to `folder`, until they are written to shard files."""
+    write_rows_file(rows.chunk, folder)
     save_array(folder / "sections.npy", rows.sections)
-    (folder / "counts.json").write_text(json.dumps(rows.counts))
-
-
-def read_chunk(folder: Path) -> Chunk:
-    """Read the rows that `write_rows` wrote."""
-    with np.load(folder / "rows.npz") as columns:
-        return Chunk(**columns)
+    write_counts(folder, rows.counts, [rows.chunk.rows])
 
 
 def read_sections_of_examples(folder: Path) -> NDArray[np.int64]:
     """Read the section index of each example [E], in its part, that `write_rows` wrote."""
     sections: NDArray[np.int64] = np.load(folder / "sections.npy")
     return sections
-
-
-def read_counts(folder: Path) -> dict[str, Any]:
-    """Read the counts that `write_rows` or `write_text` wrote."""
-    counts: dict[str, Any] = json.loads((folder / "counts.json").read_text())
-    return counts
 
 
 @njit(cache=True)

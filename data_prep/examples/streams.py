@@ -5,45 +5,53 @@ checks are the same. The loader concatenates the rows to one text and reads stre
 at any word. Words outside the predicted vocabulary keep their own ids, because the model reads
 words by their characters.
 
+    tokenize  each part of a shard
+    scatter   sort the sections of some parts (data_prep.examples.sorting)
+    gather    put the sections of all parts into their order, and frame their sentences
+    write     write all rows to shard files and check them
+
 Reads a folder of document shards and a words tokenizer; writes `train-*.tar`, `heldout-*.tar` with
 their indexes and `statistics.json`, the same bytes on any number of workers.
 Try it: sesame examples tokenizer=words examples=streams
 """
 
-import json
-import os
-import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from data_prep.arrays import save_array
 from data_prep.config import ExamplesConfig
-from data_prep.corpus.shard_format import ShardPart, parts, read_sections
+from data_prep.corpus.shard_format import ShardPart, group_parts, parts, read_sections
 from data_prep.errors import SesameError
-from data_prep.examples.build import SPLITS, clear_leftovers, make_texts
-from data_prep.examples.chunks import Chunk, ChunkStore, ChunkWriter, concatenate, token_dtype
-from data_prep.examples.masking import HELD_OUT_MASKS
-from data_prep.examples.rows import read_counts
-from data_prep.examples.segments import NO_PAIR, Text
+from data_prep.examples.chunks import Chunk, ChunkStore, concatenate, token_dtype
+from data_prep.examples.common_passes import SPLITS, finish, tokenize, write_splits
+from data_prep.examples.rows_files import read_counts, write_counts, write_rows_file
+from data_prep.examples.segments import NO_PAIR, Ints
+from data_prep.examples.sorting import (
+    GatherTask,
+    ScatterTask,
+    Sections,
+    gather,
+    range_count,
+    scatter,
+)
 from data_prep.examples.statistics import statistics, summary
-from data_prep.examples.text import copies, read_text
-from data_prep.examples.validate import Rules, validate, violation
-from data_prep.fields import result_keys
-from data_prep.files import write_atomically
-from data_prep.random import key, keys
+from data_prep.examples.text import load_tokenizer
+from data_prep.examples.validate import violation
+from data_prep.passes import Passes
 from data_prep.tokenizers import Tokenizer
 from data_prep.tokenizers.vocabulary import VOCABULARY, read_vocabulary
-from data_prep.work_units import ArraySlice, worker_count
+from data_prep.work_units import LocalPool, WorkUnit
 
-Ints = NDArray[np.int64]
-
-TEXTS_OPEN = 64  # tokenized parts cached while sections are written in random order, 4 MB each
+SCATTER_BYTES = 64 << 20  # of shards, per work unit of the scatter pass
 WORDS_COMPARED = 200_000  # compared with the library's ids, in at least ten sections
+
+PLACE = np.dtype([("part", "<i8"), ("section", "<i8"), ("row", "<i8")])  # of a section, see `Order`
 
 
 @dataclass(frozen=True)
@@ -60,13 +68,12 @@ class Framing:
         """Take the ids from the tokenizer and the length from the config."""
         return cls(tokenizer.cls, tokenizer.sep, config.max_seq_length, token_dtype(tokenizer.size))
 
-    def rows(self, ids: NDArray[Any], sentences: Ints, document: int) -> Chunk:
-        """Return the rows of one document's sentences; a long sentence takes several rows.
+    def rows(self, ids: NDArray[Any], lengths: NDArray[Any], documents: Ints) -> Chunk:
+        """Return the rows of sentences; a long sentence takes several rows.
 
-        `sentences` [S+1] are offsets into `ids`.
+        lengths, documents: the tokens and the document of each sentence [S].
         """
         room = self.longest - 2
-        lengths = np.diff(sentences)
         parts_of = -(-lengths // room)
         part = np.arange(parts_of.sum()) - np.repeat(np.cumsum(parts_of) - parts_of, parts_of)
         sizes = np.minimum(np.repeat(lengths, parts_of) - part * room, room) + 2
@@ -76,7 +83,7 @@ class Framing:
         for places, frame in ((offsets[:-1], self.begin), (offsets[1:] - 1, self.end)):
             tokens[places] = frame
             is_word[places] = False
-        tokens[is_word] = ids[sentences[0] : sentences[-1]]
+        tokens[is_word] = ids
         count = len(sizes)
         return Chunk(
             tokens=tokens,
@@ -85,39 +92,8 @@ class Framing:
             second=sizes.astype(np.uint16),
             label=np.full(count, NO_PAIR, np.int8),
             coin=np.zeros(count, np.int8),
-            documents=np.full((count, 2), document, np.uint32),
+            documents=np.repeat(documents, parts_of).astype(np.uint32)[:, None].repeat(2, 1),
         )
-
-
-@dataclass(frozen=True)
-class Order:
-    """The order in which the sections of a split are written: N of them, copies included."""
-
-    part: Ints  # [N] index of the part
-    section: Ints  # [N] index of the section in its part
-
-    @classmethod
-    def of(cls, texts: Sequence[Path], seed: int, duplicates: int = 1) -> "Order":
-        """Order documents by a seeded hash of their number; keep the order of their sections.
-
-        A document is there `duplicates` × weight times, each copy at a place of its own.
-        """
-        nothing = np.zeros(0, np.int64)
-        documents = [read_text(folder).documents for folder in texts]
-        used = np.concatenate([nothing, *(copies(each, seed, duplicates) for each in texts)])
-        counts = [len(each) for each in documents]
-        part = np.repeat(np.arange(len(counts)), counts)
-        section = np.concatenate([nothing, *(np.arange(count) for count in counts)])
-        every = np.concatenate([nothing, *documents])
-        part, section, every = (np.repeat(each, used) for each in (part, section, every))
-        copy = np.arange(len(every)) - np.repeat(np.cumsum(used) - used, used)
-        hashes = np.empty(len(every), np.uint64)
-        for number in range(int(used.max(initial=0))):
-            chosen = copy == number
-            own = key(seed, "documents", *([number] if number else []))
-            hashes[chosen] = keys(own, every[chosen])
-        order = np.argsort(hashes, kind="stable")
-        return cls(part[order], section[order])
 
 
 def build_streams(
@@ -125,98 +101,175 @@ def build_streams(
     tokenizer_folder: Path,
     out: Path,
     config: ExamplesConfig,
-    share: ArraySlice | None = None,
+    passes: Passes | None = None,
 ) -> dict[str, Any]:
     """Make and check the rows of both splits; return the counts for the manifest.
 
-    share: only tokenize the work units of this array slice and return {}; a later call without a
-        share reuses them and finishes the stage.
+    passes: who makes the work units; by default `config.workers` processes.
     """
-    pieces, old = clear_leftovers(out)
-    workers = worker_count(config.workers)
-    tokenizer = Tokenizer.load(tokenizer_folder)
-    predicted = len(read_vocabulary(tokenizer_folder / VOCABULARY))
-    framing = Framing.of(tokenizer, config)
-    rules = Rules(config, tokenizer, HELD_OUT_MASKS)  # unused rule: these rows have no masks
+    passes = passes or Passes.below(out, LocalPool.of(config.workers))
+    found = {split: parts(shards, split) for split in SPLITS}
+    texts = tokenize(found, tokenizer_folder, config, passes)
+    counted = {split: [read_counts(text) for text in texts[split]] for split in SPLITS}
+    rows = _sort(found, texts, counted, tokenizer_folder, config, passes)
+    nothing = dict.fromkeys(SPLITS)  # reuse is a question of pairs
+    written = write_splits(rows, nothing, tokenizer_folder, config, passes, out, has_masks=False)
     every: dict[str, dict[str, Any]] = {}
     for split in SPLITS:
-        found = parts(shards, split)
-        texts = make_texts(found, split, tokenizer_folder, pieces, workers, share)
-        if share is not None:
-            continue
-        order = Order.of(texts, config.seed, config.duplicates if split == "train" else 1)
-        counts, first_rows = _write(texts, order, framing, tokenizer, predicted, split, config, out)
-        draws = validate(out, split, rules)
-        compared = _check_sources(out, split, found, order, first_rows, tokenizer, framing)
-        words = {key: counts.pop(key) for key in ("words", "unknown")}
+        made = [read_counts(folder) for folder in rows[split]]
+        order = Order.of(rows[split], made)
+        compared = _check_sources(out, split, found[split], order, tokenizer_folder, config)
         every[split] = (
-            statistics([*map(read_counts, texts), counts], config)
-            | words
-            | {"checked": {"rows": draws.rows, "sections": compared}}
+            statistics([*counted[split], *made], config)
+            | {name: sum(counts[name] for counts in made) for name in ("words", "unknown")}
+            | {"checked": {"rows": written[split].draws.rows, "sections": compared}}
         )
-    if share is not None:
-        return {}
     if every["train"]["rows"] == 0:
         raise SesameError(f"{shards}: there is no training text; add documents to the corpus")
-    content = {"examples": result_keys(config), **every}
-    write_atomically(out / "statistics.json", json.dumps(content, indent=1) + "\n")
-    # Rename before removing: if we are killed here, no half-removed unit looks complete.
-    os.replace(pieces, old)
-    shutil.rmtree(old)
+    finish(every, config, passes, out)
     return {split: summary(every[split]) for split in SPLITS}
 
 
-def _write(
-    texts: Sequence[Path],
-    order: Order,
-    framing: Framing,
-    tokenizer: Tokenizer,
-    predicted: int,
-    split: str,
+def _sort(
+    found: Mapping[str, Sequence[ShardPart]],
+    texts: Mapping[str, Sequence[Path]],
+    counted: Mapping[str, Sequence[Mapping[str, Any]]],
+    tokenizer: Path,
     config: ExamplesConfig,
-    out: Path,
-) -> tuple[dict[str, Any], Ints]:
-    """Write the rows of a split; return the counts, and the first row of each section [N]."""
+    passes: Passes,
+) -> dict[str, list[Path]]:
+    """Make the rows of all splits in their order; return the rows folders by split."""
+    scattered: dict[str, list[WorkUnit]] = {}
+    for split in SPLITS:
+        duplicates = config.duplicates if split == "train" else 1
+        tokens = sum(int(each["pieces"] * each["most_copies"]) for each in counted[split])
+        usual = ScatterTask(
+            texts=[],
+            first=0,
+            ranges=range_count(tokens),
+            seed=config.seed,
+            duplicates=duplicates,
+            dtype=token_dtype(load_tokenizer(tokenizer).size),
+        )
+        first = 0
+        units: list[WorkUnit] = []
+        for group in group_parts(found[split], SCATTER_BYTES):
+            own = list(texts[split][first : first + len(group)])
+            task = replace(usual, texts=own, first=first)
+            units.append(WorkUnit(f"scatter-{split}-{len(units):06d}", task))
+            first += len(group)
+        scattered[split] = units
+    passes.run("scatter", [unit for split in SPLITS for unit in scattered[split]], scatter)
+    planned = passes.merge("ranges", partial(_write_ranges, scattered=scattered, root=passes.root))
+    gathered = {
+        split: [
+            WorkUnit(f"gather-{split}-{task.number:05d}", task)
+            for task in _read_ranges(planned / f"{split}.npy", scattered[split], passes.root)
+        ]
+        for split in SPLITS
+    }
+    frame = partial(frame_rows, tokenizer_folder=tokenizer, config=config)
+    passes.run("gather", [unit for split in SPLITS for unit in gathered[split]], frame)
+    return {split: [passes.root / unit.name for unit in gathered[split]] for split in SPLITS}
+
+
+def _write_ranges(
+    _: None, folder: Path, scattered: Mapping[str, Sequence[WorkUnit]], root: Path
+) -> None:
+    """Write where the ranges of each split start [U, ranges, 2]: byte offset, tokens."""
+    for split, units in scattered.items():
+        ranges = [np.load(root / unit.name / "ranges.npy") for unit in units]
+        save_array(folder / f"{split}.npy", np.stack(ranges) if ranges else np.zeros((0, 0, 2)))
+
+
+def _read_ranges(path: Path, scattered: Sequence[WorkUnit], root: Path) -> list[GatherTask]:
+    ranges = np.load(path)
+    return [
+        GatherTask(
+            number=number,
+            ranges=ranges.shape[1],
+            files=[root / unit.name / "sections" for unit in scattered],
+            starts=ranges[:, number, 0].tolist(),
+            tokens=int(ranges[:, number, 1].sum()),
+            dtype=scattered[0].what.dtype,
+        )
+        for number in range(ranges.shape[1])
+    ]
+
+
+def frame_rows(
+    task: GatherTask, folder: Path, tokenizer_folder: Path, config: ExamplesConfig
+) -> None:
+    """Run a `GatherTask`: write the rows of its sections to a rows folder.
+
+    `places` has one PLACE per section: where it comes from, and its first row in this folder.
+    """
+    tokenizer = load_tokenizer(tokenizer_folder)
+    framing = Framing.of(tokenizer, config)
+    predicted = _predicted(tokenizer_folder)
     lengths = np.zeros(config.max_seq_length + 1, np.int64)
     unknown = sentences = 0
-    first_rows = [0]
-
-    @lru_cache(maxsize=TEXTS_OPEN)
-    def opened(part: int) -> Text:
-        return read_text(texts[part])
-
-    with ChunkWriter(
-        out,
-        split,
-        shard_size=config.shard_size,
-        chunk_rows=config.chunk_rows,
-        vocab_size=tokenizer.size,
-        static=False,
-    ) as writer:
-        for part, section in zip(order.part.tolist(), order.section.tolist(), strict=True):
-            text = opened(part)
-            first, last = text.sections[section : section + 2]
-            bounds = text.sentences[first : last + 1]
-            rows = framing.rows(text.ids, bounds, int(text.documents[section]))
-            writer.add(rows)
-            first_rows.append(first_rows[-1] + rows.rows)
-            lengths += np.bincount(rows.second, minlength=len(lengths))
-            words = text.ids[bounds[0] : bounds[-1]]
-            unknown += int(((words >= predicted) | (words == tokenizer.unk)).sum())
-            sentences += int(last - first)
-    rows_made = first_rows[-1]
+    rows: list[int] = []
+    with open(folder / "places", "wb") as places:
+        for number, run in enumerate(gather(task, folder / "run")):
+            documents = np.repeat(run.table["document"], run.table["sentences"])
+            made = framing.rows(run.ids, run.lengths, documents)
+            places.write(_places(run, framing, sum(rows)).tobytes())
+            write_rows_file(made, folder, number)
+            rows.append(made.rows)
+            lengths += np.bincount(made.second, minlength=len(lengths))
+            unknown += int(((run.ids >= predicted) | (run.ids == tokenizer.unk)).sum())
+            sentences += len(run.lengths)
     tokens = int(lengths @ np.arange(len(lengths)))
     counts = {
-        "examples": rows_made,
-        "rows": rows_made,
-        "packed_rows": rows_made,
+        "examples": sum(rows),
+        "rows": sum(rows),
+        "packed_rows": sum(rows),
         "tokens": tokens,
-        "cut": rows_made - sentences,
+        "cut": sum(rows) - sentences,
         "lengths": lengths.tolist(),
-        "words": tokens - 2 * rows_made,
+        "words": tokens - 2 * sum(rows),
         "unknown": unknown,
     }
-    return counts, np.array(first_rows[:-1], np.int64)
+    write_counts(folder, counts, rows)
+
+
+@lru_cache(maxsize=1)
+def _predicted(tokenizer_folder: Path) -> int:
+    return len(read_vocabulary(tokenizer_folder / VOCABULARY))
+
+
+def _places(run: Sections, framing: Framing, first_row: int) -> NDArray[np.void]:
+    """Return the PLACE of each section of a run, whose first row is `first_row`."""
+    rows = np.concatenate([[0], np.cumsum(-(-run.lengths // (framing.longest - 2)))])
+    before = np.cumsum(run.table["sentences"]) - run.table["sentences"]
+    places = np.empty(len(run.table), PLACE)
+    places["part"], places["section"] = run.table["part"], run.table["section"]
+    places["row"] = first_row + rows[before]
+    return places
+
+
+@dataclass(frozen=True)
+class Order:
+    """The places of all sections of a split, in the order in which they are written."""
+
+    folders: Sequence[Path]  # of the gather pass
+    sections: Ints  # number of sections before each folder, then of all
+    rows: Ints  # number of rows before each folder
+
+    @classmethod
+    def of(cls, folders: Sequence[Path], counted: Sequence[Mapping[str, Any]]) -> "Order":
+        """Count the sections of these folders; `counted` are their counts."""
+        sections = [(folder / "places").stat().st_size // PLACE.itemsize for folder in folders]
+        rows = np.cumsum([0, *(counts["rows"] for counts in counted)])
+        return cls(folders, np.cumsum([0, *sections]), rows)
+
+    def place(self, section: int) -> tuple[int, int, int]:
+        """Return the part of section number `section`, its number there, and its first row."""
+        home = int(np.searchsorted(self.sections, section, "right")) - 1
+        offset = (section - int(self.sections[home])) * PLACE.itemsize
+        [found] = np.fromfile(self.folders[home] / "places", PLACE, 1, offset=offset).tolist()
+        return found[0], found[1], int(self.rows[home]) + found[2]
 
 
 def _check_sources(
@@ -224,29 +277,30 @@ def _check_sources(
     split: str,
     found: Sequence[ShardPart],
     order: Order,
-    first_rows: Ints,
-    tokenizer: Tokenizer,
-    framing: Framing,
+    tokenizer_folder: Path,
+    config: ExamplesConfig,
 ) -> int:
     """Compare evenly spaced sections with the ids that the library gives for their sentences.
 
     Returns the number of sections compared; raises SesameError at the first difference.
     """
+    tokenizer = load_tokenizer(tokenizer_folder)
+    framing = Framing.of(tokenizer, config)
     store = ChunkStore(folder, split)
-    sections = len(order.part)
+    sections = int(order.sections[-1])
     count = min(sections, 10 + sections * WORDS_COMPARED // max(store.tokens, 1))
     sample = np.unique(np.linspace(0, max(sections - 1, 0), count).astype(int))
-    for index in sorted(sample.tolist(), key=lambda index: int(order.part[index])):
-        section = _sections(found[order.part[index]])[order.section[index]]
+    for part, number, start in sorted(order.place(index) for index in sample.tolist()):
+        section = _sections(found[part])[number]
         encodings = tokenizer.library.encode_batch(section.sentences, add_special_tokens=False)
         ids = [each.ids for each in encodings if each.ids]
-        bounds = np.cumsum([0, *map(len, ids)])
-        expected = framing.rows(np.array([i for each in ids for i in each]), bounds, 0)
-        start = int(first_rows[index])
+        lengths = np.array([len(each) for each in ids], np.int64)
+        words = np.array([i for each in ids for i in each], np.int64)
+        expected = framing.rows(words, lengths, np.zeros(len(ids), np.int64))
         if not np.array_equal(_rows(store, start, start + expected.rows), expected.tokens):
-            number = int(np.searchsorted(store.first_row, start, "right")) - 1
+            chunk = int(np.searchsorted(store.first_row, start, "right")) - 1
             raise violation(
-                store, number, start - int(store.first_row[number]),
+                store, chunk, start - int(store.first_row[chunk]),
                 f"a section of document {section.document} differs from the ids that the tokenizer "
                 "library gives for its sentences",
             )  # fmt: skip

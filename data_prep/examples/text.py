@@ -10,6 +10,7 @@ without tokens are left out.
 import json
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,12 @@ from data_prep.corpus.shard_format import Section, ShardPart, hash_name, read_se
 from data_prep.examples.chunks import token_dtype
 from data_prep.examples.segments import Ints, Text
 from data_prep.tokenizers import Tokenizer
+
+
+@lru_cache(maxsize=1)
+def load_tokenizer(folder: Path) -> Tokenizer:
+    """Load a tokenizer once per process: a worker makes many units with the same one."""
+    return Tokenizer.load(folder)
 
 
 @dataclass(frozen=True)
@@ -34,7 +41,7 @@ class Unit:
     @property
     def text(self) -> Path:
         """The folder of the tokenized text, which all duplicates share."""
-        return self.root / f"text-{self.split}-{self.part:06d}"
+        return self.root / f"tokens-{self.split}-{self.part:06d}"
 
     @property
     def openings(self) -> Path:
@@ -53,11 +60,17 @@ class Unit:
 
 
 def write_text(
-    part: ShardPart, tokenizer: Tokenizer, folder: Path, sources: Collection[str] = ()
+    part: ShardPart,
+    tokenizer: Tokenizer,
+    folder: Path,
+    sources: Collection[str] = (),
+    seed: int = 0,
+    duplicates: int = 1,
 ) -> None:
     """Tokenize a part of a shard and write its text folder.
 
-    `sources` are the names of the corpus's sources, if it has any.
+    sources: the names of the corpus's sources, if it has any.
+    seed, duplicates: of the examples; only the largest number of copies is counted here.
     """
     sentences: list[str] = []
     sections: list[tuple[int, int, int, int, int]] = []
@@ -77,7 +90,10 @@ def write_text(
     save_array(folder / "sentences.npy", encoded.offsets[kept])
     save_array(folder / "sections.npy", table)
     save_array(folder / "weights.npy", np.array(weights, np.float64))
+    used = count_copies(np.array(weights, np.float64), table[:-1, 0], seed, duplicates)
     counts = {
+        "most_copies": int(used.max(initial=0)),
+        "documents": 1 + int(table[:-1, 0].max(initial=-1)),  # with those of the parts before
         "sections": len(table) - 1,
         "empty_sections": int((np.diff(table[:, 2]) == 0).sum()),
         "sentences": len(sentences),

@@ -8,7 +8,7 @@ checked exactly. Reads `<split>-*.tar`, writes nothing; raises SesameError at a 
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from math import sqrt
 from pathlib import Path
 from typing import Any
@@ -61,26 +61,48 @@ class Draws:
     masked: int = 0
     kept: int = 0
 
+    def add(self, other: "Draws") -> None:
+        """Add the counts of other rows."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+
 
 def validate(folder: Path, split: str, rules: Rules, reuse: Reuse | None = None) -> Draws:
     """Check the rows of a split: all, or an evenly spaced sample of about `MOST_ROWS`.
 
     `reuse` has counted all rows of next-sentence pairs.
     """
-    problem = None if reuse is None else reuse.problem()
-    if problem is not None:
-        raise SesameError(f"{folder / split}-*.tar: {problem}")
     store = ChunkStore(folder, split)
-    share = min(1.0, MOST_ROWS / max(store.rows, 1))
-    count = min(store.chunks, 1 + int(store.chunks * share))
-    numbers = np.unique(np.linspace(0, store.chunks - 1, count).astype(int))
-    return check(store, numbers.tolist(), rules)
+    draws = check_rows(store, sampled_chunks(store.chunks, store.rows).tolist(), rules)
+    refuse_implausible(folder, split, draws, rules, reuse)
+    return draws
+
+
+def sampled_chunks(chunks: int, rows: int) -> NDArray[np.int64]:
+    """Return the numbers of the chunks that are checked, of a split with so many chunks and rows.
+
+    All, or an evenly spaced sample with about `MOST_ROWS` rows.
+    """
+    count = min(chunks, 1 + int(chunks * min(1.0, MOST_ROWS / max(rows, 1))))
+    return np.unique(np.linspace(0, chunks - 1, count).astype(np.int64))
 
 
 def check(store: ChunkStore, numbers: Iterable[int], rules: Rules) -> Draws:
     """Check these chunks: every row by itself, then the random choices over all of them.
 
     Raises SesameError at the first violation.
+    """
+    draws = check_rows(store, numbers, rules)
+    refuse_implausible(store.folder, store.split, draws, rules)
+    return draws
+
+
+def check_rows(
+    store: ChunkStore, numbers: Iterable[int], rules: Rules, folder: Path | None = None
+) -> Draws:
+    """Check every row of these chunks by itself; return the counts of their random choices.
+
+    Raises SesameError at the first violation. folder: see `violation`.
     """
     if store.vocab_size != rules.tokenizer.size:
         raise SesameError(
@@ -93,24 +115,37 @@ def check(store: ChunkStore, numbers: Iterable[int], rules: Rules) -> Draws:
         chunk = store.read(number)
         found = check_chunk(chunk, rules)
         if found is not None:
-            raise violation(store, number, *found)
+            raise violation(store, number, *found, folder)
         _count_draws(chunk, rules.vocabulary.mask, draws)
-    problem = _implausible(draws, len(rules.vocabulary.ordinary))
-    if problem is not None:
-        raise SesameError(
-            f"{store.folder / store.split}-*.tar: {problem}; remove this output and make the "
-            "examples again, and if that does not help report a bug"
-        )
     return draws
 
 
-def violation(store: ChunkStore, number: int, row: int, what: str) -> SesameError:
-    """Return the error for a row that breaks a rule; `number` is the chunk, `what` the rule."""
-    tars = sorted(store.folder.glob(f"{store.split}-*.tar"))
-    tar = next(tar for tar in tars if number in shard_chunks(tar))
+def refuse_implausible(
+    folder: Path, split: str, draws: Draws, rules: Rules, reuse: Reuse | None = None
+) -> None:
+    """Raise SesameError if the random choices of all checked rows are not plausible."""
+    problem = None if reuse is None else reuse.problem()
+    if problem is not None:
+        raise SesameError(f"{folder / split}-*.tar: {problem}")
+    problem = _implausible(draws, len(rules.vocabulary.ordinary))
+    if problem is not None:
+        raise SesameError(
+            f"{folder / split}-*.tar: {problem}; remove this output and make the examples again, "
+            "and if that does not help report a bug"
+        )
+
+
+def violation(
+    store: ChunkStore, number: int, row: int, what: str, folder: Path | None = None
+) -> SesameError:
+    """Return the error for a row that breaks a rule; `number` is the chunk, `what` the rule.
+
+    folder: where the tar will be, if it is elsewhere now.
+    """
+    tar = store.path_of(number)
     return SesameError(
-        f"{tar}: chunk {number}, row {row}: {what}; remove this output and make the examples "
-        "again, and if that does not help report a bug"
+        f"{(folder or tar.parent) / tar.name}: chunk {number}, row {row}: {what}; "
+        "remove this output and make the examples again, and if that does not help report a bug"
     )
 
 

@@ -7,8 +7,6 @@ Try it: sesame tokenizer 'corpus.paths=[my_texts/]' tokenizer=wordpiece
 
 import json
 import logging
-import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Any
 
 from data_prep.config import WORD_KINDS, TokenizerConfig
 from data_prep.files import write_atomically
+from data_prep.passes import Passes
 from data_prep.tokenizers.counting import count_words
 from data_prep.tokenizers.huggingface import (
     Specials,
@@ -34,15 +33,18 @@ from data_prep.tokenizers.vocabulary import (
     take_vocabulary,
     write_words,
 )
-from data_prep.work_units import worker_count
+from data_prep.work_units import LocalPool
 
 log = logging.getLogger(__name__)
 
 
-def build_tokenizer(shards: Path | None, out: Path, config: TokenizerConfig) -> dict[str, Any]:
+def build_tokenizer(
+    shards: Path | None, out: Path, config: TokenizerConfig, passes: Passes | None = None
+) -> dict[str, Any]:
     """Write the tokenizer to `out` and return its statistics for the manifest.
 
-    `shards` may be None if `config.source` is set.
+    shards: may be None if `config.source` is set.
+    passes: who makes the work units; by default `config.workers` processes.
     """
     if config.source is not None:
         source = read_source(Path(config.source))
@@ -51,10 +53,8 @@ def build_tokenizer(shards: Path | None, out: Path, config: TokenizerConfig) -> 
             take_vocabulary(source_files(Path(config.source)), source.tokenizer, out)
         return _write_statistics(out, {})
     assert shards is not None, "a tokenizer is trained on shards"
-    pieces_root, removed = out / ".pieces", out / ".removed"
-    shutil.rmtree(removed, ignore_errors=True)
-    workers = worker_count(config.workers)
-    counts = count_words(shards, config, pieces_root, workers)
+    passes = passes or Passes.below(out, LocalPool.of(config.workers))
+    counts = count_words(shards, config, passes)
     _train(counts, out, config)
     statistics = _write_statistics(
         out,
@@ -62,12 +62,10 @@ def build_tokenizer(shards: Path | None, out: Path, config: TokenizerConfig) -> 
             "words": counts.total,
             "distinct_words": counts.distinct,
             "words_kept_out": counts.kept_out,
-            "heldout": measure(shards, out, pieces_root, workers),
+            "heldout": measure(shards, out, passes),
         },
     )
-    # Rename before removing: if we are killed here, no half-removed unit looks complete.
-    os.replace(pieces_root, removed)
-    shutil.rmtree(removed)
+    passes.remove()
     return statistics
 
 

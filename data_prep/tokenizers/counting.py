@@ -18,15 +18,16 @@ from numpy.typing import NDArray
 from tokenizers import pre_tokenizers
 
 from data_prep.config import TokenizerConfig
-from data_prep.corpus.shard_format import Section, ShardPart, parts, read_sections
+from data_prep.corpus.shard_format import Section, ShardPart, group_parts, parts, read_sections
+from data_prep.passes import Passes
 from data_prep.text.scripts import SPACELESS
 from data_prep.tokenizers.merging import Counted, WordCounts, hash_groups, merge, remember
 from data_prep.tokenizers.normalise import bert_normaliser, sentencepiece_normaliser
 from data_prep.tokenizers.words import words_cutter
 from data_prep.tokenizers.wordtable import WordTable, as_buffer
-from data_prep.work_units import WorkUnit, run_units
+from data_prep.work_units import WorkUnit
 
-PARTS_A_PIECE = 4  # about 16 MB of text: seconds of work, and 64,000 files for a terabyte
+UNIT_BYTES = 16 << 20  # of shards: seconds of work
 BLOCK = 1 << 20  # bytes of text numbered at once
 
 
@@ -201,20 +202,15 @@ def texts_of(shard_parts: Iterable[ShardPart]) -> Iterable[str]:
 
 def grouped_parts(shards: Path, split: str) -> list[list[ShardPart]]:
     """Group the parts of a split into work units."""
-    all_parts = parts(shards, split)
-    return [
-        all_parts[first : first + PARTS_A_PIECE]
-        for first in range(0, len(all_parts), PARTS_A_PIECE)
-    ]
+    return group_parts(parts(shards, split), UNIT_BYTES)
 
 
-def count_words(
-    shards: Path, config: TokenizerConfig, pieces_root: Path, workers: int
-) -> WordCounts:
-    """Count the words of all training shards; work units are stored below `pieces_root`."""
+def count_words(shards: Path, config: TokenizerConfig, passes: Passes) -> WordCounts:
+    """Count the words of all training shards."""
     pieces = [
         WorkUnit(f"count-{number:06d}", _CountTask(group, config))
         for number, group in enumerate(grouped_parts(shards, "train"))
     ]
-    folders = run_units(pieces, _count_piece, pieces_root, workers, "counting words")
+    folders = passes.run("count", pieces, _count_piece)
+    passes.end_slices()
     return merge(folders, config.min_documents)

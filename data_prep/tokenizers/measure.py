@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from data_prep.corpus.shard_format import ShardPart
+from data_prep.passes import Passes
 from data_prep.tokenizers.counting import count_raw_words, grouped_parts, texts_of
 from data_prep.tokenizers.tokenizer import Tokenizer
-from data_prep.work_units import WorkUnit, run_units
+from data_prep.work_units import WorkUnit
 
 
 @dataclass(frozen=True)
@@ -65,14 +66,14 @@ def sums_over(words: Counter[str], tokenizer: Tokenizer) -> Counter[str]:
     )
 
 
-def measure(shards: Path, tokenizer: Path, pieces_root: Path, workers: int) -> dict[str, Any]:
+def measure(shards: Path, tokenizer: Path, passes: Passes) -> dict[str, Any]:
     """Return the measures of a tokenizer folder on the held-out split (see `figures`)."""
     pieces = [
         WorkUnit(f"measure-{number:06d}", _MeasureTask(group, tokenizer))
         for number, group in enumerate(grouped_parts(shards, "heldout"))
     ]
     sums: Counter[str] = Counter()
-    for folder in run_units(pieces, _measure_piece, pieces_root, workers, "measuring pieces"):
+    for folder in passes.run("measure", pieces, _measure_piece):
         sums.update(json.loads((folder / "sums.json").read_text()))
     return figures(sums)
 

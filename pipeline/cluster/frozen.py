@@ -47,6 +47,7 @@ class SubmittedJob:
     reference: str  # the output it works on
     after: list[str]  # ids of the jobs it waits for
     shares: int = 0  # number of shares of the work units; 0 if it is not an array
+    of_pass: str = ""  # the pass whose work units the shares are
 
     @property
     def task(self) -> str:

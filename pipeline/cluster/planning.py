@@ -1,6 +1,7 @@
 """Plan the jobs of a graph: one job per output, and arrays where several tasks wait for the same.
 
-Stages with work units get an array that makes the units, and a job that merges them. Fine-tunings
+Stages with work units get an array per pass over them, one after another, and a job that completes
+the output. Fine-tunings
 that wait for the same jobs become one array with a task per output. Nothing here calls SLURM.
 """
 
@@ -8,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from data_prep.errors import UsageError
-from data_prep.work_units import ArraySlice
+from data_prep.passes import ArraySlice
 from pipeline.cluster.site import Site, site_path
 from pipeline.workflow.execute import shares_made
 from pipeline.workflow.stage import Node
@@ -27,6 +28,7 @@ class Planned:
     after: list[str]  # names of planned jobs to wait for
     after_jobs: list[str]  # ids of queued jobs to wait for
     shares: int = 0  # number of shares of the work units; 0 if it makes outputs
+    of_pass: str = ""  # the pass whose work units the shares are
     array: str = ""  # sbatch's --array: tasks and maximum running at a time
     tasks: int = 1  # number of tasks that SLURM counts as jobs
 
@@ -80,15 +82,17 @@ def plan_jobs(
         waits = _waits(node, makers, being_made)
         makers[node.output.reference] = name
         options = options_of(node, site, gpus)
-        missing = missing_shares(node, array) if array > 1 and node.maker.takes_shares else []
-        if missing:
-            planned.append(
-                Planned(
-                    f"{name}-pieces", [node], "pieces", options, *waits, array,
-                    f"{_task_list(missing, array)}%{site.at_once}", len(missing),
-                )
-            )  # fmt: skip
-            waits = ([f"{name}-pieces"], waits[1])
+        for of_pass in node.maker.divided_passes(node.config) if array > 1 else ():
+            missing = missing_shares(node, array, of_pass)
+            if missing:
+                tasks = f"{_task_list(missing, array)}%{site.at_once}"
+                planned.append(
+                    Planned(
+                        f"{name}-{of_pass}", [node], "pieces", options, *waits, array, of_pass,
+                        tasks, len(missing),
+                    )
+                )  # fmt: skip
+                waits = ([f"{name}-{of_pass}"], waits[1])
         template, shape = shape_of(node)
         planned.append(Planned(name, [node], template, [*shape, *options], *waits))
     return _with_arrays(planned, site, array, most_tasks)
@@ -122,10 +126,11 @@ def _task_list(missing: list[int], count: int) -> str:
     return f"0-{count - 1}" if len(missing) == count else ",".join(map(str, missing))
 
 
-def missing_shares(node: Node, count: int) -> list[int]:
-    """Return the shares of a stage's work units that no earlier array has made."""
-    made = shares_made(node.output, count)
-    return [number for number in range(count) if ArraySlice(number, count) not in made]
+def missing_shares(node: Node, count: int, of_pass: str) -> list[int]:
+    """Return the shares of a pass that no earlier array has made."""
+    made = shares_made(node.output, count, of_pass)
+    every = (ArraySlice(number, count, of_pass) for number in range(count))
+    return [share.number for share in every if share not in made]
 
 
 def shape_of(node: Node) -> tuple[str, list[str]]:

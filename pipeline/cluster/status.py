@@ -127,7 +127,7 @@ def _row(
 
 def _has_made_all(job: SubmittedJob, output: Output) -> bool:
     """Return True if an array's shares are all made; SLURM may have forgotten the array by now."""
-    return job.shares > 0 and len(shares_made(output, job.shares)) == job.shares
+    return job.shares > 0 and len(shares_made(output, job.shares, job.of_pass)) == job.shares
 
 
 def _state(tasks: list[slurm.Task]) -> tuple[str, str]:

@@ -75,7 +75,7 @@ def script_of(job: Planned, submission: Submission, site: Site) -> str:
         *([f"--array={job.array}"] if job.array else []),
         *job.options,
     ]
-    arguments = [*([str(job.shares)] if job.shares else []), "job", str(node)]
+    arguments = [*([f"{job.shares}:{job.of_pass}"] if job.shares else []), "job", str(node)]
     setup = environment(site, submission.code, script)
     wrapper = container_wrapper(site, submission.code)
     return fill_template(job.template, options, setup, arguments, wrapper)
@@ -96,7 +96,7 @@ def submit_all(planned: list[Planned], submission: Submission) -> list[Submitted
             ids[job.name] = own
             jobs += [
                 SubmittedJob(job.name, each, node.stage, node.label, node.output.reference, after,
-                             job.shares)
+                             job.shares, job.of_pass)
                 for each, node in zip(own, job.nodes, strict=True)
             ]  # fmt: skip
             submission.write_jobs(jobs)

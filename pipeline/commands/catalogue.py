@@ -37,8 +37,8 @@ TASK_OPTIONS = {
 }
 ARRAY_OPTIONS = {
     **STAGE_OPTIONS,
-    "--share=": "make only this share of the work units, 0/8 to 7/8, in parallel with others; see "
-    "slurm/",
+    "--share=": "make only this share of the work units, 0/8 to 7/8, in parallel with others; of a "
+    "later pass: 0/8:write; see slurm/",
 }
 _STAGE = "pipeline.commands.stages:stage"
 COMMANDS = {
@@ -57,7 +57,7 @@ COMMANDS = {
         {"-m": "all points of a sweep, with hours, jobs and disk in all", **CONFIG_OPTIONS},
     ),
     "shard": Command(_STAGE, "raw text to cleaned, split document shards", ARRAY_OPTIONS),
-    "tokenizer": Command(_STAGE, "document shards to a vocabulary", STAGE_OPTIONS),
+    "tokenizer": Command(_STAGE, "document shards to a vocabulary", ARRAY_OPTIONS),
     "vectors": Command(_STAGE, "document shards, or a given file, to word vectors", STAGE_OPTIONS),
     "examples": Command(_STAGE, "document shards to masked training rows", ARRAY_OPTIONS),
     "pretrain": Command(_STAGE, "training rows to a pretrained encoder", STAGE_OPTIONS),

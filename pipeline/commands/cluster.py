@@ -7,8 +7,8 @@ from pathlib import Path
 from rich.live import Live
 
 from data_prep.errors import UsageError
+from data_prep.passes import ArraySlice
 from data_prep.progress import console
-from data_prep.work_units import ArraySlice
 from pipeline.cluster import slurm
 from pipeline.cluster.causes import STARTS
 from pipeline.cluster.frozen import (

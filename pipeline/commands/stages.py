@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from data_prep.errors import UsageError
+from data_prep.passes import ArraySlice
 from data_prep.progress import console
-from data_prep.work_units import ArraySlice
 from pipeline.commands.arguments import Arguments
 from pipeline.commands.plan_sweep import plan_sweep
 from pipeline.commands.sweep import Do, at_once, run_sweep

@@ -25,7 +25,6 @@ class Examples(Stage):
     format = 2
     format_before = 1
     sections = ("examples",)
-    takes_shares = True
 
     def inputs(self, config: Config) -> dict[str, Request]:
         """Return shards and tokenizer. Raises `UsageError` for pairs with a vocabulary of words."""
@@ -43,6 +42,13 @@ class Examples(Stage):
         fixed = {"heldout_masks": "fixed"} if stored.masks_differ else {}
         return {"examples": result_keys(stored) | fixed}
 
+    def divided_passes(self, config: Config) -> tuple[str, ...]:
+        """Return all passes; those between the first and the last make rows or streams."""
+        if config.tokenizer.kind in WORD_KINDS:
+            return ("tokenize", "scatter", "gather", "write")
+        pairs = ("pairs",) if config.examples.pairs == "nsp" else ()
+        return ("tokenize", *pairs, "rows", "write")
+
     def run(self, work: Work) -> dict[str, Any]:
         """Make the rows of both splits; return counts by split."""
         from data_prep.examples.build import build
@@ -54,7 +60,8 @@ class Examples(Stage):
         tokenizer = Tokenizer.load(folder)
         warn_of_split_symbols(tokenizer, work.config.corpus.redaction_symbols)
         make = build_streams if tokenizer.kind == "words" else build
-        return make(shards, folder, work.out, work.config.examples.stored(), work.share)
+        config = work.config.examples.stored()
+        return make(shards, folder, work.out, config, work.passes(config.workers))
 
     def add_instance(self, graph: Planner, instance: Instance) -> None:
         """Add one set of rows per phase of pretraining."""

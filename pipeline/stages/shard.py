@@ -10,6 +10,7 @@ from typing import Any
 
 from data_prep.config import LIST_FILES, CorpusConfig
 from data_prep.dotted import source_file
+from data_prep.reading.source_files import FilePath
 from data_prep.reading.sources import Survey, survey
 from pipeline.config.schema import Config
 from pipeline.stages.benchmarks import benchmark_files
@@ -25,7 +26,6 @@ class Shard(Stage):
     format = 3
     format_before = 2
     sections = ("corpus",)
-    takes_shares = True
 
     def inputs(self, config: Config) -> dict[str, Request]:
         """Return nothing: it is the first stage."""
@@ -35,6 +35,10 @@ class Shard(Stage):
         """Return the corpus files, named relative to the user's path, and cleaning's lists."""
         found = survey(config.corpus.paths, config.corpus.sources)
         return UserFiles(_named_files(config.corpus, found), found)
+
+    def divided_passes(self, config: Config) -> tuple[str, ...]:
+        """Return the passes over text: cleaning it, and writing the shards."""
+        return ("clean", "write")
 
     def run(self, work: Work) -> dict[str, Any]:
         """Make the shards. Cleaned text is cached in the store, for a corpus that grows.
@@ -66,13 +70,14 @@ class Shard(Stage):
             )
         files = [str(file) for _, file in benchmark_files(config.corpus.decontaminate)]
         corpus = replace(config.corpus, decontaminate=files)
-        return make_shards(corpus, work.out, cache=cache, share=work.share, found=found)
+        passes = work.passes(config.corpus.workers)
+        return make_shards(corpus, work.out, cache=cache, passes=passes, found=found)
 
 
-def _named_files(corpus: CorpusConfig, found: Survey) -> list[tuple[str, Path]]:
+def _named_files(corpus: CorpusConfig, found: Survey) -> list[tuple[str, FilePath]]:
     """Return all files that cleaning reads; names of lists begin with their key (`cache.LISTS`)."""
     lists = {f"corpus.{key}": getattr(corpus, key) for key in LIST_FILES}
-    named = [(file.name, file.path) for file in found.files]
+    named = [(own.name, own.path) for file in found.files for own in file.with_pages()]
     named += [(key, Path(path).expanduser()) for key, path in lists.items() if path is not None]
     named += [(name, file.path) for name, file in benchmark_files(corpus.decontaminate)]
     if corpus.hook is not None:

@@ -44,13 +44,18 @@ class Tokenizer(Stage):
         files = source_files(Path(config.tokenizer.source))
         return UserFiles([(file.name, file) for file in files])
 
+    def divided_passes(self, config: Config) -> tuple[str, ...]:
+        """Return the pass that reads the training text; nothing for a given tokenizer."""
+        return () if config.tokenizer.source else ("count",)
+
     def run(self, work: Work) -> dict[str, Any]:
         """Train or convert the tokenizer."""
         from data_prep.tokenizers.build import build_tokenizer, with_symbols
 
         symbols = work.config.corpus.redaction_symbols
         config = with_symbols(work.config.tokenizer, symbols)
-        return build_tokenizer(work.inputs.get("shard"), work.out, config)
+        passes = work.passes(config.workers)
+        return build_tokenizer(work.inputs.get("shard"), work.out, config, passes)
 
     def resolve(self, graph: Planner, request: Request) -> Node | Input:
         """Return the tokenizer: of `tokenizer.source`, else of `init.source`, else trained here."""

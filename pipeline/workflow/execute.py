@@ -15,9 +15,9 @@ import psutil
 
 from data_prep.errors import SesameError, UsageError
 from data_prep.files import write_atomically
+from data_prep.passes import UNITS, ArraySlice, SliceDone
 from data_prep.progress import console, progress
 from data_prep.work_units import (
-    ArraySlice,
     end_with_parent,
     kill_workers,
     stop_signals_blocked,
@@ -34,7 +34,6 @@ from pipeline.workflow.plan import titled
 from pipeline.workflow.stage import Node, Work
 from pipeline.workflow.upgrades import refuse_to_start_anew
 
-PIECES = ".pieces"  # subfolder of an unfinished output with its finished work units
 WEIGHTS = (".safetensors", ".bin", ".hdf5", ".npy")  # suffixes of an encoder's large files
 PROCESS_BYTES = 1_500_000_000  # per process: torch, a task's data, a small model's activations
 
@@ -111,21 +110,31 @@ def make_share(node: Node, share: ArraySlice) -> None:
     """Make one share of an output's work units; array jobs call it in parallel.
 
     A later `execute` makes the output from all units. A finished share leaves a marker file, so
-    that a rerun makes only missing shares.
+    that a rerun makes only missing shares. Raises `UsageError` for a pass that is not divided.
     """
-    if not node.output.is_done and share not in shares_made(node.output, share.count):
+    passes = node.maker.divided_passes(node.config)
+    if share.of_pass not in ("", *passes) or not passes:
+        raise UsageError(
+            f"--share …:{share.of_pass}: {node.stage} divides the passes {', '.join(passes)}"
+            if passes
+            else f"--share: {node.stage} has no work units"
+        )
+    share = replace(share, of_pass=share.of_pass or passes[0])
+    if not node.output.is_done and share not in shares_made(
+        node.output, share.count, share.of_pass
+    ):
         _work(node, share, lambda: None)  # without a lease: shares are made at the same time
         write_atomically(_share_path(node.output, share), "")
 
 
-def shares_made(output: Output, count: int) -> set[ArraySlice]:
-    """Return the finished shares of an unfinished output that is divided into `count`."""
-    every = (ArraySlice(number, count) for number in range(count))
+def shares_made(output: Output, count: int, of_pass: str) -> set[ArraySlice]:
+    """Return the finished shares of a pass of an unfinished output, divided into `count`."""
+    every = (ArraySlice(number, count, of_pass) for number in range(count))
     return {share for share in every if _share_path(output, share).exists()}
 
 
 def _share_path(output: Output, share: ArraySlice) -> Path:
-    return output.path / PIECES / f".share-{share.number}-of-{share.count}"
+    return output.path / UNITS / f".share-{share.of_pass}-{share.number}-of-{share.count}"
 
 
 def _unfinished(node: Node) -> str | None:
@@ -164,7 +173,10 @@ def _work(node: Node, share: ArraySlice | None, check_lease: Callable[[], None])
         node.config, inputs, out, fingerprint, share, node.files, files_read, check_lease,
         node.report,
     )  # fmt: skip
-    counts = node.maker.run(work)
+    try:
+        counts = node.maker.run(work)
+    except SliceDone:
+        counts = {}
     if files_read:
         Checksums(node.store).refuse_changes(node.files.named, files_read)
     return counts

@@ -6,7 +6,7 @@ No other code depends on which stage it is.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -15,8 +15,10 @@ from rich.table import Table
 
 from data_prep.errors import SesameError
 from data_prep.fields import result_keys
+from data_prep.passes import UNITS, ArraySlice, Passes
+from data_prep.reading.source_files import FilePath
 from data_prep.reading.sources import Survey
-from data_prep.work_units import ArraySlice
+from data_prep.work_units import LocalPool
 from pipeline.config.schema import Config
 from pipeline.store.content import Checksums
 from pipeline.store.outputs import Output, Store
@@ -41,7 +43,7 @@ class Request:
 class UserFiles:
     """The user's files that a stage reads, as found when the graph was built."""
 
-    named: list[tuple[str, Path]] = field(default_factory=list)  # (name in the fingerprint, path)
+    named: Sequence[tuple[str, FilePath]] = ()  # (name in the fingerprint, path)
     survey: Survey | None = None  # of a corpus: the files to read, and the others beside them
 
 
@@ -74,6 +76,10 @@ class Work:
     files_read: Mapping[str, Any] = field(default_factory=dict)  # as fingerprinted: size, checksum
     check_lease: Callable[[], None] = lambda: None  # raises if another launch has taken over
     report: ReportValue = no_report  # to be called with the objective while it trains
+
+    def passes(self, workers: int) -> Passes:
+        """Return who makes the work units, in `workers` processes (0: one per core)."""
+        return Passes.below(self.out, LocalPool.of(workers), self.share)
 
 
 @dataclass(frozen=True)
@@ -135,13 +141,19 @@ class Stage(ABC):
     keeps_inputs: ClassVar[bool] = False  # True: may go on with inputs of `format_before`
     sections: ClassVar[tuple[str, ...]]
     obeyed: ClassVar[tuple[str, ...]] = ()  # further sections it reads; only shown in the help
-    takes_shares: ClassVar[bool] = False  # True: `run` accepts `Work.share`
     resumes: ClassVar[bool] = False  # True: `run` continues a folder in which files are missing
     runs_beside: ClassVar[bool] = False  # True: several outputs may be made in parallel processes
 
     @abstractmethod
     def inputs(self, config: Config) -> dict[str, Request]:
         """Return the outputs it reads, by role. Raises `UsageError` for impossible settings."""
+
+    def divided_passes(self, config: Config) -> tuple[str, ...]:
+        """Return the names of the passes that several launches can divide, in order.
+
+        An array of a cluster takes each. `run` gives its work units to `Work.passes`.
+        """
+        return ()
 
     def check_machine(self, config: Config) -> None:  # noqa: B027 (most stages run anywhere)
         """Raise `UsageError` if this machine cannot run the stage. Called before any work."""
@@ -178,7 +190,7 @@ class Stage(ABC):
 
     def how_far(self, out: Path) -> str:
         """Describe the progress of an unfinished output, for the plan."""
-        units = out / ".pieces"
+        units = out / UNITS
         made = sum(1 for path in units.rglob("*") if path.is_dir()) if units.is_dir() else 0
         return f"{made} pieces made" if made else "started"
 

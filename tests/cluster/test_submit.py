@@ -50,7 +50,7 @@ def test_a_dry_run_prints_every_script_and_writes_nothing(user: User) -> None:
     assert said.count("#SBATCH --array=0-2%2") == 2
     assert said.count("#SBATCH --partition=main") == 5
     assert said.count("#SBATCH --time=01:00:00") == 2
-    assert "# 03-examples, waits for 03-examples-pieces" in said
+    assert "# 03-examples, waits for 03-examples-write" in said
     assert not user.store.exists()
 
 
@@ -99,12 +99,12 @@ def test_a_failed_task_of_an_array_is_rerun_alone(user: User) -> None:
     user.site(array=4, activate=activate)
     jobs = user.submit(*SMALL, "--until", "tokenizer")
     states = user.wait(*jobs.values())
-    array = jobs["01-shard-pieces"]
+    array = jobs["01-shard-clean"]
     assert states.pop(f"{array}_2") == "FAILED"
     assert [states[f"{array}_{task}"] for task in (0, 1, 3)] == ["COMPLETED"] * 3
     assert states[jobs["01-shard"]] == states[jobs["02-tokenizer"]] == "CANCELLED"
     said = user.succeed("status").stdout
-    assert re.search(r"01-shard-pieces +\d+ +failed", said)
+    assert re.search(r"01-shard-clean +\d+ +failed", said)
     assert re.search(r"tasks 0-1, 3 +done", said)
     assert re.search(r"task 2 +failed", said)
     assert len(re.findall(r"cancelled: a job that it waits for did not succeed", said)) == 2
@@ -113,7 +113,7 @@ def test_a_failed_task_of_an_array_is_rerun_alone(user: User) -> None:
     again = user.submit(*SMALL, "--until", "tokenizer")
     states = user.wait(*again.values())
     assert set(states) == {
-        f"{again['01-shard-pieces']}_2",
+        f"{again['01-shard-clean']}_2",
         again["01-shard"],
         again["02-tokenizer"],
     }

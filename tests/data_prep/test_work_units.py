@@ -6,7 +6,8 @@ import pytest
 
 from data_prep.errors import SesameError, UsageError
 from data_prep.files import atomic_write, sha256
-from data_prep.work_units import ArraySlice, WorkUnit, run_unit, run_units
+from data_prep.passes import ArraySlice, Passes
+from data_prep.work_units import LocalPool, MakeUnit, WorkUnit, run_unit
 
 
 def write_square(number: int, folder: Path) -> None:
@@ -26,21 +27,25 @@ def write_or_be_killed(number: int, folder: Path) -> None:
     write_square(number, folder)
 
 
+def run_units(make: MakeUnit, root: Path, workers: int) -> list[Path]:
+    return Passes(root, LocalPool(workers)).run("squares", PIECES, make)
+
+
 PIECES = [WorkUnit(f"{number:03d}", number) for number in range(5)]
 
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_pieces_come_back_in_order_whoever_made_them(tmp_path: Path, workers: int) -> None:
-    folders = run_units(PIECES, write_square, tmp_path, workers, "squares")
+    folders = run_units(write_square, tmp_path, workers)
     assert [int((folder / "square").read_text()) for folder in folders] == [0, 1, 4, 9, 16]
 
 
 def test_finished_pieces_are_kept_and_half_made_ones_made_anew(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError):
-        run_units(PIECES, write_or_fail, tmp_path, 1, "squares")
+        run_units(write_or_fail, tmp_path, 1)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["000", "001"]
     kept = (tmp_path / "000" / "square").stat().st_mtime_ns
-    run_units(PIECES, write_square, tmp_path, 1, "squares")
+    run_units(write_square, tmp_path, 1)
     assert (tmp_path / "000" / "square").stat().st_mtime_ns == kept
     assert (tmp_path / "002" / "square").read_text() == "4"
 
@@ -48,14 +53,14 @@ def test_finished_pieces_are_kept_and_half_made_ones_made_anew(tmp_path: Path) -
 def test_a_killed_worker_is_told_with_its_piece_and_finished_ones_are_kept(tmp_path: Path) -> None:
     (tmp_path / ".999.0123abcd.tmp").mkdir()  # left by an earlier kill
     with pytest.raises(SesameError) as caught:
-        run_units(PIECES, write_or_be_killed, tmp_path, 2, "squares")
+        run_units(write_or_be_killed, tmp_path, 2)
     said = str(caught.value)
     assert said.startswith("squares: a worker process was killed while it made 0")
     assert "003" in said and "999" not in said
     assert "memory" in said and "corpus.workers" in said and "\n" not in said
     for path in tmp_path.glob("[0-9]*"):
         assert int((path / "square").read_text()) == int(path.name) ** 2
-    run_units(PIECES, write_square, tmp_path, 2, "squares")
+    run_units(write_square, tmp_path, 2)
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 9])

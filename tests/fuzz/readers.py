@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 
 from data_prep.config import CorpusConfig, TokenizerConfig
 from data_prep.reading.documents import read_documents
-from data_prep.reading.sources import Part, SourceFile
+from data_prep.reading.source_files import Part, SourceFile
 from data_prep.reading.tally import Tally
 from data_prep.tokenizers import Tokenizer
 from data_prep.tokenizers.build import build_tokenizer

@@ -25,7 +25,8 @@ from data_prep.corpus.clean_files import cut_sections
 from data_prep.corpus.placement import heldout_sections
 from data_prep.errors import SesameError
 from data_prep.files import sha256
-from data_prep.reading.sources import Part, discover
+from data_prep.reading.source_files import Part
+from data_prep.reading.sources import discover
 from pipeline.config.schema import Config
 from pipeline.stages.shard import Shard
 from pipeline.workflow.stage import Work

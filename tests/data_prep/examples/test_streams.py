@@ -71,16 +71,17 @@ def test_documents_stay_whole_in_another_order(made: Made, tmp_path: Path) -> No
     assert list(dict.fromkeys(document for document, _ in rows(tmp_path, "train"))) != order
 
 
+@pytest.mark.parametrize("step", ["scatter", "frame_rows", "write_splits", "_check_sources"])
 def test_bytes_depend_on_no_worker_and_no_kill(
-    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    step: str, made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shards, tokenizer, folder = made
 
-    def killed(*_: object) -> None:
+    def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(streams, "validate", killed)
+        patched.setattr(streams, step, killed)
         with pytest.raises(KeyboardInterrupt):
             build_streams(shards, tokenizer, tmp_path, streams_config())
     build_streams(shards, tokenizer, tmp_path, streams_config(workers=2))

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from data_prep.config import TokenizerConfig
 from data_prep.corpus.shard_format import Origin, StoredSection, write_shard
 from data_prep.errors import SesameError, UsageError
+from data_prep.passes import Passes
 from data_prep.tokenizers import Tokenizer
 from data_prep.tokenizers.build import build_tokenizer
 from data_prep.tokenizers.counting import count_raw_words, count_words
@@ -198,7 +199,7 @@ def train_words(folder: Path, documents: list[list[str]], **values: Any) -> Word
     for first in range(0, len(sections), 3):
         write_shard(folder / f"train-{first:05d}.tar", sections[first : first + 3])
     config = TokenizerConfig(**{"kind": "unigram", **values})
-    return count_words(folder, config, folder / ".pieces", 1)
+    return count_words(folder, config, Passes.below(folder))
 
 
 @settings(max_examples=10, deadline=None)
@@ -215,7 +216,7 @@ def test_words_of_few_documents_are_kept_out(
     """Also where a document goes on through several pieces, and where cases fall together."""
     folder = tmp_path_factory.mktemp("words") / "shards"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("data_prep.tokenizers.counting.PARTS_A_PIECE", 1)
+        patch.setattr("data_prep.tokenizers.counting.UNIT_BYTES", 1)
         counts = train_words(folder, documents, min_documents=least, lowercase=True)
     own = [Counter(" ".join(sentences).lower().split()) for sentences in documents]
     seen_in = Counter(word for words in own for word in words)
@@ -250,7 +251,7 @@ def test_a_source_counts_as_its_weight_says(tmp_path: Path) -> None:
         for number, (text, weight) in enumerate([("a b", 2.5), ("b c", 1.0), ("d", 0.1)])
     ]
     write_shard(tmp_path / "train-00000.tar", sections)
-    counts = count_words(tmp_path, TokenizerConfig("bpe"), tmp_path / ".pieces", 1)
+    counts = count_words(tmp_path, TokenizerConfig("bpe"), Passes.below(tmp_path))
     # 2.5 is rounded to even, and a word that is expected less than half a time goes.
     assert list(zip(counts.words, counts.counts, strict=True)) == [("b", 4), ("a", 2), ("c", 1)]
 
@@ -296,6 +297,6 @@ def test_a_word_in_many_documents_of_one_group_is_kept_out(tmp_path: Path) -> No
         write_shard(tmp_path / f"train-{first:05d}.tar", sections[first : first + 2])
     config = TokenizerConfig("unigram", min_documents=5)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("data_prep.tokenizers.counting.PARTS_A_PIECE", 1)
-        counts = count_words(tmp_path, config, tmp_path / ".pieces", 1)
+        patch.setattr("data_prep.tokenizers.counting.UNIT_BYTES", 1)
+        counts = count_words(tmp_path, config, Passes.below(tmp_path))
     assert counts.words == ["seen", "today"] and counts.kept_out == 6

@@ -4,7 +4,7 @@ from pipeline.cluster.frozen import Submission, SubmittedJob
 from pipeline.cluster.logs import Follower, choose_jobs
 
 JOBS = [
-    SubmittedJob("01-shard-pieces", "7", "shard", "", "shard/a", [], 2),
+    SubmittedJob("01-shard-clean", "7", "shard", "", "shard/a", [], 2, "clean"),
     SubmittedJob("01-shard", "8", "shard", "", "shard/a", ["7"]),
     SubmittedJob("09-finetune", "9_0", "finetune", "seed=1", "finetune/a", ["8"]),
     SubmittedJob("09-finetune", "9_1", "finetune", "seed=2", "finetune/b", ["8"]),

@@ -5,13 +5,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from data_prep.work_units import ArraySlice
+from data_prep.passes import UNITS
 from pipeline.cluster import causes, slurm
 from pipeline.cluster.frozen import Submission, SubmittedJob
 from pipeline.cluster.status import as_table, look
 from pipeline.stages import STAGES
 from pipeline.store.outputs import Store
-from pipeline.workflow.execute import PIECES
 
 
 @pytest.fixture
@@ -25,7 +24,10 @@ def submission(store: Store) -> Submission:
     made.create()
     job = ("05-pretrain", "7", "pretrain", "", "pretrain/abcd", [])
     made.write_jobs(
-        [SubmittedJob(*job), SubmittedJob("01-shard-pieces", "8", "shard", "", "shard/abcd", [], 2)]
+        [
+            SubmittedJob(*job),
+            SubmittedJob("01-shard-clean", "8", "shard", "", "shard/abcd", [], 2, "clean"),
+        ]
     )
     return made
 
@@ -135,7 +137,7 @@ def test_an_array_is_described_task_by_task(
         "8|2|FAILED|NonZeroExitCode|alpha|0:10", "8|3|OUT_OF_MEMORY|None|beta|0:10",
         "8|4|OUT_OF_MEMORY|None|beta|0:10", "8|5|PENDING|JobArrayTaskLimit||0:00",
     )  # fmt: skip
-    (submission.logs / "01-shard-pieces-8_2.log").write_text("sesame job: texts/a.txt is gone\n")
+    (submission.logs / "01-shard-clean-8_2.log").write_text("sesame job: texts/a.txt is gone\n")
     row = look(submission, store, STAGES)[1]
     assert row.state == "waiting"  # a task may still run, so the array is not over
     found = {tuple(each.numbers): (each.state, each.reason) for each in row.tasks}
@@ -188,12 +190,11 @@ def test_an_array_is_done_when_its_shares_are_though_slurm_forgot_it(
     monkeypatch: pytest.MonkeyPatch, store: Store, submission: Submission
 ) -> None:
     play(monkeypatch)
-    pieces = store.output("shard", "abcd").path / PIECES
+    pieces = store.output("shard", "abcd").path / UNITS
     pieces.mkdir(parents=True)
     for number in range(2):
         assert look(submission, store, STAGES)[1].state == "ended"
-        share = ArraySlice(number, 2)
-        (pieces / f".share-{share.number}-of-{share.count}").touch()
+        (pieces / f".share-clean-{number}-of-2").touch()
     assert look(submission, store, STAGES)[1].state == "done"
 
 

@@ -81,7 +81,9 @@ def test_a_dry_run_needs_no_cluster(sesame: Sesame) -> None:
     done = sesame("submit", *SMOKE, "--dry-run", PATH=str(Path(sys.executable).parent))
     assert done.returncode == 0, done.stderr
     assert "SLURM does not answer here" in done.stderr
-    assert done.stdout.count("#!/usr/bin/env bash") == 3  # pieces and merge of shard, tokenizer
+    assert (
+        done.stdout.count("#!/usr/bin/env bash") == 5
+    )  # two passes of shard and one of tokenizer, and the jobs that complete both
     assert list(sesame.folder.iterdir()) == []
 
 
