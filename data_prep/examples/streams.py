@@ -292,7 +292,8 @@ def _check_sources(
     sample = np.unique(np.linspace(0, max(sections - 1, 0), count).astype(int))
     for part, number, start in sorted(order.place(index) for index in sample.tolist()):
         section = _sections(found[part])[number]
-        encodings = tokenizer.library.encode_batch(section.sentences, add_special_tokens=False)
+        sentences = list(map(tokenizer.separate, section.sentences))
+        encodings = tokenizer.library.encode_batch(sentences, add_special_tokens=False)
         ids = [each.ids for each in encodings if each.ids]
         lengths = np.array([len(each) for each in ids], np.int64)
         words = np.array([i for each in ids for i in each], np.int64)
