@@ -1,5 +1,6 @@
-"""Turn raw text into document shards, in three passes.
+"""Turn raw text into document shards, in passes over the text.
 
+    expand  one work unit per large file that could not be divided (data_prep.corpus.expand)
     clean   one work unit per part of the corpus (data_prep.corpus.clean)
     select  one work unit: every decision that needs the whole corpus (data_prep.corpus.select)
     write   one work unit per shard file (data_prep.corpus.write)
@@ -22,6 +23,7 @@ from data_prep.config import CorpusConfig
 from data_prep.corpus.cache import PieceCache
 from data_prep.corpus.clean import clean_corpus, plan_cleaning
 from data_prep.corpus.clean_files import list_clean_files
+from data_prep.corpus.expand import expand_files
 from data_prep.corpus.select import Plan, load_plan, select_documents
 from data_prep.corpus.write import write_shards
 from data_prep.files import write_atomically
@@ -51,7 +53,8 @@ def make_shards(
     found = found or survey(config.paths, config.sources)
     for line in describe_unread(found.unread):
         console.print(f"shard: {line}", markup=False)
-    tasks = plan_cleaning(found.files, config, piece_bytes, cache)
+    divisible = expand_files(found.files, config, piece_bytes, passes)
+    tasks = plan_cleaning(divisible, config, piece_bytes, cache)
     cleaned = clean_corpus(tasks, config, cache, passes)
     for file in found.files:
         file.refuse_change()

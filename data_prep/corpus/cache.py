@@ -24,7 +24,7 @@ from data_prep.reading.source_files import Part
 AFTER_CLEANING = ("weights", "temperature", "deduplicate", "shard_size")
 CLEAN_VERSION = 4  # of cleaning, clean files and tally.json; raise it when they change
 # Names of files that every work unit reads, or of folders of them; see pipeline.stages.shard.
-LISTS = tuple(f"corpus.{key}" for key in (*LIST_FILES, "decontaminate"))
+LISTS = tuple(f"corpus.{key}" for key in (*LIST_FILES, "decontaminate", "hook"))
 
 
 @dataclass(frozen=True)

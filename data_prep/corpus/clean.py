@@ -16,6 +16,7 @@ from data_prep.config import CorpusConfig
 from data_prep.corpus.cache import CLEAN_VERSION, PieceCache
 from data_prep.corpus.clean_files import CleanDocument, CleanFileWriter, group_hash
 from data_prep.corpus.cleaner import Cleaned, Cleaner
+from data_prep.corpus.expand import LARGE_UNITS
 from data_prep.corpus.minhash import signature
 from data_prep.corpus.shard_format import Origin
 from data_prep.passes import Passes
@@ -47,7 +48,7 @@ def plan_cleaning(
     """Divide the files into units of about `piece_bytes`; warn of large files that stay whole."""
     whole = cut_whole(config)
     for file in files:
-        if file.size > 4 * piece_bytes and whole(file):
+        if file.size > LARGE_UNITS * piece_bytes and whole(file):
             log.warning("%s cannot be split, so one worker reads all of it", file.name)
     return [
         CleanTask(parts, cache.key(parts, config) if cache else None)

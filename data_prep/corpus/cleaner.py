@@ -2,23 +2,27 @@
 
 A document passes these steps in this order; each may change or drop it:
     clean_document  characters, white space and line breaks (data_prep.text.cleaning)
+    hook            a function of the user (data_prep.corpus.hook)
     redact          personal data becomes symbols (data_prep.text.redaction)
     decontaminate   text of benchmarks goes (data_prep.corpus.decontamination)
-    filters         thresholds, corpus.fraction and corpus.languages
+    filters         thresholds, corpus.fraction, corpus.languages, quality (data_prep.text.quality)
 All later passes see only what is left.
 """
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from data_prep.config import CorpusConfig
 from data_prep.corpus.clean_files import text_digest
 from data_prep.corpus.decontamination import Benchmarks
+from data_prep.corpus.hook import Drop, Hook
 from data_prep.reading.documents import RawDocument
 from data_prep.reading.source_files import SourceFile
 from data_prep.reading.tally import Tally
-from data_prep.text.cleaning import clean_document
+from data_prep.text.cleaning import clean_document, clean_text
 from data_prep.text.filters import reason_to_drop
 from data_prep.text.languages import identify
+from data_prep.text.quality import QualityFilter
 from data_prep.text.redaction import Redactor
 
 
@@ -38,16 +42,26 @@ class Cleaner:
     def __init__(self, config: CorpusConfig, tally: Tally):
         self._config = config
         self._tally = tally
+        self._hook = None if config.hook is None else Hook(config.hook)
         self._redactor = Redactor.of(config)
         self._benchmarks = Benchmarks.of(config)
+        self._quality = QualityFilter(config)
 
     def clean(self, document: RawDocument, file: SourceFile) -> Cleaned | None:
         """Return the cleaned document; None if a step drops it."""
         config, tally = self._config, self._tally
+        if self._redactor is not None:
+            document = redact_labels(document, file, self._redactor)
         text = clean_document(document.text, config, tally.repaired)
+        if self._hook is not None:
+            changed = self._hook.call(text, document, file)
+            if isinstance(changed, Drop):
+                tally.dropped[changed.counter] += 1
+                return None
+            if changed is not None:
+                text = clean_text(changed, Counter())
         if self._redactor is not None:
             text = self._redactor.redact(text, tally.redacted)
-            document = redact_labels(document, file, self._redactor)
         reason = None
         if self._benchmarks is not None and text:
             left = self._benchmarks.remove(text, config.decontaminate_unit)
@@ -62,6 +76,7 @@ class Cleaner:
             or reason_to_drop(text, config)
             or outside_fraction(digest, config.fraction)
             or other_language(language, config.languages)
+            or self._quality.reason_to_drop(text, language)
         )
         if reason is not None:
             tally.dropped[reason] += 1

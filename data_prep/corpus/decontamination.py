@@ -8,22 +8,17 @@ C, who use 8 to 13 words); shorter ones are too common to say anything, and are 
 Runs are kept as 64-bit hashes. Two different runs fall together with probability 2^-64.
 """
 
-import hashlib
-from collections.abc import Collection, Iterator
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from data_prep.config import CorpusConfig
-from data_prep.corpus.minhash import WORD
 from data_prep.reading.benchmarks import BenchmarkFile
+from data_prep.text.word_runs import WORD, Hashes, hash_words, runs_of
 
 SHORTEST = 8  # words
 TABLE_BITS = 20  # a table of 1 MB tells most runs of the corpus from all of the benchmarks'
-FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, so that no position of a run is lost
-
-Hashes = NDArray[np.uint64]
 
 
 class Benchmarks:
@@ -98,29 +93,6 @@ def _read(files: tuple[BenchmarkFile, ...], most: int) -> Benchmarks:
                 found.setdefault(length, []).append(hashes)
     runs = {length: np.unique(np.concatenate(hashes)) for length, hashes in found.items()}
     return Benchmarks(runs, texts, too_short)
-
-
-def hash_words(words: list[str], known: dict[str, int]) -> Hashes:
-    """Return a 64-bit hash per word; `known` remembers them, in place."""
-    if len(known) > 1_000_000:
-        known.clear()
-    for word in words:
-        if word not in known:
-            digest = hashlib.blake2b(word.encode(errors="replace"), digest_size=8).digest()
-            known[word] = int.from_bytes(digest, "little")
-    return np.fromiter((known[word] for word in words), np.uint64, len(words))
-
-
-def runs_of(words: Hashes, lengths: Collection[int]) -> Iterator[tuple[int, Hashes]]:
-    """Yield the hashes of all runs of these lengths, as (n, [W - n + 1]), of W hashed words.
-
-    A length that exceeds W is left out.
-    """
-    hashed = np.zeros(len(words) + 1, np.uint64)
-    for length in range(1, min(max(lengths, default=0), len(words)) + 1):
-        hashed = hashed[:-1] * FACTOR + words[length - 1 :]
-        if length in lengths:
-            yield length, hashed
 
 
 def _table(hashes: Hashes) -> NDArray[np.bool_]:

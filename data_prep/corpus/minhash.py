@@ -4,21 +4,16 @@ The share of equal values in two signatures estimates the Jaccard similarity of 
 triples (Broder, 1997). Only documents with an equal band (a run of successive values) are compared.
 """
 
-import re
-
 import numpy as np
 from numpy.typing import NDArray
 
 from data_prep.hashing import FNV_START, fnv1a
-from data_prep.text.scripts import SPACELESS
+from data_prep.text.word_runs import WORD
 
 SIGNATURE_VALUES = 128
 SHINGLE = 3  # words
 SEED = 1
 LEAST_FOUND = 0.98  # least probability that a pair exactly at the threshold is compared
-
-# In scripts without spaces between words, every character counts as a word.
-WORD = re.compile(rf"[{SPACELESS}]|[^\W{SPACELESS}]+")
 
 
 def signature(text: str) -> NDArray[np.uint32]:

@@ -15,8 +15,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from data_prep.arrays import save_array
-from data_prep.config import ExamplesConfig
 from data_prep.examples.chunks import Chunk, token_dtype
+from data_prep.examples.config import ExamplesConfig
 from data_prep.examples.masking import (
     HELD_OUT_MASKS,
     MaskRule,

@@ -25,11 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data_prep.arrays import save_array
-from data_prep.config import ExamplesConfig
 from data_prep.corpus.shard_format import ShardPart, group_parts, parts, read_sections
 from data_prep.errors import SesameError
 from data_prep.examples.chunks import Chunk, ChunkStore, concatenate, token_dtype
 from data_prep.examples.common_passes import SPLITS, finish, tokenize, write_splits
+from data_prep.examples.config import ExamplesConfig
 from data_prep.examples.rows_files import read_counts, write_counts, write_rows_file
 from data_prep.examples.segments import NO_PAIR, Ints
 from data_prep.examples.sorting import (

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from data_prep.config import ExamplesConfig
 from data_prep.examples.chunks import BLOCK, END_OF_TAR, NPY_BYTES, ChunkStore, ChunkWriter
 from data_prep.examples.columns import ChunkSizes, column_bytes
+from data_prep.examples.config import ExamplesConfig
 from data_prep.examples.reuse import Reuse
 from data_prep.examples.rows import mask_rule
 from data_prep.examples.rows_files import RowsFile

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from data_prep.config import ExamplesConfig
 from data_prep.errors import SesameError
 from data_prep.examples.chunks import Chunk, ChunkStore
+from data_prep.examples.config import ExamplesConfig
 from data_prep.examples.masking import MASKED, RANDOM, MaskRule, Vocabulary
 from data_prep.examples.reuse import Reuse
 from data_prep.tokenizers import Tokenizer

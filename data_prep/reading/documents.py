@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from data_prep.conditions import Condition, condition_of
 from data_prep.config import CorpusConfig
 from data_prep.errors import UsageError
 from data_prep.reading.bzip2 import has_streams
@@ -238,7 +239,7 @@ def _document_of(
     unit: str = "byte",
 ) -> Iterator[RawDocument]:
     tally.fields.see(record, wanted_fields(config))
-    if any(_as_text(record.get(key)) != value for key, value in config.where.items()):
+    if not all(holds(_as_text(record.get(key))) for key, holds in _conditions(config)):
         tally.dropped["where"] += 1
         return
     text = record.get(config.text_field)
@@ -253,6 +254,15 @@ def _document_of(
         name = LONE_SURROGATE.sub("\ufffd", name)
         group = group and LONE_SURROGATE.sub("\ufffd", group)
     yield RawDocument(name, text, group)
+
+
+def _conditions(config: CorpusConfig) -> list[tuple[str, Condition]]:
+    return _parsed_conditions(tuple(config.where.items())) if config.where else []
+
+
+@cache
+def _parsed_conditions(where: tuple[tuple[str, str], ...]) -> list[tuple[str, Condition]]:
+    return [(name, condition_of(f"corpus.where.{name}", value)) for name, value in where]
 
 
 def _group_of(record: Mapping[str, Any], config: CorpusConfig) -> str | None:

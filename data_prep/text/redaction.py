@@ -19,8 +19,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from data_prep.config import NAME_SYMBOL, CorpusConfig, compile_redaction, symbol_of
+from data_prep.config import CorpusConfig
 from data_prep.errors import UsageError
+from data_prep.symbols import NAME_SYMBOL, compile_redaction, symbol_of
 from data_prep.text.scripts import SPACELESS
 
 LETTER = rf"[^\W_{SPACELESS}]"  # a letter or digit of a script with spaces

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.config import LIST_FILES, CorpusConfig
+from data_prep.dotted import source_file
 from data_prep.reading.source_files import FilePath
-from data_prep.reading.sources import Survey, survey
+from data_prep.reading.sources import PIECE_BYTES, Survey, survey
 from pipeline.config.schema import Config
 from pipeline.stages.benchmarks import benchmark_files
 from pipeline.store.content import Checksums
@@ -35,9 +36,13 @@ class Shard(Stage):
         found = survey(config.corpus.paths, config.corpus.sources)
         return UserFiles(_named_files(config.corpus, found), found)
 
-    def divided_passes(self, config: Config) -> tuple[str, ...]:
-        """Return the passes over text: cleaning it, and writing the shards."""
-        return ("clean", "write")
+    def divided_passes(self, config: Config, files: UserFiles) -> tuple[str, ...]:
+        """Return the passes over text: expanding large files, cleaning, writing the shards."""
+        from data_prep.corpus.expand import files_to_expand
+
+        found = files.survey.files if files.survey else []
+        expand = ("expand",) if files_to_expand(found, config.corpus, PIECE_BYTES) else ()
+        return (*expand, "clean", "write")
 
     def run(self, work: Work) -> dict[str, Any]:
         """Make the shards. Cleaned text is cached in the store, for a corpus that grows.
@@ -74,9 +79,11 @@ class Shard(Stage):
 
 
 def _named_files(corpus: CorpusConfig, found: Survey) -> list[tuple[str, FilePath]]:
+    """Return all files that cleaning reads; names of lists begin with their key (`cache.LISTS`)."""
     lists = {f"corpus.{key}": getattr(corpus, key) for key in LIST_FILES}
-    return [
-        *((own.name, own.path) for file in found.files for own in file.with_pages()),
-        *((key, Path(path).expanduser()) for key, path in lists.items() if path is not None),
-        *((name, file.path) for name, file in benchmark_files(corpus.decontaminate)),
-    ]
+    named = [(own.name, own.path) for file in found.files for own in file.with_pages()]
+    named += [(key, Path(path).expanduser()) for key, path in lists.items() if path is not None]
+    named += [(name, file.path) for name, file in benchmark_files(corpus.decontaminate)]
+    if corpus.hook is not None:
+        named.append(("corpus.hook", source_file("corpus.hook", corpus.hook)))
+    return named

@@ -44,7 +44,7 @@ class Tokenizer(Stage):
         files = source_files(Path(config.tokenizer.source))
         return UserFiles([(file.name, file) for file in files])
 
-    def divided_passes(self, config: Config) -> tuple[str, ...]:
+    def divided_passes(self, config: Config, files: UserFiles) -> tuple[str, ...]:
         """Return the pass that reads the training text; nothing for a given tokenizer."""
         return () if config.tokenizer.source else ("count",)
 

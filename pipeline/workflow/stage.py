@@ -148,7 +148,7 @@ class Stage(ABC):
     def inputs(self, config: Config) -> dict[str, Request]:
         """Return the outputs it reads, by role. Raises `UsageError` for impossible settings."""
 
-    def divided_passes(self, config: Config) -> tuple[str, ...]:
+    def divided_passes(self, config: Config, files: UserFiles) -> tuple[str, ...]:
         """Return the names of the passes that several launches can divide, in order.
 
         An array of a cluster takes each. `run` gives its work units to `Work.passes`.

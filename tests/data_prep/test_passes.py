@@ -19,6 +19,7 @@ from data_prep.tokenizers.build import build_tokenizer
 from data_prep.work_units import LocalPool, MakeUnit, WorkUnit, run_unit
 from pipeline.config.schema import Config
 from pipeline.stages import STAGES
+from pipeline.workflow.stage import UserFiles
 from tests.data_prep.small_examples import WORDS, config, make_tokenizer
 from tests.data_prep.small_examples import make_shards as make_small_shards
 from tests.data_prep.small_shards import config_for, digests, document, write_documents
@@ -38,27 +39,27 @@ def build_of(stage: str, root: Path) -> tuple[Build, tuple[str, ...]]:
         corpus = config_for(paths, shard_size=30_000, near_duplicates=0.8)
         return (
             lambda out, passes: make_shards(corpus, out, 12_000, passes=passes),
-            STAGES["shard"].divided_passes(whole),
+            STAGES["shard"].divided_passes(whole, UserFiles()),
         )
     if stage == "streams":
         shards, words, _ = make_examples(root)
         whole = replace(whole, tokenizer=TokenizerConfig("words"))
         return (
             lambda out, passes: build_streams(shards, words, out, streams_config(), passes),
-            STAGES["examples"].divided_passes(whole),
+            STAGES["examples"].divided_passes(whole, UserFiles()),
         )
     shards = make_small_shards(root / "shards")
     if stage == "tokenizer":
         trained = TokenizerConfig("wordpiece", 60)
         return (
             lambda out, passes: build_tokenizer(shards, out, trained, passes),
-            STAGES["tokenizer"].divided_passes(whole),
+            STAGES["tokenizer"].divided_passes(whole, UserFiles()),
         )
     (root / "tokenizer").mkdir()
     tokenizer = make_tokenizer(root / "tokenizer", WORDS)
     return (
         lambda out, passes: build(shards, tokenizer, out, config(duplicates=2), passes),
-        STAGES["examples"].divided_passes(whole),
+        STAGES["examples"].divided_passes(whole, UserFiles()),
     )
 
 

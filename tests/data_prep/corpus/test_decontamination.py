@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_prep.config import CorpusConfig
-from data_prep.corpus.decontamination import SHORTEST, Benchmarks, hash_words, runs_of
+from data_prep.corpus.decontamination import SHORTEST, Benchmarks
 from data_prep.errors import SesameError, UsageError
 from data_prep.reading.benchmarks import BenchmarkFile
+from data_prep.text.word_runs import hash_words, runs_of
 from tests.data_prep.small_shards import digests, everything, shard, write_documents
 
 TEXT = "It was the best of times, it was the worst of times; it was the age of wisdom (1859)."
