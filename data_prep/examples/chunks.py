@@ -42,6 +42,7 @@ __all__ = ["Array", "Chunk", "ChunkStore", "ChunkWriter", "concatenate", "token_
 BLOCK = 512  # tar's unit
 REMEDY = "restore the file, or make it again with sesame repair"
 END_OF_TAR = bytes(2 * BLOCK)
+TAR_HEADER = tarfile.TarInfo("").tobuf(tarfile.USTAR_FORMAT)  # name at 0, size at 124, sum at 148
 # Every member starts with a 128-byte header of .npy version 1.0: magic, length 118 ("v"), a dict.
 NPY_BYTES = 128
 NPY_HEADER = re.compile(
@@ -61,10 +62,18 @@ def _member(name: str, array: Array) -> bytes:
     header = b"\x93NUMPY\x01\x00v\x00" + text.encode().ljust(NPY_BYTES - 11) + b"\n"
     assert NPY_HEADER.fullmatch(header), text
     content = header + np.ascontiguousarray(array).tobytes()
-    info = tarfile.TarInfo(name)  # mode 0644, owner 0, time 0
-    info.size = len(content)
-    padding = bytes(-len(content) % BLOCK)
-    return info.tobuf(tarfile.USTAR_FORMAT) + content + padding
+    return tar_header(name, len(content)) + content + bytes(-len(content) % BLOCK)
+
+
+def tar_header(name: str, size: int) -> bytes:
+    """Return the header of a tar member, as `tarfile` makes it but at a fifth of the cost.
+
+    The name has at most 100 bytes. The mode is 0644, owner and time are 0.
+    """
+    start = name.encode().ljust(100, b"\0") + TAR_HEADER[100:124] + b"%011o\0" % size
+    end = TAR_HEADER[156:]
+    checksum = sum(start) + sum(TAR_HEADER[136:148]) + 8 * ord(" ") + sum(end)
+    return start + TAR_HEADER[136:148] + b"%06o\0 " % checksum + end
 
 
 def _parse(number: int, content: bytes, names: Sequence[str], vocab_size: int) -> Chunk | str:
