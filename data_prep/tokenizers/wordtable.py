@@ -97,7 +97,7 @@ def _scan(
         word = -1
         while slots[slot] != 0:
             if slots[slot] & TAG == tag:
-                candidate = np.int64(slots[slot] & NUMBER) - 1
+                candidate = int(slots[slot] & NUMBER) - 1
                 start = starts[candidate]
                 if starts[candidate + 1] - start == length:
                     same = True

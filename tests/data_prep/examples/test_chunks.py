@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from data_prep.errors import SesameError
-from data_prep.examples.chunks import Chunk, ChunkStore, ChunkWriter, concatenate, tar_header
+from data_prep.examples.chunks import Chunk, ChunkStore, ChunkWriter, concatenate
+from data_prep.examples.tar_members import tar_header
 
 
 def make_rows(rows: int, static: bool = True, dtype: str = "<u2", seed: int = 0) -> Chunk:
