@@ -96,7 +96,9 @@ class CorpusConfig:
     )
     abbreviations: list[str] = result(
         ["de", "en", "ru", "sv"], "languages whose abbreviations do not end a sentence; all of "
-        "them apply to documents of undetermined language; for corpus.sentences=rules",
+        "them apply to documents of undetermined language; documents identified as cs, da, es, fi, "
+        "fr, it, nl, no, pl or pt use a list of their language, unless this is empty; for "
+        "corpus.sentences=rules",
         choices=("de", "en", "ru", "sv"),
     )  # fmt: skip
     abbreviations_file: str | None = execution(

@@ -28,6 +28,7 @@ from data_prep.reading.sources import plan_pieces
 from data_prep.reading.tally import Tally
 from data_prep.text.abbreviations import load_abbreviations
 from data_prep.text.languages import UNDETERMINED
+from data_prep.text.more_abbreviations import MORE
 from data_prep.text.sentences import Splitter
 from data_prep.work_units import WorkUnit
 
@@ -116,7 +117,9 @@ class Splitters:
             own = [each for each in config.abbreviations if each == language]
             names = config.abbreviations if language in (None, UNDETERMINED) else own
             known = load_abbreviations(names, config.abbreviations_file)
-            self._known[language] = Splitter(config.sentences, known)
+            if config.abbreviations and language in MORE:
+                known |= MORE[language]
+            self._known[language] = Splitter(config.sentences, known, language)
         return self._known[language]
 
 
