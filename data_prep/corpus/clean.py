@@ -127,12 +127,12 @@ def describe(
     cleaned: Cleaned, paragraphs: list[list[str]], file: SourceFile, config: CorpusConfig
 ) -> CleanDocument:
     """Return a document's sentences with what the later passes need of it."""
-    document = cleaned.document
+    document, over = cleaned.document, config.near_duplicates_over
     return CleanDocument(
         paragraphs=paragraphs,
         origin=Origin(document.id, file.name, document.group, cleaned.language),
         digest=cleaned.digest,
-        signature=None if config.near_duplicates is None else signature(cleaned.text),
+        signature=None if config.near_duplicates is None else signature(cleaned.text, over),
         group=group_hash(document.group),
         source=file.source,
     )
