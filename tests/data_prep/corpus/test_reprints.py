@@ -75,9 +75,9 @@ def test_no_near_duplicate_crosses_into_the_held_out_part(
     keys = {"near_duplicates": threshold, "near_duplicates_over": over, "languages": "none"}
     shard(tmp_path / "out", write(tmp_path / "in", letters), **keys)
     held, trained = (
-        np.concatenate([signature(" ".join(s.sentences), over) for s in sections(tmp_path / "out", part)])
-        for part in ("heldout", "train")
-    )  # fmt: skip
+        np.concatenate([signature(" ".join(each.sentences), over) for each in split])
+        for split in (sections(tmp_path / "out", "heldout"), sections(tmp_path / "out"))
+    )
     similarity = (held[:, None] == trained[None]).mean(axis=2)
     assert len(held) > 5 and similarity.max() < threshold
 
