@@ -23,6 +23,7 @@ from data_prep.config import CorpusConfig
 from data_prep.corpus.cache import PieceCache
 from data_prep.corpus.clean import clean_corpus, plan_cleaning
 from data_prep.corpus.clean_files import list_clean_files
+from data_prep.corpus.dropped import move_dropped
 from data_prep.corpus.expand import expand_files
 from data_prep.corpus.select import Plan, load_plan, select_documents
 from data_prep.corpus.write import write_shards
@@ -66,6 +67,7 @@ def make_shards(
     files = list_clean_files(cleaned)
     write_shards(plan, joined, files, passes, out)
     write_atomically(out / "statistics.json", json.dumps(plan.statistics, indent=1) + "\n")
+    move_dropped(joined, out)
     if cache is not None:
         for folder, task in zip(cleaned, tasks, strict=True):
             cache.keep(str(task.key), folder)

@@ -16,6 +16,7 @@ from data_prep.config import CorpusConfig
 from data_prep.corpus.cache import CLEAN_VERSION, PieceCache
 from data_prep.corpus.clean_files import CleanDocument, CleanFileWriter, group_hash
 from data_prep.corpus.cleaner import Cleaned, Cleaner
+from data_prep.corpus.dropped import UNIT_FILE
 from data_prep.corpus.expand import LARGE_UNITS
 from data_prep.corpus.minhash import signature
 from data_prep.corpus.shard_format import Origin
@@ -87,15 +88,19 @@ def clean_unit(parts: Sequence[Part], folder: Path, config: CorpusConfig) -> Non
     """Clean these parts of the corpus into `folder`."""
     tally = Tally(strict=config.strict)
     splitters, cleaner = Splitters(config), Cleaner(config, tally)
+    names = sorted(config.sources) or ["corpus"]
     with CleanFileWriter(folder, config.duplicate_characters) as writer:
         for part in parts:
+            before = tally.dropped.copy()
             for document in read_documents(part, config, tally):
                 cleaned = cleaner.clean(document, part.file)
                 if cleaned is not None:
                     paragraphs = splitters.of(cleaned.language).paragraphs(cleaned.text)
                     writer.add(describe(cleaned, paragraphs, part.file, config))
             part.file.refuse_change()
+            cleaner.dropped.count(names[part.file.source], tally.dropped - before)
     (folder / "tally.json").write_text(json.dumps(tally.as_json()))
+    (folder / UNIT_FILE).write_text(cleaner.dropped.as_json())
 
 
 class Splitters:
@@ -122,12 +127,12 @@ def describe(
     cleaned: Cleaned, paragraphs: list[list[str]], file: SourceFile, config: CorpusConfig
 ) -> CleanDocument:
     """Return a document's sentences with what the later passes need of it."""
-    document = cleaned.document
+    document, over = cleaned.document, config.near_duplicates_over
     return CleanDocument(
         paragraphs=paragraphs,
         origin=Origin(document.id, file.name, document.group, cleaned.language),
         digest=cleaned.digest,
-        signature=None if config.near_duplicates is None else signature(cleaned.text),
+        signature=None if config.near_duplicates is None else signature(cleaned.text, over),
         group=group_hash(document.group),
         source=file.source,
     )

@@ -23,6 +23,7 @@ SIGNED = np.dtype([("low", "<u8"), ("high", "<u8"), ("number", "<i8")])
 HELD_ROWS = 1 << 17  # signatures in memory at a time: 3 MB, twice that while they are sorted
 MOST_BUCKETS = 256  # files that one flush of the rows in memory may open
 COMPARED_ROWS = 1 << 15  # MinHash signatures in memory at a time: 512 bytes each
+COMPARED_FIRSTS = 8  # earlier documents of a band that a document is compared with
 Numbers = NDArray[np.int64]
 
 
@@ -75,9 +76,10 @@ class SignatureTable:
         # Not pathlib, which interns every name and so keeps it in memory.
         return os.path.join(self._scratch, f"{bucket:06d}")
 
-    def repeats(self) -> Iterator[tuple[Numbers, Numbers]]:
-        """Yield batches of (number, smallest number with the same signature) for all repeats.
+    def repeats(self, most: int = 1) -> Iterator[tuple[Numbers, Numbers]]:
+        """Yield batches of (number, smaller number with the same signature) for all repeats.
 
+        most: pair each row with so many first rows of its signature.
         The first row of each signature is not yielded. Call it once: it removes the files.
         """
         self._write()
@@ -86,9 +88,9 @@ class SignatureTable:
             if not os.path.exists(path):
                 continue
             if self._is_divided:
-                yield from self._divide(path).repeats()
+                yield from self._divide(path).repeats(most)
                 continue
-            for numbers, firsts in _repeats_in(path):
+            for numbers, firsts in _repeats_in(path, most):
                 for start in range(0, len(numbers), COMPARED_ROWS):
                     batch = slice(start, start + COMPARED_ROWS)
                     yield numbers[batch], firsts[batch]
@@ -105,22 +107,28 @@ class SignatureTable:
         return table
 
 
-def _repeats_in(bucket: str) -> Iterator[tuple[Numbers, Numbers]]:
-    """Yield the repeats of one bucket file.
+def _repeats_in(bucket: str, most: int) -> Iterator[tuple[Numbers, Numbers]]:
+    """Yield the repeats of one bucket file, each with up to `most` first rows of its signature.
 
     The file is read in parts, since one very frequent signature may make it large.
     """
-    known = np.empty(0, SIGNED)  # the first row of each signature read so far
+    known = np.empty(0, SIGNED)  # the first rows of each signature read so far
     with open(bucket, "rb") as stream:
         while len(read := np.fromfile(stream, SIGNED, HELD_ROWS)):
             rows = np.concatenate((known, read))
-            rows = rows[np.lexsort((rows["high"], rows["low"]))]  # stable: keeps the first first
-            same = np.zeros(len(rows), np.bool_)
-            same[1:] = rows["low"][1:] == rows["low"][:-1]
-            same[1:] &= rows["high"][1:] == rows["high"][:-1]
-            known = rows[~same]
-            firsts = known["number"][np.cumsum(~same) - 1]
-            yield rows["number"][same], firsts[same]
+            order = np.lexsort((rows["high"], rows["low"]))  # stable: keeps the first first
+            is_new, rows = order >= len(known), rows[order]
+            begins = np.ones(len(rows), np.bool_)
+            begins[1:] = rows["low"][1:] != rows["low"][:-1]
+            begins[1:] |= rows["high"][1:] != rows["high"][:-1]
+            starts = np.flatnonzero(begins)[np.cumsum(begins) - 1]  # of each row's signature
+            rank = np.arange(len(rows)) - starts
+            known = rows[rank < most]
+            for first in range(most):
+                chosen = is_new & (rank > first)
+                if not chosen.any():
+                    break
+                yield rows["number"][chosen], rows["number"][starts[chosen] + first]
 
 
 def flag_repeats(
@@ -176,8 +184,10 @@ def flag_near_documents(
     """Set `dropped` [documents] in place where a document is similar to an earlier one.
 
     A document is dropped if its MinHash similarity with an earlier one is at least `threshold`.
-    Documents that share a band are compared only with the first document that has this band, so
-    the work grows linearly with the corpus. Returns the number of documents dropped here.
+    Documents that share a band are compared with the first COMPARED_FIRSTS documents that have this
+    band, so the work grows linearly with the corpus. The very first alone would not do: it may be
+    an unrelated document, which shares the band by chance. Returns the number of documents dropped
+    here.
     """
     rows = rows_per_band(threshold)
     table = SignatureTable(scratch, bounds.documents[-1] * (SIGNATURE_VALUES // rows))
@@ -189,7 +199,9 @@ def flag_near_documents(
             for band, hashes in enumerate(band_hashes(segment.signatures()[some], rows)):
                 table.add(hashes, np.full_like(hashes, band), of_document.start + some)
     before = int(dropped.sum())
-    for numbers, firsts in table.repeats():
+    for numbers, firsts in table.repeats(COMPARED_FIRSTS):
+        undecided = ~dropped[numbers]
+        numbers, firsts = numbers[undecided], firsts[undecided]
         ours = gather_signatures(segments, bounds, numbers)
         theirs = gather_signatures(segments, bounds, firsts)
         dropped[numbers[(ours == theirs).mean(axis=1) >= threshold]] = True

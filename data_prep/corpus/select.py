@@ -3,7 +3,8 @@
 It drops repeats, numbers the documents, chooses the held-out sections and assigns sections to
 shard files. It reads the tables of all clean files, one file at a time, never their text.
 It writes one work unit: `documents.npy` and `paragraphs.npy` (one flag each, True if dropped),
-`sections` (the section table without dropped paragraphs) and `plan.json` (everything else).
+`sections` (the section table without dropped paragraphs), `.dropped.json` (a sample of dropped
+documents) and `plan.json` (everything else).
 """
 
 import json
@@ -30,6 +31,7 @@ from data_prep.corpus.deal import Shard, deal_sections
 from data_prep.corpus.decontamination import Benchmarks
 from data_prep.corpus.deduplicate import flag_repeats, paragraphs_of
 from data_prep.corpus.diagnosis import refuse_wrong_keys
+from data_prep.corpus.dropped import join_dropped
 from data_prep.corpus.groups import SectionGroups, count_groups
 from data_prep.corpus.mixture import source_weights
 from data_prep.corpus.placement import Placement, choose_heldout, place_all
@@ -56,6 +58,7 @@ def select_documents(_: None, folder: Path, config: CorpusConfig, cleaned: list[
     damaged, if a named field is in no record, or if no document is left.
     """
     tally = _add_tallies(cleaned, config)
+    join_dropped(cleaned, folder)
     placement, paragraph_counts = _place(list_clean_files(cleaned), config, tally, folder)
     names = sorted(config.sources)
     sizes = dict(zip(names, count_source_bytes(placement, len(names)), strict=True))
