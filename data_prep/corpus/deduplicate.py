@@ -23,7 +23,10 @@ SIGNED = np.dtype([("low", "<u8"), ("high", "<u8"), ("number", "<i8")])
 HELD_ROWS = 1 << 17  # signatures in memory at a time: 3 MB, twice that while they are sorted
 MOST_BUCKETS = 256  # files that one flush of the rows in memory may open
 COMPARED_ROWS = 1 << 15  # MinHash signatures in memory at a time: 512 bytes each
+PAIR = np.dtype([("number", "<i8"), ("first", "<i8")])
+SIGNED_PAIR = np.dtype([("number", "<i8"), ("signature", "<u4", SIGNATURE_VALUES)])
 Numbers = NDArray[np.int64]
+Signatures = NDArray[np.uint32]
 
 
 class SignatureTable:
@@ -189,11 +192,71 @@ def flag_near_documents(
             for band, hashes in enumerate(band_hashes(segment.signatures()[some], rows)):
                 table.add(hashes, np.full_like(hashes, band), of_document.start + some)
     before = int(dropped.sum())
-    for numbers, firsts in table.repeats():
-        ours = gather_signatures(segments, bounds, numbers)
-        theirs = gather_signatures(segments, bounds, firsts)
+    for numbers, ours, theirs in _signed_pairs(table, segments, bounds, scratch):
         dropped[numbers[(ours == theirs).mean(axis=1) >= threshold]] = True
     return int(dropped.sum()) - before
+
+
+def _signed_pairs(
+    table: SignatureTable, segments: Sequence[CleanFile], bounds: Bounds, scratch: Path
+) -> Iterator[tuple[Numbers, Signatures, Signatures]]:
+    """Yield batches of documents with the signatures of both documents of a pair.
+
+    The pairs of a table are in random order. They are distributed over files by the place of their
+    first document, then, with its signature, by the place of the other. So each clean file is
+    opened about twice, however many pairs there are.
+    """
+    by_first = PlacedRows(scratch.with_name("pairs"), bounds, PAIR)
+    for numbers, firsts in table.repeats():
+        rows = np.empty(len(numbers), PAIR)
+        rows["number"], rows["first"] = numbers, firsts
+        by_first.add(rows, firsts)
+    by_number = PlacedRows(scratch.with_name("signed"), bounds, SIGNED_PAIR)
+    for pairs in by_first.take():
+        pairs = np.unique(pairs)  # a pair may share several bands
+        pairs = pairs[np.argsort(pairs["first"], kind="stable")]
+        for some in _batches(pairs):
+            rows = np.empty(len(some), SIGNED_PAIR)
+            rows["number"] = some["number"]
+            rows["signature"] = gather_signatures(segments, bounds, some["first"])
+            by_number.add(rows, some["number"])
+    for signed in by_number.take():
+        for some in _batches(signed[np.argsort(signed["number"], kind="stable")]):
+            ours = gather_signatures(segments, bounds, some["number"])
+            yield some["number"], ours, some["signature"]
+
+
+def _batches(rows: Table) -> Iterator[Table]:
+    for start in range(0, len(rows), COMPARED_ROWS):
+        yield rows[start : start + COMPARED_ROWS]
+
+
+class PlacedRows:
+    """Rows in at most MOST_BUCKETS files, by the place of a document in the corpus.
+
+    Creates the folder `scratch`; `take` removes it.
+    """
+
+    def __init__(self, scratch: Path, bounds: Bounds, dtype: np.dtype[np.void]):
+        scratch.mkdir()
+        self._scratch, self._dtype = scratch, dtype
+        files = len(bounds.documents) - 1
+        self._starts = np.array(bounds.documents[: files or 1 : -(-files // MOST_BUCKETS) or 1])
+
+    def add(self, rows: Table, documents: Numbers) -> None:
+        """Append rows [N] by the numbers of documents [N]."""
+        bucket = np.searchsorted(self._starts, documents, side="right") - 1
+        order = np.argsort(bucket, kind="stable")
+        numbers, starts = np.unique(bucket[order], return_index=True)
+        for number, own in zip(numbers.tolist(), np.split(rows[order], starts[1:]), strict=True):
+            with open(os.path.join(self._scratch, f"{number:06d}"), "ab") as stream:
+                stream.write(own.tobytes())
+
+    def take(self) -> Iterator[Table]:
+        """Yield the rows of each file, in corpus order of the files."""
+        for name in sorted(os.listdir(self._scratch)):
+            yield np.fromfile(os.path.join(self._scratch, name), self._dtype)
+        shutil.rmtree(self._scratch)
 
 
 def gather_signatures(

@@ -27,6 +27,20 @@ class Placement:
     first_number: list[int]  # per clean file: number of its first surviving document
     heldout_limit: int  # sections with a smaller hash are held out
 
+    def home(self, segment: int) -> "Home":
+        """Return where the rows of clean file number `segment` are."""
+        return Home(*self.bounds.slices(segment), self.first_number[segment])
+
+
+@dataclass(frozen=True)
+class Home:
+    """The rows of one clean file in the tables of the whole corpus."""
+
+    sections: slice
+    documents: slice
+    paragraphs: slice
+    first_number: int  # number of its first surviving document
+
 
 @dataclass(frozen=True)
 class Placed:
@@ -38,31 +52,40 @@ class Placed:
     heldout: NDArray[np.bool_]  # [S]
 
 
-def place_sections(placement: Placement, segment: int) -> Placed:
-    """Return the placement of the sections of clean file number `segment`."""
-    of_section, of_document, _ = placement.bounds.slices(segment)
+def place_sections(
+    home: Home, sections: Path, dropped_documents: Flags, heldout_limit: int
+) -> Placed:
+    """Return the placement of the sections of one clean file.
+
+    The other arguments are those of a `Placement`.
+    """
     # Read instead of memory-mapped: mapped pages would stay resident and grow with the corpus.
     table = np.fromfile(
-        placement.sections,
+        sections,
         SECTION,
-        of_section.stop - of_section.start,
-        offset=of_section.start * SECTION.itemsize,
+        home.sections.stop - home.sections.start,
+        offset=home.sections.start * SECTION.itemsize,
     )
-    survives = ~placement.dropped_documents[of_document]
+    survives = ~dropped_documents[home.documents]
     document = documents_of(table)
-    numbers = placement.first_number[segment] + np.cumsum(survives) - 1
+    numbers = home.first_number + np.cumsum(survives) - 1
     return Placed(
         table=table,
         kept=survives[document] & (table["sentences"] > 0),
         numbers=numbers[document].astype(np.int64),
-        heldout=section_hashes(table) < np.uint64(placement.heldout_limit),
+        heldout=section_hashes(table) < np.uint64(heldout_limit),
     )
 
 
 def place_all(placement: Placement) -> Iterator[Placed]:
     """Yield the placement of every clean file's sections, in corpus order."""
     for segment in range(len(placement.bounds.sections) - 1):
-        yield place_sections(placement, segment)
+        yield place_sections(
+            placement.home(segment),
+            placement.sections,
+            placement.dropped_documents,
+            placement.heldout_limit,
+        )
 
 
 def section_hashes(table: Table) -> NDArray[np.uint64]:

@@ -35,6 +35,22 @@ from data_prep.corpus.placement import Placement, choose_heldout, place_all
 from data_prep.files import reserve
 from data_prep.reading.tally import Tally
 
+SECTIONS = "sections"  # file of the section table
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """The flags of the select pass, memory-mapped: D documents, P paragraphs of the corpus."""
+
+    documents: Flags  # [D]
+    paragraphs: Flags  # [P]
+
+    @classmethod
+    def load(cls, folder: Path) -> "Dropped":
+        """Map the flags that `select_documents` wrote to `folder`."""
+        names = ("documents.npy", "paragraphs.npy")
+        return cls(*(np.load(folder / name, mmap_mode="r") for name in names))
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -102,7 +118,7 @@ def _place(
     bounds = Bounds.of(files)
     documents = _new_flags(folder / "documents.npy", bounds.documents[-1])
     paragraphs = _new_flags(folder / "paragraphs.npy", bounds.paragraphs[-1])
-    sections = folder / "sections"
+    sections = folder / SECTIONS
     repeated = flag_repeats(files, bounds, documents, paragraphs, config, folder / "compared")
     repeated["duplicate_paragraphs"], paragraph_counts = keep_the_rest(
         files, bounds, documents, paragraphs, sections
@@ -129,11 +145,12 @@ def load_plan(folder: Path, strict: bool = False) -> Plan:
     values = json.loads((folder / "plan.json").read_text())
     tally = Tally.from_json(values["tally"], strict)
     tally.check_strict()
+    dropped = Dropped.load(folder)
     placement = Placement(
         Bounds(**values["bounds"]),
-        np.load(folder / "documents.npy", mmap_mode="r"),
-        np.load(folder / "paragraphs.npy", mmap_mode="r"),
-        folder / "sections",
+        dropped.documents,
+        dropped.paragraphs,
+        folder / SECTIONS,
         values["first_number"],
         values["heldout_limit"],
     )

@@ -18,8 +18,8 @@ from data_prep.examples.columns import column_bytes
 from data_prep.examples.reuse import Reuse
 from data_prep.examples.rows import mask_rule
 from data_prep.examples.rows_files import RowsFile
-from data_prep.examples.text import load_tokenizer
 from data_prep.examples.validate import Draws, Rules, check_rows, sampled_chunks
+from data_prep.tokenizers import load_tokenizer
 from data_prep.work_units import WorkUnit
 
 DRAWS, REUSE = "draws.json", "reuse.npz"
