@@ -16,8 +16,9 @@ from rich.table import Table
 from data_prep.errors import SesameError
 from data_prep.fields import result_keys
 from data_prep.passes import UNITS, ArraySlice, Passes
+from data_prep.ray_tasks import RayTasks
 from data_prep.reading.sources import Survey
-from data_prep.work_units import LocalPool
+from data_prep.work_units import Executor, LocalPool
 from pipeline.config.schema import Config
 from pipeline.store.content import Checksums
 from pipeline.store.outputs import Output, Store
@@ -77,8 +78,14 @@ class Work:
     report: ReportValue = no_report  # to be called with the objective while it trains
 
     def passes(self, workers: int) -> Passes:
-        """Return who makes the work units, in `workers` processes (0: one per core)."""
-        return Passes.below(self.out, LocalPool.of(workers), self.share)
+        """Return who makes the work units: `config.executor`.
+
+        A pool has `workers` processes (0: one per core).
+        """
+        executor: Executor = LocalPool.of(workers)
+        if self.config.executor == "ray":
+            executor = RayTasks(self.config.ray_address)
+        return Passes.below(self.out, executor, self.share)
 
 
 @dataclass(frozen=True)
