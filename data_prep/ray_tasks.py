@@ -7,6 +7,7 @@ Try it: ray start --head; sesame shard executor=ray 'corpus.paths=[my_texts/]'
 
 import os
 import signal
+import socket
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from data_prep.progress import Bar
 from data_prep.work_units import STOP_SIGNALS, MakeUnit, WorkUnit, run_unit
 
 WAITING_PER_CORE = 2  # units that are submitted ahead, so that no core waits for the next
+REACH_SECONDS = 10.0  # to wait for the head of the cluster
 RETRIES = 3  # of a unit whose worker or node was lost
 
 
@@ -71,13 +73,21 @@ def _connect(address: str) -> Any:
         if ray.is_initialized():
             return ray
         try:
+            _reach(address)
             ray.init(address=address, log_to_driver=False, logging_level="error")
-        except ConnectionError as error:
+        except OSError as error:
             raise SesameError(
                 f"ray_address={address}: no Ray cluster answers there; start one with `ray start "
                 "--head`, name its head as <host>:<port>, or use executor=pool"
             ) from error
     return ray
+
+
+def _reach(address: str) -> None:
+    """Raise OSError if nothing listens at `<host>:<port>`; Ray itself would try for minutes."""
+    host, colon, port = address.rpartition(":")
+    if colon and port.isdecimal():
+        socket.create_connection((host, int(port)), REACH_SECONDS).close()
 
 
 def _result(ray: Any, task: Any, unit: WorkUnit, title: str) -> None:
