@@ -20,14 +20,14 @@ from typing import Any
 
 from data_prep.config import CorpusConfig
 from data_prep.corpus.cache import PieceCache
-from data_prep.corpus.clean import clean_corpus, plan_cleaning
+from data_prep.corpus.clean import clean_corpus, plan_cleaning, unit_bytes
 from data_prep.corpus.clean_files import list_clean_files
 from data_prep.corpus.select import Plan, load_plan, select_documents
 from data_prep.corpus.write import write_shards
 from data_prep.files import write_atomically
 from data_prep.passes import Passes
 from data_prep.progress import console
-from data_prep.reading.sources import PIECE_BYTES, Survey, describe_unread, survey
+from data_prep.reading.sources import Survey, describe_unread, survey
 from data_prep.work_units import LocalPool
 
 log = logging.getLogger(__name__)
@@ -36,13 +36,14 @@ log = logging.getLogger(__name__)
 def make_shards(
     config: CorpusConfig,
     out: Path,
-    piece_bytes: int = PIECE_BYTES,
+    piece_bytes: int | None = None,
     cache: PieceCache | None = None,
     passes: Passes | None = None,
     found: Survey | None = None,
 ) -> dict[str, Any]:
     """Make the shards below `out` and return the counts for the manifest.
 
+    piece_bytes: raw text per work unit of the clean pass; it follows from the corpus if None.
     passes: who makes the work units; by default `config.workers` processes.
     found: the corpus as it was fingerprinted; surveyed here if None. If a file has changed since
         then, a SesameError is raised before anything is written or cached.
@@ -51,7 +52,7 @@ def make_shards(
     found = found or survey(config.paths, config.sources)
     for line in describe_unread(found.unread):
         console.print(f"shard: {line}", markup=False)
-    tasks = plan_cleaning(found.files, config, piece_bytes, cache)
+    tasks = plan_cleaning(found.files, config, piece_bytes or unit_bytes(found.files), cache)
     cleaned = clean_corpus(tasks, config, cache, passes)
     for file in found.files:
         file.refuse_change()

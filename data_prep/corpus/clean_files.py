@@ -218,14 +218,15 @@ class CleanDocument:
 
 
 class CleanFileWriter:
-    """Writes documents to clean files below `folder`; starts a new file after every 16 MB.
+    """Writes documents to clean files below `folder`; starts a new file after `file_bytes` bytes.
 
     Paragraphs shorter than `compared_from` characters get no hash.
     """
 
-    def __init__(self, folder: Path, compared_from: int = 0):
+    def __init__(self, folder: Path, compared_from: int = 0, file_bytes: int = SEGMENT_BYTES):
         self._folder = folder
         self._compared_from = compared_from
+        self._file_bytes = file_bytes
         self._number = 0
         self._bytes = 0  # text bytes in the current clean file
         self._files: dict[str, IO[bytes]] = {}  # open files of the current clean file, by suffix
@@ -269,7 +270,7 @@ class CleanFileWriter:
             self._bytes += len(data) + len(origin)
         if document.signature is not None:
             self._write("minhash", document.signature.tobytes())
-        if self._bytes >= SEGMENT_BYTES:
+        if self._bytes >= self._file_bytes:
             self._roll()
 
     def _hash(self, paragraph: str) -> bytes:

@@ -16,7 +16,7 @@ SETTINGS = Settings(
     words=300, traced=True,
 )  # fmt: skip
 SMALL_UNITS = {
-    "data_prep.corpus.clean_files.SEGMENT_BYTES": 16_000,
+    "data_prep.corpus.clean.SEGMENT_BYTES": 16_000,
     "data_prep.corpus.shard_format.CUT_BYTES": 6_000,
     "data_prep.corpus.deduplicate.HELD_ROWS": 512,
     "data_prep.corpus.deduplicate.MOST_BUCKETS": 8,
