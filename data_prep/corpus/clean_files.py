@@ -89,36 +89,6 @@ def list_clean_files(pieces: Sequence[Path]) -> list[CleanFile]:
     return [CleanFile(path) for piece in pieces for path in sorted(piece.glob("*.text"))]
 
 
-@dataclass(frozen=True)
-class Bounds:
-    """Offsets of each clean file's rows in the whole corpus; the last offset is the total."""
-
-    sections: list[int]
-    documents: list[int]
-    paragraphs: list[int]
-
-    @classmethod
-    def of(cls, segments: Sequence[CleanFile]) -> "Bounds":
-        """Count the rows of these clean files."""
-        bounds = cls([0], [0], [0])
-        for segment in segments:
-            table = segment.sections()
-            bounds.sections.append(bounds.sections[-1] + len(table))
-            bounds.documents.append(bounds.documents[-1] + int((table["section"] == 0).sum()))
-            bounds.paragraphs.append(
-                bounds.paragraphs[-1] + int(table["paragraphs"].sum(dtype=np.int64))
-            )
-        return bounds
-
-    def slices(self, segment: int) -> tuple[slice, slice, slice]:
-        """Return the corpus-wide ranges of a clean file's sections, documents and paragraphs."""
-        sections, documents, paragraphs = (
-            slice(firsts[segment], firsts[segment + 1])
-            for firsts in (self.sections, self.documents, self.paragraphs)
-        )
-        return sections, documents, paragraphs
-
-
 def documents_of(table: Table) -> NDArray[np.int64]:
     """Return the document of each section, numbered from 0 in its clean file."""
     numbers: NDArray[np.int64] = np.cumsum(table["section"] == 0) - 1

@@ -13,7 +13,7 @@ import numpy as np
 
 from data_prep.corpus.clean_files import CleanFile, KeptParagraphs
 from data_prep.corpus.placement import Home, place_sections
-from data_prep.corpus.select import SECTIONS, Dropped, Plan
+from data_prep.corpus.select import Plan
 from data_prep.corpus.shard_format import StoredSection, write_shard
 from data_prep.passes import Passes
 from data_prep.work_units import WorkUnit
@@ -39,15 +39,12 @@ class WriteTask:
     name: str
     is_heldout: bool
     spans: list[Span]
-    joined: Path  # the folder of the select pass
     heldout_limit: int
     weights: list[float]  # per source
 
 
-def write_shards(
-    plan: Plan, joined: Path, files: Sequence[CleanFile], passes: Passes, out: Path
-) -> None:
-    """Write all shard files of the plan, which is stored in the folder `joined`, to `out`."""
+def write_shards(plan: Plan, files: Sequence[CleanFile], passes: Passes, out: Path) -> None:
+    """Write all shard files of the plan to `out`."""
     placement = plan.placement
     units = [
         WorkUnit(
@@ -56,10 +53,9 @@ def write_shards(
                 shard.name,
                 shard.heldout,
                 [
-                    Span(files[number], placement.home(number), first, last)
+                    Span(files[number], placement.homes[number], first, last)
                     for number, first, last in shard.spans
                 ],
-                joined,
                 placement.heldout_limit,
                 plan.weights,
             ),
@@ -75,17 +71,15 @@ def write_shards(
 
 def write_unit(task: WriteTask, folder: Path) -> None:
     """Write the task's shard file and its index into `folder`."""
-    flags = Dropped.load(task.joined)
-    sections = (section for span in task.spans for section in _read_span(span, task, flags))
+    sections = (section for span in task.spans for section in _read_span(span, task))
     write_shard(folder / f"{task.name}.tar", sections)
 
 
-def _read_span(span: Span, task: WriteTask, flags: Dropped) -> Iterator[StoredSection]:
+def _read_span(span: Span, task: WriteTask) -> Iterator[StoredSection]:
     """Yield one split's sections of a span, without their dropped paragraphs."""
-    placed = place_sections(span.home, task.joined / SECTIONS, flags.documents, task.heldout_limit)
+    placed = place_sections(span.home, task.heldout_limit)
     file = span.file
-    dropped = flags.paragraphs[span.home.paragraphs]
-    kept = KeptParagraphs(file.sections(), file.paragraphs(), dropped)
+    kept = KeptParagraphs(file.sections(), file.paragraphs(), span.home.dropped_paragraphs())
     is_own = placed.kept & (placed.heldout == task.is_heldout)
     rows = span.first + np.flatnonzero(is_own[span.first : span.last])
     with open(file.text, "rb") as stream:

@@ -34,8 +34,10 @@ class Shard(Stage):
         return UserFiles(_named_files(config.corpus, found), found)
 
     def divided_passes(self, config: Config) -> tuple[str, ...]:
-        """Return the passes over text: cleaning it, and writing the shards."""
-        return ("clean", "write")
+        """Return all passes; those that find repeats depend on the config."""
+        from data_prep.corpus.build import shard_passes
+
+        return shard_passes(config.corpus)
 
     def run(self, work: Work) -> dict[str, Any]:
         """Make the shards. Cleaned text is cached in the store, for a corpus that grows.

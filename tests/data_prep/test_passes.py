@@ -38,7 +38,7 @@ def build_of(stage: str, root: Path) -> tuple[Build, tuple[str, ...]]:
         corpus = config_for(paths, shard_size=30_000, near_duplicates=0.8)
         return (
             lambda out, passes: make_shards(corpus, out, 12_000, passes=passes),
-            STAGES["shard"].divided_passes(whole),
+            STAGES["shard"].divided_passes(replace(whole, corpus=corpus)),
         )
     if stage == "streams":
         shards, words, _ = make_examples(root)
@@ -79,6 +79,8 @@ class Recorder:
 @pytest.fixture(autouse=True)
 def small_units(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several units in every pass, and runs within a range of the sorted streams."""
+    monkeypatch.setattr("data_prep.corpus.matching.GROUP_FILES", 2)
+    monkeypatch.setattr("data_prep.corpus.matching.BUCKETS_PER_GROUP", 1)
     monkeypatch.setattr("data_prep.tokenizers.counting.UNIT_BYTES", 1)
     monkeypatch.setattr("data_prep.examples.streams.SCATTER_BYTES", 1)
     monkeypatch.setattr("data_prep.examples.sorting.RUN_TOKENS", 150)
