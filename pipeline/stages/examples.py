@@ -15,7 +15,7 @@ from data_prep.config import WORD_KINDS
 from data_prep.errors import UsageError
 from data_prep.fields import result_keys
 from pipeline.config.schema import Config
-from pipeline.workflow.stage import Instance, Planner, Request, Stage, Work
+from pipeline.workflow.stage import Instance, Planner, Request, Stage, UserFiles, Work
 
 
 class Examples(Stage):
@@ -42,7 +42,7 @@ class Examples(Stage):
         fixed = {"heldout_masks": "fixed"} if stored.masks_differ else {}
         return {"examples": result_keys(stored) | fixed}
 
-    def divided_passes(self, config: Config) -> tuple[str, ...]:
+    def divided_passes(self, config: Config, files: UserFiles) -> tuple[str, ...]:
         """Return all passes; those between the first and the last make rows or streams."""
         if config.tokenizer.kind in WORD_KINDS:
             return ("tokenize", "scatter", "gather", "write")
@@ -58,7 +58,8 @@ class Examples(Stage):
         shards, tokenizer = work.inputs["shard"], work.inputs["tokenizer"]
         make = build_streams if Tokenizer.load(tokenizer).kind == "words" else build
         config = work.config.examples.stored()
-        return make(shards, tokenizer, work.out, config, work.passes(config.workers))
+        passes = work.passes(config.workers, self.divided_passes(work.config, work.files))
+        return make(shards, tokenizer, work.out, config, passes)
 
     def add_instance(self, graph: Planner, instance: Instance) -> None:
         """Add one set of rows per phase of pretraining."""

@@ -15,6 +15,8 @@ from pipeline.store.content import Checksums
 from pipeline.store.outputs import CLEANED_TEXT
 from pipeline.workflow.stage import Request, Stage, UserFiles, Work
 
+ONE_GROUP = 256 << 20  # bytes of files, which may be compressed: their tables are one group
+
 
 class Shard(Stage):
     """The stage that converts raw text to document shards."""
@@ -33,11 +35,13 @@ class Shard(Stage):
         found = survey(config.corpus.paths, config.corpus.sources)
         return UserFiles(_named_files(config.corpus, found), found)
 
-    def divided_passes(self, config: Config) -> tuple[str, ...]:
-        """Return all passes; those that find repeats depend on the config."""
+    def divided_passes(self, config: Config, files: UserFiles) -> tuple[str, ...]:
+        """Return all passes, or only those over text if the others would have one unit each."""
         from data_prep.corpus.build import shard_passes
 
-        return shard_passes(config.corpus)
+        assert files.survey is not None, "see `files`"
+        size = sum(file.path.stat().st_size for file in files.survey.files)
+        return shard_passes(config.corpus) if size > ONE_GROUP else ("clean", "write")
 
     def run(self, work: Work) -> dict[str, Any]:
         """Make the shards. Cleaned text is cached in the store, for a corpus that grows.
@@ -67,7 +71,8 @@ class Shard(Stage):
                 version=self.format,
                 most_bytes=config.corpus.cache_size,
             )
-        passes = work.passes(config.corpus.workers)
+        divided = self.divided_passes(config, work.files)
+        passes = work.passes(config.corpus.workers, divided)
         return make_shards(config.corpus, work.out, cache=cache, passes=passes, found=found)
 
 

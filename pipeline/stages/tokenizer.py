@@ -44,7 +44,7 @@ class Tokenizer(Stage):
         files = source_files(Path(config.tokenizer.source))
         return UserFiles([(file.name, file) for file in files])
 
-    def divided_passes(self, config: Config) -> tuple[str, ...]:
+    def divided_passes(self, config: Config, files: UserFiles) -> tuple[str, ...]:
         """Return the pass that reads the training text; nothing for a given tokenizer."""
         return () if config.tokenizer.source else ("count",)
 
@@ -53,7 +53,8 @@ class Tokenizer(Stage):
         from data_prep.tokenizers.build import build_tokenizer
 
         config = work.config.tokenizer
-        passes = work.passes(config.workers)
+        divided = self.divided_passes(work.config, work.files)
+        passes = work.passes(config.workers, divided)
         return build_tokenizer(work.inputs.get("shard"), work.out, config, passes)
 
     def resolve(self, graph: Planner, request: Request) -> Node | Input:

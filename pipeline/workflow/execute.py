@@ -112,7 +112,7 @@ def make_share(node: Node, share: ArraySlice) -> None:
     A later `execute` makes the output from all units. A finished share leaves a marker file, so
     that a rerun makes only missing shares. Raises `UsageError` for a pass that is not divided.
     """
-    passes = node.maker.divided_passes(node.config)
+    passes = node.maker.divided_passes(node.config, node.files)
     if share.of_pass not in ("", *passes) or not passes:
         raise UsageError(
             f"--share …:{share.of_pass}: {node.stage} divides the passes {', '.join(passes)}"

@@ -77,15 +77,15 @@ class Work:
     check_lease: Callable[[], None] = lambda: None  # raises if another launch has taken over
     report: ReportValue = no_report  # to be called with the objective while it trains
 
-    def passes(self, workers: int) -> Passes:
+    def passes(self, workers: int, divided: tuple[str, ...]) -> Passes:
         """Return who makes the work units: `config.executor`.
 
-        A pool has `workers` processes (0: one per core).
+        A pool has `workers` processes (0: one per core). `divided`: see `Stage.divided_passes`.
         """
         executor: Executor = LocalPool.of(workers)
         if self.config.executor == "ray":
             executor = RayTasks(self.config.ray_address)
-        return Passes.below(self.out, executor, self.share)
+        return Passes.below(self.out, executor, self.share, divided)
 
 
 @dataclass(frozen=True)
@@ -154,10 +154,11 @@ class Stage(ABC):
     def inputs(self, config: Config) -> dict[str, Request]:
         """Return the outputs it reads, by role. Raises `UsageError` for impossible settings."""
 
-    def divided_passes(self, config: Config) -> tuple[str, ...]:
-        """Return the names of the passes that several launches can divide, in order.
+    def divided_passes(self, config: Config, files: UserFiles) -> tuple[str, ...]:
+        """Return the names of the passes that several launches divide, in order.
 
-        An array of a cluster takes each. `run` gives its work units to `Work.passes`.
+        An array of a cluster takes each. `run` gives its work units to `Work.passes`. `files` are
+        those that the stage reads.
         """
         return ()
 

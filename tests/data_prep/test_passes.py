@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from data_prep.config import TokenizerConfig
-from data_prep.corpus.build import make_shards
+from data_prep.corpus.build import make_shards, shard_passes
 from data_prep.errors import SesameError
 from data_prep.examples.build import build
 from data_prep.examples.streams import build_streams
@@ -19,6 +19,7 @@ from data_prep.tokenizers.build import build_tokenizer
 from data_prep.work_units import LocalPool, MakeUnit, WorkUnit, run_unit
 from pipeline.config.schema import Config
 from pipeline.stages import STAGES
+from pipeline.workflow.stage import UserFiles
 from tests.data_prep.small_examples import WORDS, config, make_tokenizer
 from tests.data_prep.small_examples import make_shards as make_small_shards
 from tests.data_prep.small_shards import config_for, digests, document, write_documents
@@ -38,27 +39,27 @@ def build_of(stage: str, root: Path) -> tuple[Build, tuple[str, ...]]:
         corpus = config_for(paths, shard_size=30_000, near_duplicates=0.8)
         return (
             lambda out, passes: make_shards(corpus, out, 12_000, passes=passes),
-            STAGES["shard"].divided_passes(replace(whole, corpus=corpus)),
+            shard_passes(corpus),
         )
     if stage == "streams":
         shards, words, _ = make_examples(root)
         whole = replace(whole, tokenizer=TokenizerConfig("words"))
         return (
             lambda out, passes: build_streams(shards, words, out, streams_config(), passes),
-            STAGES["examples"].divided_passes(whole),
+            STAGES["examples"].divided_passes(whole, UserFiles()),
         )
     shards = make_small_shards(root / "shards")
     if stage == "tokenizer":
         trained = TokenizerConfig("wordpiece", 60)
         return (
             lambda out, passes: build_tokenizer(shards, out, trained, passes),
-            STAGES["tokenizer"].divided_passes(whole),
+            STAGES["tokenizer"].divided_passes(whole, UserFiles()),
         )
     (root / "tokenizer").mkdir()
     tokenizer = make_tokenizer(root / "tokenizer", WORDS)
     return (
         lambda out, passes: build(shards, tokenizer, out, config(duplicates=2), passes),
-        STAGES["examples"].divided_passes(whole),
+        STAGES["examples"].divided_passes(whole, UserFiles()),
     )
 
 
@@ -91,7 +92,8 @@ def small_units(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_arrays_of_slices_make_all_units_and_the_same_bytes(stage: str, tmp_path: Path) -> None:
     make, divided = build_of(stage, tmp_path)
     alone, together = tmp_path / "alone", tmp_path / "together"
-    alone.mkdir(), together.mkdir()
+    for out in (alone, together):
+        out.mkdir()
     whole = Recorder()
     make(alone, Passes.below(alone, whole))
     assert [name for name in whole.made if name in divided] == list(divided)
@@ -104,6 +106,23 @@ def test_arrays_of_slices_make_all_units_and_the_same_bytes(stage: str, tmp_path
     rest = Recorder()
     make(together, Passes.below(together, rest))
     assert not rest.made.keys() & set(divided), "the arrays have made all units of their passes"
+    assert digests(together) == digests(alone)
+
+
+def test_slices_make_undivided_passes_on_their_way(tmp_path: Path) -> None:
+    make, _ = build_of("shard", tmp_path)
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    for out in (alone, together):
+        out.mkdir()
+    make(alone, Passes.below(alone))
+    for name in ("clean", "write"):
+        for number in range(SLICES):
+            with pytest.raises(SliceDone):
+                share = ArraySlice(number, SLICES, name)
+                make(together, Passes.below(together, LocalPool(1), share, ("clean", "write")))
+    rest = Recorder()
+    make(together, Passes.below(together, rest))
+    assert not rest.made
     assert digests(together) == digests(alone)
 
 
