@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, Protocol
 
-BLOCK = 1 << 20
-
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
@@ -57,20 +55,6 @@ def write_atomically(
 def is_text(name: str) -> bool:
     """Return True if a name is valid UTF-8. Python keeps other bytes of a name as surrogates."""
     return not any("\ud800" <= character <= "\udfff" for character in name)
-
-
-def reserve(path: Path) -> None:
-    """Allocate all disk blocks of a file that will be memory-mapped.
-
-    If the disk is full, this raises OSError; without it, a later write to a page kills the process.
-    """
-    with open(path, "r+b") as stream:
-        size = os.fstat(stream.fileno()).st_size
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(stream.fileno(), 0, size)
-            return
-        for start in range(0, size, BLOCK):  # macOS: writing allocates
-            os.pwrite(stream.fileno(), os.pread(stream.fileno(), BLOCK, start), start)
 
 
 def sync_directory(path: Path) -> None:

@@ -18,7 +18,7 @@ from data_prep.corpus.shard_format import ShardPart
 from data_prep.passes import Passes
 from data_prep.text.segmentation import count_words
 from data_prep.tokenizers.counting import count_raw_words, grouped_parts, texts_of
-from data_prep.tokenizers.tokenizer import Tokenizer
+from data_prep.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from data_prep.work_units import WorkUnit
 
 
@@ -30,7 +30,7 @@ class _MeasureTask:
 
 def _measure_piece(task: _MeasureTask, folder: Path) -> None:
     words = count_raw_words(texts_of(task.parts), punctuation_stands_alone=False)
-    sums = sums_over(words, Tokenizer.load(task.folder))
+    sums = sums_over(words, load_tokenizer(task.folder))
     (folder / "sums.json").write_text(json.dumps(sums, sort_keys=True))
 
 
