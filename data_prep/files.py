@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+BLOCK = 1 << 20
+
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
