@@ -1,4 +1,4 @@
-"""Configuration of the data stages: the YAML groups corpus, tokenizer and examples.
+"""Configuration of the first data stages: the YAML groups corpus and tokenizer.
 
 Each field states its default, its meaning, its limits, and whether it shapes the result
 (`result`) or only the execution (`execution`); see `data_prep.fields`.
@@ -6,16 +6,16 @@ Each field states its default, its meaning, its limits, and whether it shapes th
 
 import json
 import unicodedata
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from omegaconf import II
-
+from data_prep.conditions import condition_of
 from data_prep.errors import UsageError
 from data_prep.fields import execution, result
+from data_prep.quality_rules import PRESETS
+from data_prep.symbols import NAME_SYMBOL, SPECIAL_PIECES, compile_redaction, symbol_of
 
-SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # in the order of their ids
 MOST_COPIES = 1000  # largest weight of a source
 DEFAULT_ID_FIELD = "id"  # records may lack it; any other field that the user names must exist
 # Languages that data_prep.text.languages tells apart, by ISO 639-1 code.
@@ -25,6 +25,8 @@ LANGUAGES = (
     "ru", "sr", "sv", "ta", "te", "th", "tr", "uk", "ur", "vi", "zh",
 )  # fmt: skip
 WORD_KINDS = ("words", "spaced_words")  # tokenizers whose tokens are whole words
+# Keys of the corpus that name a file which cleaning reads; its content enters the fingerprint.
+LIST_FILES = ("exclude_file", "abbreviations_file", "redact_names_file")
 
 
 @dataclass
@@ -56,7 +58,9 @@ class CorpusConfig:
         "what ends a document in .txt files: a blank line, the end of the file, or every line",
         choices=("blank_line", "file", "line"),
     )
-    text_field: str = result("text", "field or column with the text (.jsonl, .csv, .tsv, .parquet)")
+    text_field: str = result(
+        "text", "field or column with the text (.json, .jsonl, .csv, .tsv, .parquet, .arrow)"
+    )
     id_field: str = result(
         DEFAULT_ID_FIELD, "field or column with the document's id; records may lack the default one"
     )
@@ -65,8 +69,10 @@ class CorpusConfig:
         "out as a whole, and random next sentences come from other groups"
     )  # fmt: skip
     where: dict[str, str] = result(
-        {}, "keep only records (.jsonl, .csv, .tsv, .parquet) whose fields have these values"
-    )
+        {}, "keep only records (.json, .jsonl, .csv, .tsv, .parquet, .arrow) whose fields have "
+        "these values, or lie in these ranges of numbers or dates: '>=3', '3..5', "
+        "'2019-01..2020-06'"
+    )  # fmt: skip
     exclude: list[str] = result([], "ids of documents to leave out")
     exclude_file: str | None = execution(
         None, "file with more ids to leave out, one per line", holds_environment=True
@@ -90,12 +96,40 @@ class CorpusConfig:
     )
     abbreviations: list[str] = result(
         ["de", "en", "ru", "sv"], "languages whose abbreviations do not end a sentence; all of "
-        "them apply to documents of undetermined language; for corpus.sentences=rules",
+        "them apply to documents of undetermined language; documents identified as cs, da, es, fi, "
+        "fr, it, nl, no, pl or pt use a list of their language, unless this is empty; for "
+        "corpus.sentences=rules",
         choices=("de", "en", "ru", "sv"),
     )  # fmt: skip
     abbreviations_file: str | None = execution(
         None, "file with more abbreviations, one per line", holds_environment=True
     )
+    redact: list[str] = result(
+        [], "personal data to replace with the symbols [EMAIL], [PHONE], [ID] and [IP], which are "
+        "tokens of the vocabulary",
+        choices=("email", "phone", "id", "ip"), is_later=True,
+    )  # fmt: skip
+    redact_names_file: str | None = execution(
+        None, "file with names to replace with [NAME], one per line", holds_environment=True
+    )
+    redact_patterns: dict[str, str] = result(
+        {}, "regular expressions (RE2) of other text to replace, by symbol: "
+        "{CASE: 'K-[0-9]+'} makes [CASE]", is_later=True,
+    )  # fmt: skip
+    decontaminate: list[str] = execution(
+        [], "benchmarks whose development and test texts are left out of the corpus: tasks of "
+        "conf/task (sst2:<folder> where the task names no folder) or files",
+        holds_environment=True,
+    )  # fmt: skip
+    decontaminate_words: int = result(
+        13, "words in a row that a benchmark and the corpus must share, after GPT-3; in scripts "
+        "without spaces, characters",
+        at_least=5, is_later=True,
+    )  # fmt: skip
+    decontaminate_unit: str = result(
+        "paragraphs", "what is left out: the paragraphs that share words, or their documents",
+        choices=("paragraphs", "documents"), is_later=True,
+    )  # fmt: skip
     join_hyphens: bool = result(
         False, "join words that are hyphenated at line ends, as on scanned pages"
     )
@@ -115,6 +149,25 @@ class CorpusConfig:
         0.6, "documents with a larger share of repeated five-word sequences are dropped",
         at_least=0.0, at_most=1.0,
     )  # fmt: skip
+    filters: list[str] = result(
+        [], "published quality filters that drop documents of web text: gopher (Rae et al., 2021), "
+        "fineweb (Penedo et al., 2024)",
+        choices=tuple(PRESETS), is_later=True,
+    )  # fmt: skip
+    thresholds: dict[str, Any] = result(
+        {}, "other thresholds for the rules of corpus.filters, such as {gopher_min_words: 20}; "
+        "null turns a rule off", is_later=True,
+    )  # fmt: skip
+    hook: str | None = result(
+        None, "a Python function of yours by dotted path, such as my_module.keep, that sees every "
+        "cleaned document and may change or drop it; its module's file enters the fingerprint",
+        is_later=True,
+    )  # fmt: skip
+    min_confidence: float | None = result(
+        None, "scanned documents (ALTO, PAGE, METS) are dropped if the mean confidence of their "
+        "words is smaller; those that state none are kept",
+        at_least=0.0, at_most=1.0, is_later=True,
+    )  # fmt: skip
     deduplicate: str = result(
         "paragraphs", "drop repeated text: repeated documents and paragraphs (paragraphs), only "
         "repeated documents (documents), or nothing (none)",
@@ -128,6 +181,11 @@ class CorpusConfig:
         None, "drop documents at least this similar to an earlier one: Jaccard similarity of word "
         "triples, estimated by MinHash; 0.8 is usual; not set: keep them",
         at_least=0.3, at_most=1.0,
+    )  # fmt: skip
+    near_duplicates_over: str = result(
+        "words", "what corpus.near_duplicates compares: word triples, or runs of seven letters "
+        "(characters), which finds reprints despite OCR errors; 0.5 is usual there",
+        choices=("words", "characters"), is_later=True,
     )  # fmt: skip
     strict: bool = execution(False, "stop at the first damaged document instead of counting it")
     shard_size: int = result(256_000_000, "largest size of a shard file in bytes", at_least=1)
@@ -151,6 +209,11 @@ class CorpusConfig:
                 f"corpus.near_duplicates={self.near_duplicates}: corpus.deduplicate=none keeps "
                 "copies; set corpus.deduplicate=documents or corpus.near_duplicates=null"
             )
+        if self.near_duplicates is None and self.near_duplicates_over != "words":
+            raise UsageError(
+                f"corpus.near_duplicates_over={self.near_duplicates_over}: "
+                "corpus.near_duplicates is not set; set it to a similarity, such as 0.5"
+            )
         if self.max_characters is not None and self.max_characters < self.min_characters:
             raise UsageError(
                 f"corpus.max_characters={self.max_characters}: corpus.min_characters="
@@ -167,7 +230,12 @@ class CorpusConfig:
                 "corpus.sources: corpus.paths is given too; name all files in corpus.sources, "
                 "and set 'corpus.paths=[]' if a recipe sets corpus.paths"
             )
-        for key in ("exclude_file", "abbreviations_file"):
+        for name, value in self.where.items():
+            condition_of(f"corpus.where.{name}", value)
+        self._check_thresholds()
+        for name, pattern in self.redact_patterns.items():
+            compile_redaction(name, pattern)
+        for key in LIST_FILES:
             path = getattr(self, key)
             if path is not None and not Path(path).expanduser().is_file():
                 raise UsageError(f"corpus.{key}={path}: there is no such file")
@@ -190,6 +258,32 @@ class CorpusConfig:
                 f"corpus.temperature={self.temperature}: it changes the shares of sources; "
                 "name at least two in corpus.sources"
             )
+
+    def _check_thresholds(self) -> None:
+        rules = [rule for preset in self.filters for rule in PRESETS[preset]]
+        for rule, threshold in self.thresholds.items():
+            key = f"corpus.thresholds.{rule}={threshold}"
+            if rule not in rules:
+                chosen = ", ".join(self.filters) or "none"
+                raise UsageError(
+                    f"{key}: no rule of corpus.filters ({chosen}) has this name; rules: "
+                    f"{', '.join(rules) or 'none'}"
+                )
+            if isinstance(threshold, bool) or not isinstance(threshold, int | float | None):
+                raise UsageError(f"{key}: must be a number, or null to turn the rule off")
+
+    def quality_thresholds(self) -> dict[str, float]:
+        """Return the thresholds of the chosen quality filters by rule."""
+        published = {rule: value for name in self.filters for rule, value in PRESETS[name].items()}
+        chosen = {**published, **self.thresholds}
+        return {rule: value for rule, value in chosen.items() if value is not None}
+
+    @property
+    def redaction_symbols(self) -> list[str]:
+        """The symbols that redaction writes; the tokenizer keeps them whole."""
+        names = [] if self.redact_names_file is None else [NAME_SYMBOL]
+        written = [*map(symbol_of, [*self.redact, *self.redact_patterns]), *names]
+        return list(dict.fromkeys(written))
 
 
 @dataclass
@@ -267,114 +361,6 @@ class TokenizerConfig:
         ):
             if wrong:
                 raise UsageError(f"tokenizer.user_symbols: {symbol!r} cannot be a token: {why}")
-
-
-@dataclass
-class ExamplesConfig:
-    """Document shards and a vocabulary to training rows (stage `examples`)."""
-
-    max_seq_length: int = result(
-        128, "tokens per row, including special tokens", at_least=8, at_most=32_768
-    )
-    pairs: str = result(
-        "nsp",
-        "segment pairs: next sentence (BERT), sentence order (ALBERT) or none (RoBERTa)",
-        choices=("nsp", "sop", "none"),
-    )
-    short_seq_prob: float = result(
-        0.1, "probability that a pair gets a shorter target length", at_least=0.0, at_most=1.0
-    )
-    masking: str = result(
-        "dynamic",
-        "dynamic: the loader draws new masks in each epoch; static: masks are stored with the "
-        "examples",
-        choices=("static", "dynamic"),
-    )
-    mask_unit: str = result(
-        "token", "unit that is masked as a whole in training: single tokens, whole words, or spans "
-        "of words; held-out rows always have 15 % of single tokens masked",
-        choices=("token", "word", "span"),
-    )  # fmt: skip
-    mask_rate: float = result(
-        0.15, "share of tokens to predict in training", at_least=0.0, at_most=0.9
-    )
-    final_mask_rate: float | None = result(
-        None,
-        "share of tokens to predict at the end of training; the rate goes there from mask_rate in "
-        "a straight line; dynamic masks only",
-        at_least=0.0,
-        at_most=0.9,
-        is_later=True,
-    )
-    max_masks: int | None = result(
-        None, "most predictions per example in training; no limit if not set", at_least=1
-    )
-    span_length: float = result(
-        3.8, "mean length of a masked span in words (SpanBERT); a span has at most 10 words",
-        at_least=1.0, at_most=5.5,
-    )  # fmt: skip
-    duplicates: int = result(
-        1, "copies of the corpus, each paired differently (and masked differently if static)",
-        at_least=1,
-    )  # fmt: skip
-    packing: bool = result(
-        False, "put several examples into one row; attention does not cross examples"
-    )
-    packing_window: int = result(
-        1024, "number of successive examples that are packed together", at_least=1
-    )
-    chunk_rows: int = result(
-        256, "rows per chunk; a chunk is read at once and has one checksum", at_least=1
-    )
-    shard_size: int = result(256_000_000, "largest size of a shard file in bytes", at_least=1)
-    seed: int = result(II("seed"), "seed of pairs, lengths and static masks")
-    workers: int = execution(0, "processes; 0 takes one per core", at_least=0)
-
-    def check(self) -> None:
-        """Raise UsageError for keys that contradict each other."""
-        if self.masking == "static" and self.final_mask_rate is not None:
-            raise UsageError(
-                f"examples.final_mask_rate={self.final_mask_rate}: stored masks have one rate; use "
-                "examples.masking=dynamic"
-            )
-        if self.masking == "dynamic" and self.duplicates > 1 and self.pairs == "none":
-            raise UsageError(
-                f"examples.duplicates={self.duplicates}: copies would be identical with "
-                "examples.masking=dynamic and examples.pairs=none; use examples.masking=static"
-            )
-
-    @property
-    def masks_differ(self) -> bool:
-        """True if training masks do not follow the fixed rule of held-out masks."""
-        return bool(self._changed_masks())
-
-    def stored(self) -> Self:
-        """Return the settings that shape the stored rows.
-
-        The loader draws dynamic training masks, so with masking=dynamic the mask settings are
-        reset to their defaults here: all mask rates share one set of stored examples. They enter
-        the fingerprint of the pretraining instead (`training_masks`).
-        """
-        return self if self.masking == "static" else replace(self, **MASK_DEFAULTS)
-
-    def training_masks(self) -> dict[str, Any]:
-        """Return the mask settings for the fingerprint of a pretraining with dynamic masks.
-
-        Empty with static masks, and for the default rule, so that earlier pretrainings keep their
-        fingerprints.
-        """
-        return self._changed_masks() if self.masking == "dynamic" else {}
-
-    def _changed_masks(self) -> dict[str, Any]:
-        keys = {key: getattr(self, key) for key in MASK_DEFAULTS}
-        return {key: value for key, value in keys.items() if value != MASK_DEFAULTS[key]}
-
-
-MASK_DEFAULTS: dict[str, Any] = {
-    item.name: item.default
-    for item in fields(ExamplesConfig)
-    if item.name in ("mask_unit", "mask_rate", "final_mask_rate", "max_masks", "span_length")
-}
 
 
 def _prefixed(prefix: str, values: dict[str, Any]) -> dict[str, Any]:

@@ -24,8 +24,8 @@ def load(key: str, path: str) -> Any:
         raise UsageError(f"{key}={path}: cannot be imported: {error}") from error
 
 
-def source_checksum(key: str, path: str) -> str:
-    """Return the checksum of the file that defines the module of `path`, without importing it."""
+def source_file(key: str, path: str) -> Path:
+    """Return the file that defines the module of `path`, without importing it."""
     module = path.rpartition(".")[0]
     try:
         spec = importlib.util.find_spec(module) if module else None
@@ -36,4 +36,9 @@ def source_checksum(key: str, path: str) -> str:
             f"{key}={path}: there is no Python module {module or path}; install it or add its "
             "folder to PYTHONPATH"
         )
-    return sha256(Path(spec.origin))
+    return Path(spec.origin)
+
+
+def source_checksum(key: str, path: str) -> str:
+    """Return the checksum of the file that defines the module of `path`, without importing it."""
+    return sha256(source_file(key, path))

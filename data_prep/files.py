@@ -1,13 +1,14 @@
 """Atomic file writes, durable renames, and checksums."""
 
 import hashlib
+import io
 import json
 import os
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal, Protocol
 
 BLOCK = 1 << 20
 
@@ -67,9 +68,16 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def sha256(path: Path) -> str:
+class Opens(Protocol):
+    """A path whose file can be opened for reading bytes."""
+
+    def open(self, mode: Literal["rb"]) -> io.BufferedReader:
+        """Open the file."""
+
+
+def sha256(path: Opens) -> str:
     """Return the SHA-256 of a file in hex, as `sha256sum` prints it."""
-    with open(path, "rb") as stream:
+    with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 

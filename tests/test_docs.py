@@ -96,7 +96,7 @@ COMPOSED = {to_compose(words): words for words in SESAME if not is_quick(words)}
 
 @pytest.fixture(scope="session")
 def described(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A user's folder with the files that YAML blocks show."""
+    """A user's folder with the files that YAML blocks show, and a list that a key names."""
     folder = tmp_path_factory.mktemp("described")
     for _, code in blocks("yaml"):
         if named := re.match(r"(?:# @.*\n)?# ((?:conf/\w+/)?\w+\.yaml)\b", code):
@@ -104,6 +104,7 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Path:
             path.parent.mkdir(parents=True, exist_ok=True)
             assert not path.exists(), f"two blocks show {named[1]}"
             path.write_text(code)
+    (folder / "names.txt").write_text("Quillfeather\n")
     return folder
 
 

@@ -1,5 +1,6 @@
-"""Turn raw text into document shards, pass after pass.
+"""Turn raw text into document shards, pass after pass over the text.
 
+    expand  one work unit per large file that could not be divided (data_prep.corpus.expand)
     clean   one work unit per part of the corpus (data_prep.corpus.clean)
     sign_*, match_*  find repeats: units per group of clean files, then per bucket of signatures
             (data_prep.corpus.repeats)
@@ -25,6 +26,8 @@ from data_prep.config import CorpusConfig
 from data_prep.corpus.cache import PieceCache
 from data_prep.corpus.clean import clean_corpus, plan_cleaning, unit_bytes
 from data_prep.corpus.clean_files import list_clean_files
+from data_prep.corpus.dropped import move_dropped
+from data_prep.corpus.expand import expand_files
 from data_prep.corpus.matching import group_files
 from data_prep.corpus.placement import place_group
 from data_prep.corpus.repeats import find_repeats, repeat_passes
@@ -58,7 +61,9 @@ def make_shards(
     found = found or survey(config.paths, config.sources)
     for line in describe_unread(found.unread):
         console.print(f"shard: {line}", markup=False)
-    tasks = plan_cleaning(found.files, config, piece_bytes or unit_bytes(found.files), cache)
+    size = piece_bytes or unit_bytes(found.files)
+    divisible = expand_files(found.files, config, size, passes)
+    tasks = plan_cleaning(divisible, config, size, cache)
     cleaned = clean_corpus(tasks, config, cache, passes)
     for file in found.files:
         file.refuse_change()
@@ -71,10 +76,12 @@ def make_shards(
     units = [WorkUnit(f"place-{group.number:05d}", group) for group in groups]
     placed = passes.run("place", units, place)
     select = functools.partial(select_documents, config=config, cleaned=cleaned, placed=placed)
-    plan = load_plan(passes.merge("select", select), placed, config.strict)
+    selected = passes.merge("select", select)
+    plan = load_plan(selected, placed, config.strict)
     _warn(plan)
     write_shards(plan, files, passes, out)
     write_atomically(out / "statistics.json", json.dumps(plan.statistics, indent=1) + "\n")
+    move_dropped(selected, out)
     if cache is not None:
         for folder, task in zip(cleaned, tasks, strict=True):
             cache.keep(str(task.key), folder)
@@ -96,7 +103,7 @@ def _warn(plan: Plan) -> None:
 
 
 def _count_files(found: Survey) -> dict[str, Any]:
-    empty = sum(file.path.stat().st_size == 0 for file in found.files)
+    empty = sum(file.size == 0 for file in found.files)
     return {"files": len(found.files), "empty_files": empty}
 
 

@@ -15,15 +15,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from data_prep.config import CorpusConfig
+from data_prep.config import LIST_FILES, CorpusConfig
 from data_prep.fields import result_keys
 from data_prep.files import sync_directory
-from data_prep.reading.sources import Part
+from data_prep.reading.source_files import Part
 
 # Result keys that only later passes read: cleaned work units stay valid when these change.
 AFTER_CLEANING = ("weights", "temperature", "deduplicate", "shard_size")
-CLEAN_VERSION = 3  # format of clean files and tally.json; raise it when they change
-LISTS = ("corpus.exclude_file", "corpus.abbreviations_file")  # read by every work unit
+CLEAN_VERSION = 4  # of cleaning, clean files and tally.json; raise it when they change
+# Names of files that every work unit reads, or of folders of them; see pipeline.stages.shard.
+LISTS = tuple(f"corpus.{key}" for key in (*LIST_FILES, "decontaminate", "hook"))
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,12 @@ class PieceCache:
 
     def key(self, parts: Sequence[Part], config: CorpusConfig) -> str:
         """Return the key of the work unit that cleans these parts."""
-        read = {part.file.name for part in parts}
+        read = {file.name for part in parts for file in part.file.with_pages()}
         described = {
             "version": [self.version, CLEAN_VERSION],
             "config": {k: v for k, v in result_keys(config).items() if k not in AFTER_CLEANING},
             "files": {name: self.checksums[name] for name in sorted(read)},
-            "lists": [self.checksums.get(name) for name in LISTS],
+            "lists": {name: sum_ for name, sum_ in self.checksums.items() if is_list(name)},
             "parts": [[part.file.name, part.file.source, part.start, part.end] for part in parts],
         }
         return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:32]
@@ -102,6 +103,11 @@ class PieceCache:
             with contextlib.suppress(FileNotFoundError):  # another process removed it
                 size = sum(file.stat().st_size for file in path.iterdir())
                 yield path.stat().st_mtime_ns, path, size
+
+
+def is_list(name: str) -> bool:
+    """Return True for the name of a file that is no part of the corpus but read by every unit."""
+    return name.partition("/")[0] in LISTS
 
 
 def _link_or_copy(path: Path, target: Path) -> None:

@@ -19,19 +19,21 @@ from data_prep.corpus.clean_files import (
     CleanDocument,
     CleanFileWriter,
     group_hash,
-    text_digest,
 )
+from data_prep.corpus.cleaner import Cleaned, Cleaner
+from data_prep.corpus.dropped import UNIT_FILE
+from data_prep.corpus.expand import LARGE_UNITS
 from data_prep.corpus.minhash import signature
 from data_prep.corpus.shard_format import Origin
 from data_prep.passes import Passes
 from data_prep.progress import console
 from data_prep.reading.documents import cut_whole, read_documents
-from data_prep.reading.sources import PIECE_BYTES, Part, SourceFile, plan_pieces
+from data_prep.reading.source_files import Part, SourceFile
+from data_prep.reading.sources import PIECE_BYTES, plan_pieces
 from data_prep.reading.tally import Tally
 from data_prep.text.abbreviations import load_abbreviations
-from data_prep.text.cleaning import clean_document
-from data_prep.text.filters import reason_to_drop
-from data_prep.text.languages import UNDETERMINED, identify
+from data_prep.text.languages import UNDETERMINED
+from data_prep.text.more_abbreviations import MORE
 from data_prep.text.sentences import Splitter
 from data_prep.work_units import WorkUnit
 
@@ -55,7 +57,7 @@ def unit_bytes(files: Sequence[SourceFile]) -> int:
     So there are at most about MOST_UNITS units, each with one clean file of about this size.
     """
     size = PIECE_BYTES
-    while sum(file.path.stat().st_size for file in files) > MOST_UNITS * size:
+    while sum(file.size for file in files) > MOST_UNITS * size:
         size *= 2
     return size
 
@@ -66,7 +68,7 @@ def plan_cleaning(
     """Divide the files into units of about `piece_bytes`; warn of large files that stay whole."""
     whole = cut_whole(config)
     for file in files:
-        if file.path.stat().st_size > 4 * piece_bytes and whole(file):
+        if file.size > LARGE_UNITS * piece_bytes and whole(file):
             log.warning("%s cannot be split, so one worker reads all of it", file.name)
     return [
         CleanTask(
@@ -110,28 +112,20 @@ def clean_unit(
 ) -> None:
     """Clean these parts of the corpus into `folder`."""
     tally = Tally(strict=config.strict)
-    splitters = Splitters(config)
+    splitters, cleaner = Splitters(config), Cleaner(config, tally)
+    names = sorted(config.sources) or ["corpus"]
     with CleanFileWriter(folder, config.duplicate_characters, file_bytes) as writer:
         for part in parts:
+            before = tally.dropped.copy()
             for document in read_documents(part, config, tally):
-                text = clean_document(document.text, config, tally.repaired)
-                digest = text_digest(text.encode())
-                language = None if config.languages == "none" else identify(text)
-                reason = (
-                    reason_to_drop(text, config)
-                    or outside_fraction(digest, config.fraction)
-                    or other_language(language, config.languages)
-                )
-                if reason is not None:
-                    tally.dropped[reason] += 1
-                    continue
-                if language is not None:
-                    tally.languages[language] += 1
-                origin = Origin(document.id, part.file.name, document.group, language)
-                paragraphs = splitters.of(language).paragraphs(text)
-                writer.add(describe(text, paragraphs, origin, digest, part.file.source, config))
+                cleaned = cleaner.clean(document, part.file)
+                if cleaned is not None:
+                    paragraphs = splitters.of(cleaned.language).paragraphs(cleaned.text)
+                    writer.add(describe(cleaned, paragraphs, part.file, config))
             part.file.refuse_change()
+            cleaner.dropped.count(names[part.file.source], tally.dropped - before)
     (folder / "tally.json").write_text(json.dumps(tally.as_json()))
+    (folder / UNIT_FILE).write_text(cleaner.dropped.as_json())
 
 
 class Splitters:
@@ -148,38 +142,22 @@ class Splitters:
             own = [each for each in config.abbreviations if each == language]
             names = config.abbreviations if language in (None, UNDETERMINED) else own
             known = load_abbreviations(names, config.abbreviations_file)
-            self._known[language] = Splitter(config.sentences, known)
+            if config.abbreviations and language in MORE:
+                known |= MORE[language]
+            self._known[language] = Splitter(config.sentences, known, language)
         return self._known[language]
 
 
 def describe(
-    text: str,
-    paragraphs: list[list[str]],
-    origin: Origin,
-    digest: bytes,
-    source: int,
-    config: CorpusConfig,
+    cleaned: Cleaned, paragraphs: list[list[str]], file: SourceFile, config: CorpusConfig
 ) -> CleanDocument:
     """Return a document's sentences with what the later passes need of it."""
+    document, over = cleaned.document, config.near_duplicates_over
     return CleanDocument(
         paragraphs=paragraphs,
-        origin=origin,
-        digest=digest,
-        signature=None if config.near_duplicates is None else signature(text),
-        group=group_hash(origin.group),
-        source=source,
+        origin=Origin(document.id, file.name, document.group, cleaned.language),
+        digest=cleaned.digest,
+        signature=None if config.near_duplicates is None else signature(cleaned.text, over),
+        group=group_hash(document.group),
+        source=file.source,
     )
-
-
-def other_language(language: str | None, wanted: str | list[str]) -> str | None:
-    """Return the reason to drop a document that is not of a wanted language, or None."""
-    return "language" if isinstance(wanted, list) and language not in wanted else None
-
-
-def outside_fraction(digest: bytes, fraction: float) -> str | None:
-    """Return the reason to drop a document that is not in this fraction of the corpus, or None.
-
-    The choice is by hash, so a smaller fraction is a subset of every larger one.
-    """
-    is_kept = int.from_bytes(digest[:8], "little") < fraction * 2**64
-    return None if is_kept else "fraction"

@@ -223,7 +223,10 @@ class CleanFileWriter:
                 begins = left == 0
                 if begins:
                     left = len(paragraph := next(whole))
-                    hashed = self._hash(text if left == len(part) else "\n".join(paragraph))
+                    entire = text if left == len(part) else "\n".join(paragraph)
+                    hashed = UNCOMPARED
+                    if len(entire) >= self._compared_from:
+                        hashed = text_digest(data if entire is text else entire.encode())
                 left -= len(part)
                 own_words = text.count(" ") + len(part)  # a sentence has one word more than spaces
                 sentences += len(part)
@@ -242,11 +245,6 @@ class CleanFileWriter:
             self._write("minhash", document.signature.tobytes())
         if self._bytes >= self._file_bytes:
             self._roll()
-
-    def _hash(self, paragraph: str) -> bytes:
-        if len(paragraph) < self._compared_from:
-            return UNCOMPARED
-        return text_digest(paragraph.encode())
 
     def _write(self, ending: str, data: bytes) -> None:
         if ending not in self._files:

@@ -72,9 +72,10 @@ class SignatureTable:
         # Not pathlib, which interns every name and so keeps it in memory.
         return os.path.join(self._scratch, f"{bucket:06d}")
 
-    def repeats(self) -> Iterator[tuple[Numbers, Numbers]]:
-        """Yield batches of (number, smallest number with the same signature) for all repeats.
+    def repeats(self, most: int = 1) -> Iterator[tuple[Numbers, Numbers]]:
+        """Yield batches of (number, smaller number with the same signature) for all repeats.
 
+        most: pair each row with so many first rows of its signature.
         The first row of each signature is not yielded. Call it once: it removes the files.
         """
         self._write()
@@ -83,9 +84,9 @@ class SignatureTable:
             if not os.path.exists(path):
                 continue
             if self._is_divided:
-                yield from self._divide(path).repeats()
+                yield from self._divide(path).repeats(most)
                 continue
-            for numbers, firsts in _repeats_in(path):
+            for numbers, firsts in _repeats_in(path, most):
                 for start in range(0, len(numbers), BATCH_ROWS):
                     batch = slice(start, start + BATCH_ROWS)
                     yield numbers[batch], firsts[batch]
@@ -103,19 +104,25 @@ class SignatureTable:
         return table
 
 
-def _repeats_in(bucket: str) -> Iterator[tuple[Numbers, Numbers]]:
-    """Yield the repeats of one bucket file.
+def _repeats_in(bucket: str, most: int) -> Iterator[tuple[Numbers, Numbers]]:
+    """Yield the repeats of one bucket file, each with up to `most` first rows of its signature.
 
     The file is read in parts, since one very frequent signature may make it large.
     """
-    known = np.empty(0, SIGNED)  # the first row of each signature read so far
+    known = np.empty(0, SIGNED)  # the first rows of each signature read so far
     with open(bucket, "rb") as stream:
         while len(read := np.fromfile(stream, SIGNED, HELD_ROWS)):
             rows = np.concatenate((known, read))
-            rows = rows[np.lexsort((rows["high"], rows["low"]))]  # stable: keeps the first first
-            same = np.zeros(len(rows), np.bool_)
-            same[1:] = rows["low"][1:] == rows["low"][:-1]
-            same[1:] &= rows["high"][1:] == rows["high"][:-1]
-            known = rows[~same]
-            firsts = known["number"][np.cumsum(~same) - 1]
-            yield rows["number"][same], firsts[same]
+            order = np.lexsort((rows["high"], rows["low"]))  # stable: keeps the first first
+            is_new, rows = order >= len(known), rows[order]
+            begins = np.ones(len(rows), np.bool_)
+            begins[1:] = rows["low"][1:] != rows["low"][:-1]
+            begins[1:] |= rows["high"][1:] != rows["high"][:-1]
+            starts = np.flatnonzero(begins)[np.cumsum(begins) - 1]  # of each row's signature
+            rank = np.arange(len(rows)) - starts
+            known = rows[rank < most]
+            for first in range(most):
+                chosen = is_new & (rank > first)
+                if not chosen.any():
+                    break
+                yield rows["number"][chosen], rows["number"][starts[chosen] + first]

@@ -11,6 +11,7 @@ REMEDIES = {
     "missing_text": "set corpus.text_field to a field that holds strings",
     "malformed_json": "each line of a .jsonl file must be one JSON object",
     "malformed_row": "repair the rows",
+    "decontaminate": "corpus.decontaminate names benchmarks that hold this text",
     "exclude": "corpus.exclude and corpus.exclude_file name documents to leave out",
 }
 

@@ -109,12 +109,14 @@ class MatchTask:
     """Match the rows of one of `buckets` buckets in the folders of the sign pass, in their order.
 
     by_first: keep both documents of each pair, ordered by the first; else only the later ones.
+    most: pair each row with so many first rows of its signature.
     """
 
     signed: list[Path]
     bucket: int
     buckets: int
     by_first: bool = False
+    most: int = 1
 
 
 def match_bucket(task: MatchTask, folder: Path) -> None:
@@ -131,7 +133,7 @@ def match_bucket(task: MatchTask, folder: Path) -> None:
                 stream.seek(begin * SIGNED.itemsize)
                 table.add_rows(np.fromfile(stream, SIGNED, end - begin))
     nothing = np.zeros(0, np.int64), np.zeros(0, np.int64)
-    found = list(table.repeats())
+    found = list(table.repeats(task.most))
     numbers, firsts = (np.concatenate(each) for each in zip(nothing, *found, strict=True))
     if not task.by_first:
         save_array(folder / "numbers.npy", np.sort(numbers))

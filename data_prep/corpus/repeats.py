@@ -36,6 +36,7 @@ from data_prep.corpus.minhash import SIGNATURE_VALUES, band_hashes, rows_per_ban
 from data_prep.passes import Passes
 from data_prep.work_units import MakeUnit, WorkUnit
 
+COMPARED_FIRSTS = 8  # earlier documents of a band that a document is compared with
 COMPARED_ROWS = 1 << 15  # MinHash signatures in memory at a time: 512 bytes each
 
 Signatures = NDArray[np.uint32]
@@ -75,7 +76,7 @@ def find_repeats(groups: Sequence[Group], config: CorpusConfig, passes: Passes) 
     if config.near_duplicates is not None:
         rows = rows_per_band(config.near_duplicates)
         bands = partial(sign_bands, dropped=found.documents, rows=rows)
-        pairs = match("near", bands, by_first=True)
+        pairs = match("near", bands, most=COMPARED_FIRSTS)
         lent = passes.run("lend_near", _units("lend_near", groups), partial(lend, pairs=pairs))
         compare = partial(compare_lent, lent=lent, threshold=config.near_duplicates)
         near = passes.run("compare_near", _units("compare_near", groups), compare)
@@ -91,20 +92,20 @@ def _units(name: str, groups: Sequence[Group]) -> list[WorkUnit]:
 
 
 def _match(
-    kind: str, sign: Any, groups: Sequence[Group], passes: Passes, by_first: bool = False
+    kind: str, sign: Any, groups: Sequence[Group], passes: Passes, most: int | None = None
 ) -> list[Path]:
     """Sign all groups and match the signatures; return the folders of the match pass.
 
     sign: yields the SIGNED rows of a group.
+    most: keep pairs, of each document with so many first ones; None keeps the later ones only.
     """
+    is_paired = most is not None
     buckets = bucket_count(len(groups))
     write: MakeUnit = partial(write_signed, sign=sign, buckets=buckets)
     written = passes.run(f"sign_{kind}", _units(f"sign_{kind}", groups), write)
-    tasks = [
-        WorkUnit(f"match_{kind}-{bucket:05d}", MatchTask(written, bucket, buckets, by_first))
-        for bucket in range(buckets)
-    ]
-    return passes.run(f"match_{kind}", tasks, match_bucket)
+    tasks = [MatchTask(written, bucket, buckets, is_paired, most or 1) for bucket in range(buckets)]
+    units = [WorkUnit(f"match_{kind}-{task.bucket:05d}", task) for task in tasks]
+    return passes.run(f"match_{kind}", units, match_bucket)
 
 
 def write_signed(group: Group, folder: Path, sign: Any, buckets: int) -> None:
@@ -188,8 +189,10 @@ def lend(group: Group, folder: Path, pairs: Sequence[Path]) -> None:
 def compare_lent(group: Group, folder: Path, lent: Sequence[Path], threshold: float) -> None:
     """Write `numbers.npy`: the group's documents that are similar to an earlier one.
 
-    Documents that share a band are compared only with the first document that has this band, so
-    the work grows linearly with the corpus. Similar: `threshold` of the MinHash values are equal.
+    Documents that share a band are compared with the first COMPARED_FIRSTS documents that have this
+    band, so the work grows linearly with the corpus. The very first alone would not do: it may be
+    an unrelated document, which shares the band by chance. Similar: `threshold` of the MinHash
+    values are equal.
     """
     similar = [np.zeros(0, np.int64)]
     for each in lent:

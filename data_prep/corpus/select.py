@@ -2,7 +2,7 @@
 
 It numbers the documents, chooses the held-out sections and assigns sections to shard files. It
 reads the section tables that the place pass wrote, one clean file at a time, never text, and
-writes `plan.json`.
+writes `plan.json` and `.dropped.json` (a sample of dropped documents).
 """
 
 import json
@@ -17,7 +17,9 @@ import numpy as np
 
 from data_prep.config import CorpusConfig
 from data_prep.corpus.deal import Shard, deal_sections
+from data_prep.corpus.decontamination import Benchmarks
 from data_prep.corpus.diagnosis import refuse_wrong_keys
+from data_prep.corpus.dropped import join_dropped
 from data_prep.corpus.groups import SectionGroups, count_groups
 from data_prep.corpus.mixture import source_weights
 from data_prep.corpus.placement import Home, Placement, choose_heldout, find_homes, place_all
@@ -48,6 +50,7 @@ def select_documents(
     if no document is left.
     """
     tally = add_tallies(cleaned, config)
+    join_dropped(cleaned, folder)
     homes, dropped = find_homes(placed)
     repeats = {name: dropped[name] for name in REPEATS if dropped[name]}
     tally.dropped.update(repeats)
@@ -64,6 +67,10 @@ def select_documents(
     }
     if config.group_field is not None:
         counts["groups"] = count_groups(partial(_section_groups, placement), config.group_field)
+    if config.redaction_symbols:
+        counts["redacted"] = tally.as_json()["redacted"]
+    if benchmarks := Benchmarks.of(config):
+        counts["benchmarks"] = benchmarks.counts()
     if tally.languages:
         counts["languages"] = tally.as_json()["languages"]
     if names:

@@ -19,10 +19,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from data_prep.config import ExamplesConfig
 from data_prep.corpus.shard_format import ShardPart, named_sources, parts
 from data_prep.errors import SesameError
 from data_prep.examples.common_passes import SPLITS, finish, tokenize, write_splits
+from data_prep.examples.config import ExamplesConfig
 from data_prep.examples.masking import HELD_OUT_MASKS
 from data_prep.examples.partners import (
     PartnerSource,

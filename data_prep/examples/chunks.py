@@ -1,7 +1,8 @@
 """Files of example rows: the `examples` stage writes them, training reads them by chunk.
 
 A chunk is a few hundred rows as columns (see `columns`); reading one takes a single seek. Every
-column is one `.npy` member (`<chunk>.<column>.npy`) of a tar that webdataset can read too. Each tar
+column is one `.npy` member (`<chunk>.<column>.npy`) of a tar that webdataset can read too. The
+column `word_flips` has one bit per token, and is there only in chunks with such tokens. Each tar
 has an index `<tar>.index.json` with the size, offset and checksum of every chunk.
 
 Reads and writes `<folder>/<split>-00000.tar`, `<folder>/<split>-00000.tar.index.json`, and so on.
@@ -9,8 +10,6 @@ Reads and writes `<folder>/<split>-00000.tar`, `<folder>/<split>-00000.tar.index
 
 import json
 import os
-import re
-import tarfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -25,52 +24,34 @@ from numpy.typing import NDArray
 
 from data_prep.errors import SesameError
 from data_prep.examples.columns import (
-    COLUMNS,
+    ALWAYS_COLUMNS,
     DTYPES,
     STATIC_COLUMNS,
+    WORD_FLIPS,
     Array,
     Chunk,
     concatenate,
     token_dtype,
 )
+from data_prep.examples.tar_members import BLOCK, NPY_BYTES, NPY_HEADER, tar_member
 from data_prep.files import atomic_write, write_atomically
 
 __all__ = ["Array", "Chunk", "ChunkStore", "ChunkWriter", "concatenate", "token_dtype"]
 
-BLOCK = 512  # tar's unit
 REMEDY = "restore the file, or make it again with sesame repair"
 END_OF_TAR = bytes(2 * BLOCK)
-# Every member starts with a 128-byte header of .npy version 1.0: magic, length 118 ("v"), a dict.
-NPY_BYTES = 128
-NPY_HEADER = re.compile(
-    rb"\x93NUMPY\x01\x00v\x00\{'descr': '([<|][iu]\d)', 'fortran_order': False, "
-    rb"'shape': \((\d+),(?: (\d+))?\), \} *\n"
-)
 OPEN_TARS = 256  # descriptors that a store keeps; many systems allow a process 1,024
 FACTS = ("rows", "examples", "tokens", "offset", "bytes", "crc32")  # per chunk, in the index
-
-
-def _member(name: str, array: Array) -> bytes:
-    """Return one tar member: header, `.npy` bytes, padding.
-
-    The header is written here, so that the bytes do not depend on the version of numpy.
-    """
-    text = f"{{'descr': '{array.dtype.str}', 'fortran_order': False, 'shape': {array.shape}, }}"
-    header = b"\x93NUMPY\x01\x00v\x00" + text.encode().ljust(NPY_BYTES - 11) + b"\n"
-    assert NPY_HEADER.fullmatch(header), text
-    content = header + np.ascontiguousarray(array).tobytes()
-    info = tarfile.TarInfo(name)  # mode 0644, owner 0, time 0
-    info.size = len(content)
-    padding = bytes(-len(content) % BLOCK)
-    return info.tobuf(tarfile.USTAR_FORMAT) + content + padding
 
 
 def _parse(number: int, content: bytes, names: Sequence[str], vocab_size: int) -> Chunk | str:
     """Parse chunk `number` from its bytes; return the chunk, or a description of the damage."""
     arrays: dict[str, Array] = {}
     position = 0
-    for name in names:
+    for name in (*names, WORD_FLIPS):
         header = content[position : position + BLOCK]
+        if name == WORD_FLIPS and not header:
+            break
         if header[:100].rstrip(b"\0") != f"{number:08d}.{name}.npy".encode():
             return f"column {name} is missing or out of order"
         if header[156:157] != b"0" or not header[124:135].isdigit():
@@ -93,6 +74,11 @@ def _parse(number: int, content: bytes, names: Sequence[str], vocab_size: int) -
         position = end + -size % BLOCK
     if position != len(content):
         return "there is data after the last column"
+    if WORD_FLIPS in arrays:
+        packed, tokens = arrays[WORD_FLIPS], len(arrays["tokens"])
+        if packed.shape != (-(-tokens // 8),):
+            return f"column {WORD_FLIPS} does not match the number of tokens"
+        arrays[WORD_FLIPS] = np.unpackbits(packed, count=tokens)
     chunk = Chunk(**arrays)
     return chunk.problem(vocab_size) or chunk
 
@@ -124,7 +110,7 @@ class ChunkWriter:
         self._folder, self._split = folder, split
         self._shard_size, self._chunk_rows = shard_size, chunk_rows
         self._vocab_size = vocab_size
-        self._columns = [name for name in COLUMNS if static or name not in STATIC_COLUMNS]
+        self._columns = [*ALWAYS_COLUMNS, *(STATIC_COLUMNS if static else ())]
         self._pending: list[Chunk] = []
         self._pending_rows = 0
         self._open = ExitStack()
@@ -148,12 +134,15 @@ class ChunkWriter:
 
     def append(self, chunk: Chunk) -> None:
         """Write these rows, of any number, as one chunk."""
-        assert list(chunk.columns()) == self._columns, f"{list(chunk.columns())} are other columns"
+        columns = chunk.columns()
+        flips = columns.pop(WORD_FLIPS, None)
+        assert list(columns) == self._columns, f"{list(columns)} are other columns"
         problem = chunk.problem(self._vocab_size)
         assert problem is None, problem
+        if flips is not None:
+            columns[WORD_FLIPS] = np.packbits(flips)
         content = b"".join(
-            _member(f"{self.chunks:08d}.{name}.npy", array)
-            for name, array in chunk.columns().items()
+            tar_member(f"{self.chunks:08d}.{name}.npy", array) for name, array in columns.items()
         )
         if self._facts and self._written + len(content) + len(END_OF_TAR) > self._shard_size:
             self._finish_tar(last=False)
@@ -361,11 +350,8 @@ def _read_index(tar: Path) -> dict[str, Any]:
 def _check_index(tar: Path, index: dict[str, Any], first: int) -> None:
     """Raise SesameError unless the index describes chunks that fill exactly its tar."""
     path = _index_path(tar)
-    dynamic = [name for name in COLUMNS if name not in STATIC_COLUMNS]
-    if index.get("columns") not in (list(COLUMNS), dynamic) or index.get("dtype") not in (
-        "<u2",
-        "<u4",
-    ):
+    dynamic, static = [*ALWAYS_COLUMNS], [*ALWAYS_COLUMNS, *STATIC_COLUMNS]
+    if index.get("columns") not in (static, dynamic) or index.get("dtype") not in ("<u2", "<u4"):
         raise _damaged(path, "it names columns or types of another format")
     chunks = index.get("chunks")
     if index.get("first") != first or not isinstance(index.get("last"), bool):

@@ -6,7 +6,7 @@ give the start of each row, example and prediction. `chunks` stores them in file
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 STATIC_COLUMNS = ("target", "target_examples", "input")
+WORD_FLIPS = "word_flips"
 DTYPES = {
     "row_examples": "<i4",
     "example_tokens": "<i4",
@@ -23,6 +24,7 @@ DTYPES = {
     "documents": "<u4",
     "target": "<u2",
     "target_examples": "<i4",
+    WORD_FLIPS: "|u1",
 }  # of all columns but tokens and input, whose type depends on the vocabulary
 
 
@@ -30,7 +32,8 @@ DTYPES = {
 class Chunk:
     """Rows as columns: R rows, E examples, T tokens, M predictions.
 
-    The last three columns are there with stored (static) masks only.
+    `target`, `target_examples` and `input` are there with stored (static) masks only; `word_flips`
+    is there if it has a 1.
     """
 
     tokens: Array  # [T] unmasked ids: [CLS] A... [SEP] B... [SEP], example after example
@@ -43,6 +46,8 @@ class Chunk:
     target: Array | None = None  # [M] predicted position in the example
     target_examples: Array | None = None  # [E+1] offsets of each example's predictions
     input: Array | None = None  # [M] id that the model sees at the target
+    # [T] 1 if the token starts a word against `Vocabulary.starts_word`, or continues one against it
+    word_flips: Array | None = None
 
     @property
     def rows(self) -> int:
@@ -62,9 +67,11 @@ class Chunk:
         first, last = int(self.row_examples[start]), int(self.row_examples[stop])
         begin, end = int(self.example_tokens[first]), int(self.example_tokens[last])
         masks: dict[str, Array] = {}
+        if self.word_flips is not None and self.word_flips[begin:end].any():
+            masks[WORD_FLIPS] = self.word_flips[begin:end]
         if self.target is not None and self.target_examples is not None and self.input is not None:
             low, high = int(self.target_examples[first]), int(self.target_examples[last])
-            masks = {
+            masks |= {
                 "target": self.target[low:high],
                 "target_examples": self.target_examples[first : last + 1] - np.int32(low),
                 "input": self.input[low:high],
@@ -85,9 +92,11 @@ class Chunk:
         examples, row_examples = gather_ranges(self.row_examples, rows)
         pieces, example_tokens = gather_ranges(self.example_tokens, examples)
         masks: dict[str, Array] = {}
+        if self.word_flips is not None and self.word_flips[pieces].any():
+            masks[WORD_FLIPS] = self.word_flips[pieces]
         if self.target is not None and self.target_examples is not None and self.input is not None:
             targets, target_examples = gather_ranges(self.target_examples, examples)
-            masks = {
+            masks |= {
                 "target": self.target[targets],
                 "target_examples": target_examples,
                 "input": self.input[targets],
@@ -130,6 +139,8 @@ class Chunk:
         lengths = np.diff(self.example_tokens)
         if (self.second > lengths).any():
             return "column second points past an example's end"
+        if self.word_flips is not None and len(self.word_flips) != len(self.tokens):
+            return f"column {WORD_FLIPS} does not match the number of tokens"
         given = [getattr(self, name) is not None for name in STATIC_COLUMNS]
         if any(given) and not all(given):
             return f"only some of the columns {', '.join(STATIC_COLUMNS)} are present"
@@ -147,38 +158,55 @@ class Chunk:
 
 
 COLUMNS = tuple(item.name for item in fields(Chunk))
+ALWAYS_COLUMNS = tuple(name for name in COLUMNS if name not in (*STATIC_COLUMNS, WORD_FLIPS))
 
 
 def concatenate(chunks: Sequence[Chunk]) -> Chunk:
-    """Concatenate the rows of all chunks; all must have the same columns."""
+    """Concatenate the rows of all chunks; all must have the same columns but `word_flips`."""
     if len(chunks) == 1:
         return chunks[0]
     joined = {}
-    for name in chunks[0].columns():
+    if any(chunk.word_flips is not None for chunk in chunks):
+        joined[WORD_FLIPS] = np.concatenate([_flips(chunk) for chunk in chunks])
+    for name in chunks[0].columns().keys() - {WORD_FLIPS}:
         arrays = [getattr(chunk, name) for chunk in chunks]
         is_offsets = name in ("row_examples", "example_tokens", "target_examples")
         joined[name] = _join_offsets(arrays) if is_offsets else np.concatenate(arrays)
     return Chunk(**joined)
 
 
-def column_bytes(
-    rows: int, examples: int, tokens: int, predictions: int, vocab_size: int, static: bool
-) -> dict[str, int]:
-    """Return the bytes of each column of a chunk with these numbers."""
+class ChunkSizes(NamedTuple):
+    """The sizes of a chunk: what the bytes of its columns follow from."""
+
+    rows: int
+    examples: int
+    tokens: int
+    predictions: int
+    flips: int  # tokens with a bit in `word_flips`
+
+
+def column_bytes(sizes: ChunkSizes, vocab_size: int, static: bool) -> dict[str, int]:
+    """Return the bytes of each stored column of a chunk with these sizes."""
     token = np.dtype(token_dtype(vocab_size)).itemsize
-    sizes = {
-        "tokens": tokens * token,
-        "row_examples": (rows + 1) * 4,
-        "example_tokens": (examples + 1) * 4,
-        "second": examples * 2,
-        "label": examples,
-        "coin": examples,
-        "documents": examples * 2 * 4,
-        "target": predictions * 2,
-        "target_examples": (examples + 1) * 4,
-        "input": predictions * token,
+    columns = {
+        "tokens": sizes.tokens * token,
+        "row_examples": (sizes.rows + 1) * 4,
+        "example_tokens": (sizes.examples + 1) * 4,
+        "second": sizes.examples * 2,
+        "label": sizes.examples,
+        "coin": sizes.examples,
+        "documents": sizes.examples * 2 * 4,
+        WORD_FLIPS: (sizes.tokens + 7) // 8,  # one bit per token
+        "target": sizes.predictions * 2,
+        "target_examples": (sizes.examples + 1) * 4,
+        "input": sizes.predictions * token,
     }
-    return {name: size for name, size in sizes.items() if static or name not in STATIC_COLUMNS}
+    absent = {*(() if static else STATIC_COLUMNS), *(() if sizes.flips else (WORD_FLIPS,))}
+    return {name: size for name, size in columns.items() if name not in absent}
+
+
+def _flips(chunk: Chunk) -> Array:
+    return np.zeros(len(chunk.tokens), np.uint8) if chunk.word_flips is None else chunk.word_flips
 
 
 def token_dtype(vocab_size: int) -> str:

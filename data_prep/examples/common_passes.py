@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from data_prep.config import ExamplesConfig
 from data_prep.corpus.shard_format import ShardPart
+from data_prep.examples.config import ExamplesConfig
 from data_prep.examples.reuse import Reuse
 from data_prep.examples.rows import is_static, mask_rule
 from data_prep.examples.rows_files import list_rows_files

@@ -11,8 +11,10 @@ drawn ordinary token (10 %), or stays as it is (10 %). The mask unit is chosen a
            (Joshi et al., 2020, section 3.1); a run ends early before a special token, a word
            chosen before, and a word that exceeds the remaining predictions
 
-A word is a run of tokens between white space or punctuation; in scripts without spaces, a token. If
-every word is longer than the number of predictions, a part of one word is chosen.
+A word is a run of tokens between white space or punctuation. In scripts without spaces it is a word
+of the segmenter, if tokens end where it ends; else the shortest run of tokens that holds whole
+words. (Rows of earlier versions have no such words: there each token is one.) If every word is
+longer than the number of predictions, a part of one word is chosen.
 The masks depend only on the example's tokens and its key, not on the batch it is in.
 
 R rows, E examples, T tokens, M targets
@@ -132,7 +134,7 @@ def mask_rows(
 ) -> Chunk:
     """Return the same rows with masks; the arguments are those of `example_keys`."""
     keys = example_keys(seed, epoch, row, rows.row_examples)
-    masks = choose_masks(rows.tokens, rows.example_tokens, keys, vocabulary, rule)
+    masks = choose_masks(rows.tokens, rows.example_tokens, keys, vocabulary, rule, rows.word_flips)
     return replace(
         rows, target=masks.target, target_examples=masks.target_examples, input=masks.input
     )
@@ -144,15 +146,18 @@ def choose_masks(
     example_keys: NDArray[np.uint64],
     vocabulary: Vocabulary,
     rule: MaskRule,
+    word_flips: Array | None = None,
 ) -> Masks:
     """Choose the targets of every example and their replacements.
 
     tokens: [T] unmasked ids; not changed.
     example_tokens: offsets of each example's tokens [E+1].
     example_keys: one random key per example [E].
+    word_flips: the column of the same name in `Chunk` [T].
     """
     maskable = _count_maskable(tokens, example_tokens, vocabulary.special)
-    examples = _Examples(tokens, example_tokens, example_keys, rule.predictions(maskable))
+    flips = np.zeros(0, np.uint8) if word_flips is None else word_flips
+    examples = _Examples(tokens, flips, example_tokens, example_keys, rule.predictions(maskable))
     room = int(examples.wanted.sum())
     out = _Out(
         np.empty(room, np.uint16),
@@ -171,6 +176,7 @@ class _Examples(NamedTuple):
     """E examples of T tokens."""
 
     tokens: Array  # [T]
+    word_flips: Array  # [T], or empty if there are none
     example_tokens: Array  # [E+1] offsets
     keys: NDArray[np.uint64]  # [E]
     wanted: NDArray[np.int64]  # [E] targets per example, at most
@@ -255,7 +261,7 @@ def _count_maskable(tokens: Any, example_tokens: Any, special: Any) -> Any:
 
 
 @njit(cache=True)
-def _find_units(tokens: Any, vocabulary: Any, by_word: Any, scratch: Any) -> Any:
+def _find_units(tokens: Any, flips: Any, vocabulary: Any, by_word: Any, scratch: Any) -> Any:
     """Write the bounds of one example's units to `scratch`; return their number."""
     units = 0
     inside = False
@@ -264,7 +270,10 @@ def _find_units(tokens: Any, vocabulary: Any, by_word: Any, scratch: Any) -> Any
         if vocabulary.special[token]:
             inside = False
             continue
-        if inside and by_word and not vocabulary.starts_word[token]:
+        starts_word = vocabulary.starts_word[token]
+        if len(flips) > 0 and flips[position] != 0:
+            starts_word = not starts_word
+        if inside and by_word and not starts_word:
             scratch.ends[units - 1] = position + 1
         else:
             scratch.starts[units], scratch.ends[units] = position, position + 1
@@ -288,7 +297,8 @@ def _choose(examples: Any, vocabulary: Any, rule: Any, out: Any) -> Any:
         begin, end = examples.example_tokens[example], examples.example_tokens[example + 1]
         if examples.wanted[example] > 0:
             tokens, example_key = examples.tokens[begin:end], examples.keys[example]
-            units = _find_units(tokens, vocabulary, rule.unit > 0, scratch)
+            flips = examples.word_flips[begin:end]
+            units = _find_units(tokens, flips, vocabulary, rule.unit > 0, scratch)
             scratch.chosen[: end - begin] = False
             _choose_units(units, examples.wanted[example], example_key, rule, scratch)
             total = _replace(tokens, example_key, vocabulary, scratch.chosen, out, total)

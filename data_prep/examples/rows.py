@@ -15,8 +15,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from data_prep.arrays import save_array
-from data_prep.config import ExamplesConfig
-from data_prep.examples.chunks import Chunk
+from data_prep.examples.chunks import Chunk, token_dtype
+from data_prep.examples.config import ExamplesConfig
 from data_prep.examples.masking import (
     HELD_OUT_MASKS,
     MaskRule,
@@ -37,6 +37,7 @@ from data_prep.examples.segments import Cuts, Keys, Spans, Text
 from data_prep.examples.text import Unit
 from data_prep.random import key, keys
 from data_prep.tokenizers import Tokenizer
+from data_prep.tokenizers.word_marks import split_compact
 
 Array = NDArray[Any]
 
@@ -92,7 +93,10 @@ def make_rows(
         row_examples = np.arange(len(spans.label) + 1)
     columns = assemble(spans, text, partner_ids, tokenizer)
     columns["row_examples"] = row_examples.astype(np.int32)
+    rule = mask_rule(config, unit.split)
     if is_static(config, unit.split):
+        if rule.unit == "token":
+            columns.pop("word_flips", None)
         rows = len(row_examples) - 1
         names = example_keys(
             key(config.seed, unit.split),
@@ -105,7 +109,8 @@ def make_rows(
             columns["example_tokens"],
             names,
             Vocabulary.of(tokenizer),
-            mask_rule(config, unit.split),
+            rule,
+            columns.get("word_flips"),
         )
         columns |= vars(masks)
     chunk = Chunk(**columns)
@@ -156,13 +161,19 @@ def make_spans(
 def assemble(
     spans: Spans, text: Text, partner_ids: Array, tokenizer: Tokenizer
 ) -> dict[str, Array]:
-    """Copy the tokens of the spans, with [CLS] and [SEP], into the columns of a `Chunk`."""
+    """Copy the tokens of the spans, with [CLS] and [SEP], into the columns of a `Chunk`.
+
+    The column `word_flips` is there if a token has one.
+    """
     example_tokens = np.zeros(len(spans.label) + 1, np.int32)
     np.cumsum(spans.lengths, out=example_tokens[1:])
-    tokens = np.empty(int(example_tokens[-1]), text.ids.dtype)
+    marked = np.empty(int(example_tokens[-1]), text.ids.dtype)
     is_random = spans.documents[:, 0] != spans.documents[:, 1]
-    _copy(text.ids, partner_ids, spans.bounds, is_random, tokenizer.cls, tokenizer.sep, tokens)
+    others = partner_ids.astype(text.ids.dtype, copy=False)
+    _copy(text.ids, others, spans.bounds, is_random, tokenizer.cls, tokenizer.sep, marked)
+    tokens, flips = split_compact(marked, token_dtype(tokenizer.size))
     return {
+        **({} if flips is None else {"word_flips": flips}),
         "tokens": tokens,
         "example_tokens": example_tokens,
         "second": (spans.bounds[:, 1] - spans.bounds[:, 0] + 2).astype(np.uint16),

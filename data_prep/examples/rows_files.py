@@ -2,7 +2,7 @@
 
 A rows folder holds
     rows-<number>.npz   the columns of a `Chunk`
-    sizes-<number>.npy  examples, tokens and predictions before each row, and of all rows
+    sizes-<number>.npy  `ChunkSizes` but the rows, before each row and of all rows
     counts.json         counts, and under `files` the rows of each file
 """
 
@@ -33,7 +33,7 @@ class RowsFile:
             return Chunk(**columns)
 
     def sizes(self) -> NDArray[np.int64]:
-        """Return the rows, examples, tokens and predictions before each row [rows+1, 4]."""
+        """Return the `ChunkSizes` of what is before each row [rows+1, 5]."""
         stored = np.load(self.folder / f"sizes-{self.number:05d}.npy")
         return np.column_stack([np.arange(len(stored)), stored])
 
@@ -47,7 +47,12 @@ def write_rows_file(chunk: Chunk, folder: Path, number: int = 0) -> None:
         if chunk.target_examples is None
         else chunk.target_examples[chunk.row_examples]
     )
-    sizes = np.column_stack([chunk.row_examples, first_tokens, predictions])
+    flips = (
+        np.zeros_like(first_tokens)
+        if chunk.word_flips is None
+        else np.append(0, np.cumsum(chunk.word_flips, dtype=np.int64))[first_tokens]
+    )
+    sizes = np.column_stack([chunk.row_examples, first_tokens, predictions, flips])
     save_array(folder / f"sizes-{number:05d}.npy", sizes.astype(np.int32))
 
 

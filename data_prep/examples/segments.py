@@ -21,7 +21,7 @@ NEXT, OTHER, NO_PAIR = 0, 1, -1  # pair labels; 0 and 1 as in Hugging Face's BER
 class Text:
     """The tokenized sections of one part of a shard, as flat arrays."""
 
-    ids: NDArray[np.unsignedinteger]  # [tokens] of all sentences, one after another
+    ids: NDArray[np.unsignedinteger]  # [tokens] of all sentences; compact marked ids (`word_marks`)
     sentences: Ints  # [S+1] offsets into ids; no sentence is empty
     sections: Ints  # [N+1] offsets into sentences
     documents: Ints  # [N] document number of each section
@@ -65,7 +65,7 @@ class Cuts:
 class Partners:
     """Random second segments: one per random example [R], in the order of the examples."""
 
-    ids: NDArray[np.unsignedinteger]  # [tokens]
+    ids: NDArray[np.unsignedinteger]  # [tokens], as those of `Text`
     sentences: Ints  # offsets into ids
     start: Ints  # [R] first sentence of the segment
     end: Ints  # [R] one past the last sentence it may contain

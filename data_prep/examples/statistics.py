@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from data_prep.config import ExamplesConfig
+from data_prep.examples.config import ExamplesConfig
 
 SUMMED = (
     "sections", "empty_sections", "sentences", "empty_sentences", "pieces",

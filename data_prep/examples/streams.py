@@ -25,11 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data_prep.arrays import save_array
-from data_prep.config import ExamplesConfig
 from data_prep.corpus.shard_format import ShardPart, group_parts, parts, read_sections
 from data_prep.errors import SesameError
 from data_prep.examples.chunks import Chunk, ChunkStore, concatenate, token_dtype
 from data_prep.examples.common_passes import SPLITS, finish, tokenize, write_splits
+from data_prep.examples.config import ExamplesConfig
 from data_prep.examples.rows_files import read_counts, write_counts, write_rows_file
 from data_prep.examples.segments import NO_PAIR, Ints
 from data_prep.examples.sorting import (
@@ -291,7 +291,8 @@ def _check_sources(
     sample = np.unique(np.linspace(0, max(sections - 1, 0), count).astype(int))
     for part, number, start in sorted(order.place(index) for index in sample.tolist()):
         section = _sections(found[part])[number]
-        encodings = tokenizer.library.encode_batch(section.sentences, add_special_tokens=False)
+        sentences = list(map(tokenizer.separate, section.sentences))
+        encodings = tokenizer.library.encode_batch(sentences, add_special_tokens=False)
         ids = [each.ids for each in encodings if each.ids]
         lengths = np.array([len(each) for each in ids], np.int64)
         words = np.array([i for each in ids for i in each], np.int64)

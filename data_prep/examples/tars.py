@@ -12,12 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from data_prep.config import ExamplesConfig
-from data_prep.examples.chunks import BLOCK, END_OF_TAR, NPY_BYTES, ChunkStore, ChunkWriter
-from data_prep.examples.columns import column_bytes
+from data_prep.examples.chunks import END_OF_TAR, ChunkStore, ChunkWriter
+from data_prep.examples.columns import ChunkSizes, column_bytes
+from data_prep.examples.config import ExamplesConfig
 from data_prep.examples.reuse import Reuse
 from data_prep.examples.rows import mask_rule
 from data_prep.examples.rows_files import RowsFile
+from data_prep.examples.tar_members import BLOCK, NPY_BYTES
 from data_prep.examples.validate import Draws, Rules, check_rows, sampled_chunks
 from data_prep.tokenizers import load_tokenizer
 from data_prep.work_units import WorkUnit
@@ -78,17 +79,15 @@ def plan_tars(files: Sequence[RowsFile], layout: Layout) -> list[Tar]:
     """Divide the rows into tars of at most `shard_size` bytes; there is always one tar."""
     bounds: list[tuple[int, int]] = [(0, 0)]  # first chunk and first row of each tar
     chunks = row = filled = 0
-    for rows, examples, tokens, predictions in _chunk_sizes(files, layout.chunk_rows):
-        columns = column_bytes(
-            rows, examples, tokens, predictions, layout.vocab_size, layout.static
-        )
+    for sizes in _chunk_sizes(files, layout.chunk_rows):
+        columns = column_bytes(sizes, layout.vocab_size, layout.static)
         size = sum(map(_member_bytes, columns.values()))
         is_full = filled + size + len(END_OF_TAR) > layout.shard_size
         if is_full and chunks > bounds[-1][0]:
             bounds.append((chunks, row))
             filled = 0
         filled += size
-        chunks, row = chunks + 1, row + rows
+        chunks, row = chunks + 1, row + sizes.rows
     ends = [*bounds[1:], (chunks, row)]
     return [
         Tar(number, chunk, end_chunk, row, end_row, is_last=number == len(bounds) - 1)
@@ -104,18 +103,20 @@ def _member_bytes(column: int) -> int:
     return BLOCK + content + -content % BLOCK
 
 
-def _chunk_sizes(files: Sequence[RowsFile], chunk_rows: int) -> Iterator[list[int]]:
-    """Yield the rows, examples, tokens and predictions of each chunk."""
-    before = begin = np.zeros(4, np.int64)  # totals before the file, and before the chunk
+def _chunk_sizes(files: Sequence[RowsFile], chunk_rows: int) -> Iterator[ChunkSizes]:
+    """Yield the sizes of each chunk."""
+    before = begin = np.zeros(
+        len(ChunkSizes._fields), np.int64
+    )  # totals before the file, and before the chunk
     for file in files:
         sizes = file.sizes()
         first = chunk_rows - int(before[0]) % chunk_rows
         for end in before + sizes[first::chunk_rows]:
-            yield (end - begin).tolist()
+            yield ChunkSizes(*(end - begin).tolist())
             begin = end
         before = before + sizes[-1]
     if before[0] > begin[0]:
-        yield (before - begin).tolist()
+        yield ChunkSizes(*(before - begin).tolist())
 
 
 def plan_split(files: Sequence[RowsFile], layout: Layout, documents: int | None) -> list[TarTask]:

@@ -1,10 +1,10 @@
 """First pass over the shards: tokenize each part and write the tokens to disk.
 
 The tokens are stored because later passes read them several times: as the text of every duplicate,
-and as the random segments of other parts. A text folder holds ids.npy (tokens of all sentences),
-sentences.npy (offsets into ids), sections.npy (document, section number, first sentence, group,
-stratum; a last row closes the offsets), weights.npy (one per section) and counts.json. Sentences
-without tokens are left out.
+and as the random segments of other parts. A text folder holds ids.npy (tokens of all sentences,
+with the marks of `word_marks.compact`), sentences.npy (offsets into ids), sections.npy (document,
+section number, first sentence, group, stratum; a last row closes the offsets), weights.npy (one per
+section) and counts.json. Sentences without tokens are left out.
 """
 
 import json
@@ -17,9 +17,9 @@ import numpy as np
 from data_prep.arrays import save_array
 from data_prep.corpus.mixture import count_copies
 from data_prep.corpus.shard_format import Section, ShardPart, hash_name, read_sections
-from data_prep.examples.chunks import token_dtype
 from data_prep.examples.segments import Ints, Text
 from data_prep.tokenizers import Tokenizer
+from data_prep.tokenizers.word_marks import compact
 
 
 @dataclass(frozen=True)
@@ -74,12 +74,12 @@ def write_text(
         weights.append(section.weight)
         sentences.extend(section.sentences)
     sections.append((-1, -1, len(sentences), -1, -1))
-    encoded = tokenizer.encode(sentences)
+    encoded = tokenizer.encode_marked(sentences)
     is_empty = np.diff(encoded.offsets) == 0
     table = np.array(sections, np.int64)
     table[:, 2] -= np.concatenate([[0], np.cumsum(is_empty)])[table[:, 2]]
     kept = np.concatenate([[True], ~is_empty])
-    save_array(folder / "ids.npy", encoded.ids.astype(token_dtype(tokenizer.size)))
+    save_array(folder / "ids.npy", compact(encoded.ids, tokenizer.size))
     save_array(folder / "sentences.npy", encoded.offsets[kept])
     save_array(folder / "sections.npy", table)
     save_array(folder / "weights.npy", np.array(weights, np.float64))

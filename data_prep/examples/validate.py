@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from data_prep.config import ExamplesConfig
 from data_prep.errors import SesameError
 from data_prep.examples.chunks import Chunk, ChunkStore
+from data_prep.examples.config import ExamplesConfig
 from data_prep.examples.masking import MASKED, RANDOM, MaskRule, Vocabulary
 from data_prep.examples.reuse import Reuse
 from data_prep.tokenizers import Tokenizer
@@ -248,7 +248,10 @@ def _mask_rules(chunk: Chunk, rules: Rules) -> Iterable[tuple[Flags, str]]:
         yield missing != 0, "the number of predictions is not what rate and cap imply"
         return
     yield missing < 0, "there are more predictions than rate and cap allow"
-    is_word_start = vocabulary.starts_word[chunk.tokens] | ~is_maskable
+    is_word_start = vocabulary.starts_word[chunk.tokens]
+    if chunk.word_flips is not None:
+        is_word_start ^= chunk.word_flips.astype(np.bool_)
+    is_word_start |= ~is_maskable
     is_word_start[1:] |= ~is_maskable[:-1]
     word = np.cumsum(is_word_start) - 1
     word_starts = np.flatnonzero(is_word_start)

@@ -7,8 +7,9 @@ share a file. A stream is found by its magic bytes.
 import bz2
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import BinaryIO
+
+from data_prep.reading.source_files import FilePath
 
 # "BZh", the block size, then the magic of the first block (digits of π) or, in an empty stream, of
 # the end (digits of √π).
@@ -35,7 +36,7 @@ def next_stream(raw: BinaryIO, position: int, end: int | None = None) -> int | N
     return None
 
 
-def has_streams(path: Path) -> bool:
+def has_streams(path: FilePath) -> bool:
     """Return True if a file has more than one stream."""
     with path.open("rb") as raw:
         return next_stream(raw, 1, FIRST_STREAM_BYTES) is not None

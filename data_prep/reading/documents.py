@@ -13,12 +13,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from data_prep.conditions import Condition, condition_of
 from data_prep.config import CorpusConfig
 from data_prep.errors import UsageError
 from data_prep.reading.bzip2 import has_streams
-from data_prep.reading.lines import LONGEST_BYTES, read_part
+from data_prep.reading.json_values import is_lines, split_objects
+from data_prep.reading.lines import LONGEST_BYTES, read_blocks, read_part, split_lines
 from data_prep.reading.named_fields import list_names, wanted_fields
-from data_prep.reading.sources import Part, SourceFile
+from data_prep.reading.plain_text import PlainWriter
+from data_prep.reading.scans import SCANS, read_page, read_work
+from data_prep.reading.source_files import Part, SourceFile
 from data_prep.reading.tally import Tally
 from data_prep.reading.wiki import (
     Wiki,
@@ -38,18 +42,28 @@ class RawDocument:
     id: str
     text: str
     group: str | None = None
+    confidence: float | None = None  # mean of the words of a scan, if it is stated
 
 
 def cut_whole(config: CorpusConfig) -> Callable[[SourceFile], bool]:
     """Return a predicate that is True for files that cannot be split.
 
-    These are tables, files of one document, and files that are one compressed stream.
+    These are CSV tables, files of one document, JSON that is not in lines, remote Arrow files,
+    whose batches cannot be skipped, and files that are one compressed stream.
     """
 
     @cache
     def whole(file: SourceFile) -> bool:
-        if file.format in ("csv", "tsv") or (file.format == "txt" and config.documents == "file"):
+        if file.plain is not None:
+            return False
+        if file.format in ("csv", *SCANS):
             return True
+        if file.format == "txt" and config.documents == "file":
+            return True
+        if file.format == "json" and not _is_json_lines(file):
+            return True
+        if file.format == "arrow":
+            return not isinstance(file.path, Path)
         if file.compression == ".bz2":
             return not has_streams(file.path)
         return bool(file.compression)
@@ -57,22 +71,56 @@ def cut_whole(config: CorpusConfig) -> Callable[[SourceFile], bool]:
     return whole
 
 
+def divides_when_plain(file: SourceFile, config: CorpusConfig) -> bool:
+    """Return True if a file that cannot be divided can be when its plain text is at hand."""
+    if file.format == "txt":
+        return config.documents != "file"
+    if file.format == "json":
+        return _is_json_lines(file)
+    return file.format in ("jsonl", "csv", "tsv", "wiki")
+
+
+def make_plain(file: SourceFile, folder: Path) -> None:
+    """Fill `folder` with what a `PlainText` needs, for a file that cannot be divided as it is."""
+    tally = Tally()
+    writer = PlainWriter(folder, has_copy=bool(file.compression))
+    blocks = writer.write(read_blocks(file, tally))
+    if file.format == "csv":
+        csv.field_size_limit(LONGEST_BYTES)
+        writer.note_rows(split_lines(blocks))
+    for _ in blocks:  # the rows were noted before, if there are any
+        pass
+    writer.close(is_damaged=tally.broken_files > 0)
+
+
 def read_documents(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawDocument]:
     """Yield the documents of a part in order; count every record in `tally`, in place."""
     read = {
         "txt": _read_text,
+        "json": _read_json,
         "jsonl": _read_json_lines,
         "csv": _read_table,
         "tsv": _read_table,
-        "xml": _read_wiki,
-        "parquet": _read_parquet,
+        "wiki": _read_wiki,
+        "alto": _read_scan,
+        "page": _read_scan,
+        "mets": _read_scan,
+        "parquet": _read_columns,
+        "arrow": _read_columns,
     }[part.file.format]
     excluded = excluded_ids(tuple(config.exclude), config.exclude_file)
     for document in read(part, config, tally):
         if document.id in excluded:
             tally.dropped["exclude"] += 1
+        elif is_unsure(document, config.min_confidence):
+            tally.dropped["min_confidence"] += 1
         else:
             yield document
+
+
+def is_unsure(document: RawDocument, least: float | None) -> bool:
+    """Return True if a scanned text was recognised with less confidence than `least`."""
+    return least is not None and document.confidence is not None and document.confidence < least
 
 
 @cache
@@ -153,6 +201,27 @@ def _read_json_lines(part: Part, config: CorpusConfig, tally: Tally) -> Iterator
             tally.drop_damaged("malformed_json", part.file.name, offset)
 
 
+def _read_json(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawDocument]:
+    """Read objects that are in lines, in an array, or one after another."""
+    if _is_json_lines(part.file):
+        yield from _read_json_lines(part, config, tally)
+        return
+    for offset, data in split_objects(read_blocks(part.file, tally)):
+        tally.read += 1
+        try:
+            record = json.loads(_decode(data or b"", part.file, offset, tally))
+        except (ValueError, RecursionError):
+            tally.drop_damaged("malformed_json", part.file.name, offset)
+            continue
+        yield from _document_of(record, part.file, offset, config, tally)
+
+
+@cache
+def _is_json_lines(file: SourceFile) -> bool:
+    lines = split_lines(read_blocks(file, Tally()))
+    return is_lines(next((line for _, line in lines if line.strip()), b""))
+
+
 def _load_json(text: str, tally: Tally) -> Any:
     record = json.loads(text)
     if isinstance(record, str):  # an object that was serialised twice
@@ -170,7 +239,7 @@ def _document_of(
     unit: str = "byte",
 ) -> Iterator[RawDocument]:
     tally.fields.see(record, wanted_fields(config))
-    if any(_as_text(record.get(key)) != value for key, value in config.where.items()):
+    if not all(holds(_as_text(record.get(key))) for key, holds in _conditions(config)):
         tally.dropped["where"] += 1
         return
     text = record.get(config.text_field)
@@ -185,6 +254,15 @@ def _document_of(
         name = LONE_SURROGATE.sub("\ufffd", name)
         group = group and LONE_SURROGATE.sub("\ufffd", group)
     yield RawDocument(name, text, group)
+
+
+def _conditions(config: CorpusConfig) -> list[tuple[str, Condition]]:
+    return _parsed_conditions(tuple(config.where.items())) if config.where else []
+
+
+@cache
+def _parsed_conditions(where: tuple[tuple[str, str], ...]) -> list[tuple[str, Condition]]:
+    return [(name, condition_of(f"corpus.where.{name}", value)) for name, value in where]
 
 
 def _group_of(record: Mapping[str, Any], config: CorpusConfig) -> str | None:
@@ -202,22 +280,36 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
+class _Rows:
+    """The rows of a part of a table; `place` is the offset of the line that was read last."""
+
+    def __init__(self, part: Part, tally: Tally):
+        self._part = part
+        self._tally = tally
+        self.place = part.start
+        csv.field_size_limit(LONGEST_BYTES)
+        if part.file.format == "csv":
+            self._rows = csv.reader(self._lines())
+        else:  # as in GLUE's files, a quotation mark is an ordinary character
+            self._rows = csv.reader(self._lines(), delimiter="\t", quoting=csv.QUOTE_NONE)
+
+    def __iter__(self) -> "_Rows":
+        return self
+
+    def __next__(self) -> list[str]:
+        return next(self._rows)
+
+    def _lines(self) -> Iterator[str]:
+        for offset, line in read_part(self._part, _any_line, self._tally):
+            self.place = offset
+            yield _decode(line, self._part.file, offset, self._tally)
+
+
 def _read_table(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawDocument]:
-    place = 0
-
-    def text_lines() -> Iterator[str]:
-        nonlocal place
-        for offset, line in read_part(part, _any_line, tally):
-            place = offset
-            yield _decode(line, part.file, offset, tally)
-
-    csv.field_size_limit(LONGEST_BYTES)
-    if part.file.format == "csv":
-        rows = csv.reader(text_lines())
-    else:  # as in GLUE's files, a quotation mark is an ordinary character
-        rows = csv.reader(text_lines(), delimiter="\t", quoting=csv.QUOTE_NONE)
+    rows = _Rows(part, tally)
+    beginning = rows if part.start == 0 else _Rows(Part(part.file, 0, 1), Tally())
     try:
-        header = next(rows, [])
+        header = next(beginning, [])
     except csv.Error as error:
         raise UsageError(
             f"{part.file.name}: its first line is not a row of column names; correct the file, or "
@@ -233,21 +325,23 @@ def _read_table(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawD
             row = next(rows, None)
         except csv.Error:
             tally.read += 1
-            tally.drop_damaged("malformed_row", part.file.name, place)
+            tally.drop_damaged("malformed_row", part.file.name, rows.place)
             continue
         if row is None:
             return
         if row:
             tally.read += 1
             record = dict(zip(header, row, strict=False))
-            yield from _document_of(record, part.file, place, config, tally)
+            yield from _document_of(record, part.file, rows.place, config, tally)
 
 
-def _read_parquet(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawDocument]:
-    from data_prep.reading.parquet import read_rows  # pyarrow takes a third of a second to import
+def _read_columns(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawDocument]:
+    # Here, because pyarrow takes a third of a second to import.
+    from data_prep.reading import arrow, parquet
 
+    reader = arrow if part.file.format == "arrow" else parquet
     others = [config.id_field, *config.where, *filter(None, [config.group_field])]
-    for number, row in read_rows(part, config.text_field, others, tally):
+    for number, row in reader.read_rows(part, config.text_field, others, tally):
         tally.read += 1
         record = {
             name: _decode(value, part.file, number, tally, "row")
@@ -256,6 +350,14 @@ def _read_parquet(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[Ra
             for name, value in row.items()
         }
         yield from _document_of(record, part.file, number, config, tally, "row")
+
+
+def _read_scan(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawDocument]:
+    tally.read += 1
+    file = part.file
+    scan = read_work(file, tally) if file.format == "mets" else read_page(file, tally)
+    if scan is not None:
+        yield RawDocument(file.name, scan.text, confidence=scan.confidence)
 
 
 def _read_wiki(part: Part, config: CorpusConfig, tally: Tally) -> Iterator[RawDocument]:

@@ -12,14 +12,15 @@ import lzma
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
-from typing import Any, cast
+from contextlib import contextmanager
+from typing import Any, BinaryIO, cast
 
 import zstandard
 
 from data_prep.errors import SesameError
 from data_prep.reading.bzip2 import decompress_stream, next_stream
-from data_prep.reading.sources import Part, SourceFile
+from data_prep.reading.plain_text import PlainText
+from data_prep.reading.source_files import Part, SourceFile
 from data_prep.reading.tally import Tally
 from data_prep.reading.zstd import ZstdReader
 
@@ -34,19 +35,22 @@ DAMAGED = "truncated or damaged archive"
 StartsRecord = Callable[[bytes, bytes], bool]
 
 
-def open_source(file: SourceFile) -> io.BufferedIOBase:
+@contextmanager
+def open_source(file: SourceFile) -> Iterator[io.BufferedIOBase]:
     """Open a file for reading its decompressed bytes; raises SesameError if it cannot be opened."""
-    openers: dict[str, Callable[[Path], Any]] = {
-        "": lambda path: path.open("rb"),
+    openers: dict[str, Callable[[BinaryIO], Any]] = {
+        "": lambda raw: raw,
         ".gz": gzip.open,
         ".bz2": bz2.open,
         ".xz": lzma.open,
         ".zst": ZstdReader,
     }
     try:
-        return cast(io.BufferedIOBase, openers[file.compression](file.path))
+        raw = file.path.open("rb")
     except OSError as error:
         raise SesameError(f"{file.name} cannot be opened: {error.strerror}") from error
+    with raw:
+        yield cast(io.BufferedIOBase, openers[file.compression](raw))
 
 
 def read_blocks(file: SourceFile, tally: Tally) -> Iterator[bytes]:
@@ -54,15 +58,15 @@ def read_blocks(file: SourceFile, tally: Tally) -> Iterator[bytes]:
 
     At damage in an archive it stops and counts it in `tally`. Raises SesameError at disk errors.
     """
-    stream = open_source(file)
     offset = 0
     try:
-        # read1 returns the data before the damage of a truncated archive; read would lose it.
-        while block := stream.read1(BLOCK_BYTES):
-            if offset == 0:
-                _refuse_utf16(file, block)
-            yield block
-            offset += len(block)
+        with open_source(file) as stream:
+            # read1 returns the data before the damage of a truncated archive; read would lose it.
+            while block := stream.read1(BLOCK_BYTES):
+                if offset == 0:
+                    _refuse_utf16(file, block)
+                yield block
+                offset += len(block)
     except DECODE_ERRORS as error:
         if isinstance(error, OSError) and error.errno:  # an error of the disk, not of the archive
             raise _unreadable(file, offset, error) from error
@@ -72,8 +76,6 @@ def read_blocks(file: SourceFile, tally: Tally) -> Iterator[bytes]:
                 "lower corpus.workers, or compress the file again with a smaller one"
             ) from error
         tally.break_off(DAMAGED, file.name, offset)
-    finally:
-        stream.close()
 
 
 def _unreadable(file: SourceFile, offset: int, error: OSError) -> SesameError:
@@ -119,7 +121,9 @@ def read_part(part: Part, starts_record: StartsRecord, tally: Tally) -> Iterator
     before is empty if it is unknown. Adjacent parts apply it to the same bytes, so every record
     belongs to exactly one part.
     """
-    if part.file.compression == ".bz2":
+    if part.file.plain is not None:
+        lines = _plain_lines(part, part.file.plain, starts_record, tally)
+    elif part.file.compression == ".bz2":
         lines = _stream_lines(part, starts_record, tally)
     elif part.file.compression:
         lines = split_lines(read_blocks(part.file, tally))
@@ -193,11 +197,33 @@ def _read_streams(part: Part, marks: list[tuple[int, int]], tally: Tally) -> Ite
 def _range_lines(part: Part, starts_record: StartsRecord) -> Iterator[tuple[int, bytes]]:
     with open_source(part.file) as stream:
         _refuse_utf16(part.file, stream.read(2))
-        size = os.fstat(stream.fileno()).st_size
+        size = stream.seek(0, os.SEEK_END)
         start = _next_record(stream, part.start, starts_record)
         end = size if part.end >= size else _next_record(stream, part.end, starts_record)
         stream.seek(start)
         yield from split_lines(_range_blocks(stream, end - start), start)
+
+
+def _plain_lines(
+    part: Part, plain: PlainText, starts_record: StartsRecord, tally: Tally
+) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of a part whose bounds are offsets in the plain text."""
+    with plain.open() if plain.ends else open_source(part.file) as stream:
+        if plain.row_starts:
+            start, end = plain.next_row(part.start), plain.next_row(part.end)
+        else:
+            start = _next_record(stream, part.start, starts_record)
+            is_last = part.end >= plain.size
+            end = plain.size if is_last else _next_record(stream, part.end, starts_record)
+        stream.seek(start)
+
+        def blocks() -> Iterator[bytes]:
+            yield from _range_blocks(stream, end - start)
+            if plain.is_damaged and part.end >= plain.size:
+                # Before the last line, which the damage may have cut, as in `read_blocks`.
+                tally.break_off(DAMAGED, part.file.name, plain.size)
+
+        yield from split_lines(blocks(), start)
 
 
 def _range_blocks(stream: io.BufferedIOBase, size: int) -> Iterator[bytes]:

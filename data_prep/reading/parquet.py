@@ -4,32 +4,28 @@ A part has the row groups whose first byte is in its range, so parts depend on s
 that expands too far when it is decompressed is not read. A longer cell than a line may be is cut.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data_prep.errors import SesameError, UsageError
-from data_prep.reading.lines import LONGEST_BYTES
-from data_prep.reading.named_fields import list_names
+from data_prep.errors import SesameError
+from data_prep.reading.columns import (
+    BATCH_ROWS,
+    BOMB,
+    DAMAGE,
+    Row,
+    choose_columns,
+    is_bomb,
+    number_rows,
+)
 from data_prep.reading.parquet_footer import RowGroup, read_row_groups
-from data_prep.reading.sources import Part
+from data_prep.reading.source_files import Part
 from data_prep.reading.tally import Tally
 
-BATCH_ROWS = 256
 BUFFER_BYTES = 1 << 20
-# A page is decompressed as a whole, so a small file could fill the memory. Text expands 3 to 10
-# times; larger columns than EXPANDED_BYTES that expand more than MOST_EXPANSION times are refused.
-MOST_EXPANSION = 200
-EXPANDED_BYTES = 64 << 20
-BOMB = f"a column expands more than {MOST_EXPANSION} times when decompressed"
 WORD_BYTES = 4096  # longest word in a list of words
-# pyarrow reports damage by its own classes, by Python's, and where a size is absurd by MemoryError.
-DAMAGE = (pa.ArrowException, OSError, MemoryError, ValueError, KeyError, IndexError, OverflowError)
-
-Row = dict[str, Any]
 
 
 def read_rows(
@@ -43,16 +39,12 @@ def read_rows(
     """
     row = 0
     try:
-        with pq.ParquetFile(part.file.path, buffer_size=BUFFER_BYTES) as file:
+        with (
+            part.file.path.open("rb") as stream,
+            pq.ParquetFile(stream, buffer_size=BUFFER_BYTES) as file,
+        ):
             names = file.schema_arrow.names
-            if text_field not in names:
-                raise UsageError(
-                    f"corpus.text_field={text_field}: {part.file.name} has no such column; "
-                    f"found: {list_names(names)}; set corpus.text_field"
-                )
-            if not set(others) <= set(names):
-                tally.fields.remember(names)
-            columns = [text_field, *(name for name in dict.fromkeys(others) if name in names)]
+            columns = choose_columns(part.file.name, names, text_field, others, tally)
             for number, group in enumerate(read_row_groups(part.file.path)):
                 if not part.start <= group.columns[0].first_byte < part.end:
                     row += group.rows
@@ -64,11 +56,8 @@ def read_rows(
                 for batch in file.iter_batches(
                     BATCH_ROWS, row_groups=[number], columns=columns, use_threads=False
                 ):
-                    for values in _as_rows(batch):
-                        if any(map(_is_cut, values.values())):
-                            tally.repair_damaged("long_cell_cut", part.file.name, row, "row")
-                        yield row, values
-                        row += 1
+                    yield from number_rows(batch, row, part.file.name, tally)
+                    row += len(batch)
     except DAMAGE as error:
         # Count a file that cannot be opened once: only its first part counts it.
         if row or part.start == 0:
@@ -109,39 +98,7 @@ def read_first_column(path: Path, count: int) -> list[Any]:
 def _is_bomb(group: RowGroup, columns: Sequence[str]) -> bool:
     """Return True if one of the columns expands too far, by what the file states about itself."""
     return any(
-        column.uncompressed > EXPANDED_BYTES
-        and column.uncompressed > MOST_EXPANSION * column.compressed
+        is_bomb(column.compressed, column.uncompressed)
         for column in group.columns
         if column.name in columns
     )
-
-
-def _as_rows(batch: pa.RecordBatch) -> Iterator[Row]:
-    columns = [_cells(_as_bytes(column)) for column in batch.columns]
-    for row in zip(*columns, strict=True):
-        yield dict(zip(batch.schema.names, row, strict=True))
-
-
-def _cells(column: pa.Array) -> Iterable[Any]:
-    """Return the values of a column; bytes are cut at LONGEST_BYTES."""
-    if column.nbytes < LONGEST_BYTES or not pa.types.is_large_binary(column.type):
-        cells: list[Any] = column.to_pylist()
-        return cells
-    # One at a time, since each may be large.
-    buffers = (cell.as_buffer() for cell in column)
-    return (None if buffer is None else buffer[:LONGEST_BYTES].to_pybytes() for buffer in buffers)
-
-
-def _is_cut(value: Any) -> bool:
-    return isinstance(value, bytes) and len(value) == LONGEST_BYTES
-
-
-def _as_bytes(column: pa.Array) -> pa.Array:
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if column.type in (pa.string(), pa.large_string(), pa.binary()):
-        return column.cast(pa.large_binary())
-    if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
-        # Python's datetime has microseconds only.
-        return column.cast(pa.timestamp("us", column.type.tz), safe=False)
-    return column

@@ -7,8 +7,9 @@ read it too, but it ends the whole process when the description of a column is d
 import os
 import struct
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
+
+from data_prep.reading.source_files import FilePath
 
 MAGIC = b"PAR1"
 TAIL_BYTES = 8  # the footer's length and the magic
@@ -38,10 +39,10 @@ class RowGroup:
     columns: list[Column]
 
 
-def read_row_groups(path: Path) -> list[RowGroup]:
+def read_row_groups(path: FilePath) -> list[RowGroup]:
     """Return the row groups of a file; raises ValueError if its footer is damaged."""
-    with open(path, "rb") as stream:
-        size = os.fstat(stream.fileno()).st_size
+    with path.open("rb") as stream:
+        size = stream.seek(0, os.SEEK_END)
         stream.seek(max(0, size - TAIL_BYTES))
         tail = stream.read()
         length = int.from_bytes(tail[:4], "little")

@@ -2,7 +2,6 @@
 
 import glob
 import os
-import re
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,97 +9,27 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from data_prep.errors import SesameError, UsageError
+from data_prep.errors import UsageError
 from data_prep.files import is_text
+from data_prep.reading.lines import read_blocks
+from data_prep.reading.markup import SNIFFED_BYTES, kind_of_xml, page_links, parse_xml
+from data_prep.reading.remote import find_remote, is_remote, relative_name
+from data_prep.reading.saved_datasets import reason_to_skip
+from data_prep.reading.source_files import ENDINGS, FORMAT, FilePath, FileState, Part, SourceFile
+from data_prep.reading.tally import Tally
 
 PIECE_BYTES = 16 << 20  # raw bytes per work unit, if a file can be split
-# Wikipedia dumps in several files have names such as …xml-p10p30302.bz2.
-FORMAT = re.compile(
-    r"\.(?:(txt|jsonl|ndjson|csv|tsv|xml)(?:-p\d+p\d+[^.]*)?(\.(?:gz|bz2|xz|zst))?|(parquet))$",
-    re.IGNORECASE,
-)
-ENDINGS = ".parquet; .txt, .jsonl, .ndjson, .csv, .tsv, .xml, each also with .gz, .bz2, .xz or .zst"
-JSON_DOCUMENT = re.compile(r"\.json(\.(?:gz|bz2|xz|zst))?$", re.IGNORECASE)
 # Reasons why a file in a corpus folder is not read. The manifest has a count per key.
 UNREAD = {
     "unknown_ending": f"the ending is unknown; known: {ENDINGS}",
-    "json_document": "a .json file may be one document; name it .jsonl if each line is an object",
+    "other_xml": "the XML is none of MediaWiki, ALTO, PAGE and METS",
+    "no_pages": "the METS file names no ALTO or PAGE file of the corpus",
+    "dataset_description": "it describes a saved dataset and holds no rows",
+    "not_in_dataset": "the dataset's state.json does not list it",
     "hidden": "the name starts with a dot",
     "name_not_utf8": "the name is not valid UTF-8; rename it",
     "not_a_file": "a FIFO, socket or device is never opened",
 }
-
-
-@dataclass(frozen=True)
-class FileState:
-    """The size, time and inode of a file; any change of the file changes one of them."""
-
-    size: int
-    modified: int  # in nanoseconds
-    inode: int
-
-    @classmethod
-    def of(cls, path: Path) -> "FileState | None":
-        """Return the present state of a file, or None if it cannot be read."""
-        try:
-            status = path.stat()
-        except OSError:
-            return None
-        return cls(status.st_size, status.st_mtime_ns, status.st_ino)
-
-
-@dataclass(frozen=True)
-class SourceFile:
-    """A file of the corpus.
-
-    `name` is its path below the root that the user gave, or `<source>/<path>` for a named source.
-    `source` is the number of the source.
-    """
-
-    path: Path
-    name: str
-    source: int = 0
-    state: FileState | None = field(default=None, compare=False)  # at the time of the survey
-
-    def refuse_change(self) -> None:
-        """Raise SesameError if the file has changed since the survey: text may be lost."""
-        now = FileState.of(self.path)
-        if self.state is None or now == self.state:
-            return
-        sizes = f" ({self.state.size:,} bytes, now {now.size:,})" if now else ""
-        raise SesameError(
-            f"{self.name} {'changed' if now else 'is gone'}{sizes} while the corpus was read; "
-            "no output was made: do not change the files, and run the same command again"
-        )
-
-    @property
-    def format(self) -> str:
-        """The format: txt, jsonl (also .ndjson), csv, tsv, xml or parquet."""
-        ending = _endings(self.path.name)[0]
-        return "jsonl" if ending == "ndjson" else ending
-
-    @property
-    def compression(self) -> str:
-        """The suffix of the compression with its dot, or an empty string."""
-        return _endings(self.path.name)[1]
-
-
-@dataclass(frozen=True)
-class Part:
-    """A part of a file: the records that start in bytes [start, end).
-
-    Both bounds may lie inside a record. Readers move each to the start of the next record.
-    """
-
-    file: SourceFile
-    start: int
-    end: int
-
-
-def _endings(name: str) -> tuple[str, str]:
-    match = FORMAT.search(name)
-    assert match, f"{name} was not checked by discover"
-    return (match[1] or match[3]).lower(), (match[2] or "").lower()
 
 
 @dataclass
@@ -110,15 +39,20 @@ class Survey:
     files: list[SourceFile] = field(default_factory=list)  # sorted by name; names are unique
     unread: dict[str, str] = field(default_factory=dict)  # name to reason, a key of UNREAD
 
-    def take(self, path: Path, root: Path) -> None:
-        """Add a path below `root` to `files`, or to `unread` with the reason."""
-        name = path.relative_to(root).as_posix()
-        reason = _reason_not_to_read(path)
+    def take(self, key: str, path: FilePath, name: str) -> None:
+        """Add a path with its name below the root to `files`, or to `unread` with the reason."""
+        reason = _reason_not_to_read(key, path)
         if not is_text(name):  # it could be neither stored nor shown
             name, reason = name.encode(errors="backslashreplace").decode(), "name_not_utf8"
         if reason is None:
-            self.files.append(SourceFile(path, name, state=FileState.of(path)))
-        else:
+            file = SourceFile(path, name, state=FileState.of(path))
+            if file.format != "wiki":
+                self.files.append(file)
+            elif markup := _sniff(file):
+                self.files.append(replace(file, markup=markup))
+            else:
+                reason = "other_xml"
+        if reason is not None:
             self.unread[name] = reason
 
 
@@ -137,13 +71,13 @@ def survey(paths: Any, sources: Mapping[str, Any] | None = None) -> Survey:
         key = f"corpus.sources.{name}"
         found = _find(key, sources[name])
         for file in sorted(found.files, key=lambda file: file.name):
-            place = os.path.realpath(file.path)
+            place = str(file.path.resolve())
             if place in files:
                 raise UsageError(
                     f"{key}: {file.name} is also {files[place].name}; a file can have only one "
                     "source"
                 )
-            files[place] = replace(file, name=f"{name}/{file.name}", source=number)
+            files[place] = file.renamed(name, number)
         unread |= {f"{name}/{other}": reason for other, reason in found.unread.items()}
     return Survey(list(files.values()), unread)
 
@@ -165,12 +99,24 @@ def describe_unread(unread: Mapping[str, str], most: int = 5) -> list[str]:
     return lines
 
 
-def _reason_not_to_read(path: Path) -> str | None:
+def _reason_not_to_read(key: str, path: FilePath) -> str | None:
     if path.name.startswith("."):
         return "hidden"
     if not FORMAT.search(path.name):
-        return "json_document" if JSON_DOCUMENT.search(path.name) else "unknown_ending"
-    return "not_a_file" if _is_special(path) else None
+        return "unknown_ending"
+    if not isinstance(path, Path):
+        return None
+    return "not_a_file" if _is_special(path) else reason_to_skip(key, path)
+
+
+def _sniff(file: SourceFile) -> str | None:
+    """Return the kind of an XML file; an empty or damaged one is read, and counted there."""
+    beginning = b""
+    for block in read_blocks(file, Tally()):
+        beginning += block
+        if len(beginning) >= SNIFFED_BYTES:
+            break
+    return kind_of_xml(beginning) if beginning else file.markup
 
 
 def _is_special(path: str | Path) -> bool:
@@ -191,25 +137,27 @@ def _find(key: str, paths: Any) -> Survey:
     for number, item in enumerate(given):
         own = _survey_item(key, os.path.expanduser(str(item)))
         for file in own.files:
-            found.setdefault(os.path.realpath(file.path), (number, file))
+            found.setdefault(str(file.path.resolve()), (number, file))
         unread |= own.unread
     files = [file for _, file in found.values()]
     if len({file.name for file in files}) < len(files):  # two roots have files of the same name
         files = [replace(file, name=f"{number}/{file.name}") for number, file in found.values()]
-    return Survey(files, unread)
+    return _with_pages(Survey(files, unread))
 
 
 def _survey_item(key: str, item: str) -> Survey:
     found = Survey()
-    if os.path.isfile(item):
+    if is_remote(item):
+        root, remote = find_remote(key, item)
+        for file in remote:
+            found.take(key, file, relative_name(file, root))
+    elif os.path.isfile(item):
         if not FORMAT.search(item):
             raise UsageError(f"{key}={item}: the file ending is unknown; known: {ENDINGS}")
-        path = Path(item)
-        found.files.append(SourceFile(path, path.name, state=FileState.of(path)))
-        return found
-    if _is_special(item):
+        found.take(key, Path(item), os.path.basename(item))
+    elif _is_special(item):
         raise UsageError(f"{key}={item}: this is a FIFO, socket or device; give files or folders")
-    if os.path.isdir(item):
+    elif os.path.isdir(item):
         _walk(key, item, Path(item), found)
     elif glob.has_magic(item):
         _match(key, item, found)
@@ -231,7 +179,7 @@ def _match(key: str, pattern: str, found: Survey) -> None:
         if os.path.isdir(match):
             _walk(key, match, root, found)
         else:
-            found.take(Path(match), root)
+            found.take(key, Path(match), Path(match).relative_to(root).as_posix())
 
 
 def _walk(key: str, folder: str, root: Path, found: Survey) -> None:
@@ -244,12 +192,48 @@ def _walk(key: str, folder: str, root: Path, found: Survey) -> None:
             folders.clear()
             continue
         seen.add(os.path.realpath(place))
-        for name in folders:
-            if name.startswith("."):
-                found.take(Path(place, name), root)
+        hidden = [name for name in folders if name.startswith(".")]
         folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in names:
-            found.take(Path(place, name), root)
+        for name in [*hidden, *names]:
+            path = Path(place, name)
+            found.take(key, path, path.relative_to(root).as_posix())
+
+
+def _with_pages(found: Survey) -> Survey:
+    """Give every METS file the pages that it names; these are no longer files of their own."""
+    if all(file.format != "mets" for file in found.files):
+        return found
+    places = {str(file.path.resolve()): file for file in found.files}
+    works: list[SourceFile] = []
+    owned: set[str] = set()
+    unread = dict(found.unread)
+    for file in found.files:
+        if file.format != "mets":
+            continue
+        named = _linked_places(file)
+        here = [place for place in named if place in places and place not in owned]
+        owned.update(here)
+        if here:
+            pages = tuple(places[place] for place in here)
+            works.append(replace(file, pages=pages, missing_pages=len(named) - len(here)))
+        else:
+            unread[file.name] = "no_pages"
+    others = [
+        file for place, file in places.items() if place not in owned and file.format != "mets"
+    ]
+    return Survey([*others, *works], unread)
+
+
+def _linked_places(mets: SourceFile) -> list[str]:
+    """Return the resolved places of the XML files that a METS file names; [] if it is damaged."""
+    try:
+        links = page_links(parse_xml(b"".join(read_blocks(mets, Tally()))))
+    except ValueError:
+        return []
+    folder = str(mets.path).rpartition("/")[0]
+    if isinstance(mets.path, Path):
+        return [os.path.realpath(os.path.join(folder, link)) for link in links]
+    return [f"{folder}/{link}" for link in links]
 
 
 def plan_pieces(
@@ -265,7 +249,7 @@ def plan_pieces(
     pieces: list[list[Part]] = []
     filled = piece_bytes
     for file in files:
-        size = file.path.stat().st_size
+        size = file.size
         step = max(size, 1) if size <= piece_bytes or whole(file) else piece_bytes
         if 4 * size >= piece_bytes:
             filled = piece_bytes

@@ -24,6 +24,7 @@ class Tally:
     read: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
     repaired: Counter[str] = field(default_factory=Counter)
+    redacted: Counter[str] = field(default_factory=Counter)  # replacements by symbol
     languages: Counter[str] = field(default_factory=Counter)  # kept documents, if identified
     broken_files: int = 0
     notes: list[tuple[str, str, str]] = field(default_factory=list)  # file, byte or row, reason
@@ -68,6 +69,7 @@ class Tally:
         self.read += other.read
         self.dropped.update(other.dropped)
         self.repaired.update(other.repaired)
+        self.redacted.update(other.redacted)
         self.languages.update(other.languages)
         self.broken_files += other.broken_files
         self.notes.extend(other.notes[: NOTES - len(self.notes)])
@@ -79,6 +81,7 @@ class Tally:
             "read": self.read,
             "dropped": dict(sorted(self.dropped.items())),
             "repaired": dict(sorted(self.repaired.items())),
+            "redacted": dict(sorted((+self.redacted).items())),
             "languages": dict(sorted(self.languages.items())),
             "broken_files": self.broken_files,
             "notes": [list(note) for note in self.notes],
@@ -93,6 +96,7 @@ class Tally:
             read=values["read"],
             dropped=Counter(values["dropped"]),
             repaired=Counter(values["repaired"]),
+            redacted=Counter(values.get("redacted", {})),  # cached units may be older
             languages=Counter(values["languages"]),
             broken_files=values["broken_files"],
             notes=[(file, place, reason) for file, place, reason in values["notes"]],

@@ -14,7 +14,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from data_prep.reading.lines import LONGEST_BYTES, read_blocks, read_part, split_lines
-from data_prep.reading.sources import Part, SourceFile
+from data_prep.reading.source_files import Part, SourceFile
 from data_prep.reading.tally import Tally
 
 ILLEGAL_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")

@@ -6,7 +6,6 @@ decompressor gets one block at a time. A few kilobytes may hold thousands of blo
 
 import io
 from collections.abc import Iterator
-from pathlib import Path
 from typing import BinaryIO
 
 import zstandard
@@ -28,18 +27,13 @@ class ZstdReader(io.BufferedIOBase):
     zstandard's own reader takes a truncated file for a complete one.
     """
 
-    def __init__(self, path: Path):
-        self._raw = path.open("rb")
+    def __init__(self, raw: BinaryIO):
+        self._raw = raw
         self._texts = self._read_frames()
 
     def read1(self, size: int = -1, /) -> bytes:
         """Return the text of the next block, of at most 128 KB; `size` is not used."""
         return next(self._texts, b"")
-
-    def close(self) -> None:
-        """Close the file."""
-        self._raw.close()
-        super().close()
 
     def _read_frames(self) -> Iterator[bytes]:
         while magic := self._raw.read(len(FRAME)):

@@ -6,6 +6,9 @@ Try it: sesame tokenizer 'corpus.paths=[my_texts/]' tokenizer=wordpiece
 """
 
 import json
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +34,8 @@ from data_prep.tokenizers.vocabulary import (
     write_words,
 )
 from data_prep.work_units import LocalPool
+
+log = logging.getLogger(__name__)
 
 
 def build_tokenizer(
@@ -62,6 +67,32 @@ def build_tokenizer(
     )
     passes.remove()
     return statistics
+
+
+def with_symbols(config: TokenizerConfig, redacted: Sequence[str]) -> TokenizerConfig:
+    """Return the config with the symbols of redacted text among the user's own.
+
+    Unigram and BPE look for symbols in lower-cased text, so there the symbols are in lower case.
+    """
+    is_folded = config.lowercase and config.kind != "wordpiece"
+    symbols = [symbol.lower() if is_folded else symbol for symbol in redacted]
+    return replace(config, user_symbols=list(dict.fromkeys([*config.user_symbols, *symbols])))
+
+
+def warn_of_split_symbols(tokenizer: Tokenizer, redacted: Sequence[str]) -> None:
+    """Warn of the symbols of redacted text that a given tokenizer splits into several tokens."""
+    encoded = tokenizer.encode_words(redacted)
+    split = [
+        symbol
+        for number, symbol in enumerate(redacted)
+        if {symbol, symbol.lower()}.isdisjoint(map(tokenizer.piece, encoded[number].tolist()))
+    ]
+    if split:
+        log.warning(
+            "the given tokenizer splits %s into several tokens; to keep them whole, train one on "
+            "this corpus, without tokenizer.source and init.source",
+            ", ".join(split),
+        )
 
 
 def _train(counts: WordCounts, out: Path, config: TokenizerConfig) -> None:

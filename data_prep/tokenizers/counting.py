@@ -21,6 +21,7 @@ from data_prep.config import TokenizerConfig
 from data_prep.corpus.shard_format import Section, ShardPart, group_parts, parts, read_sections
 from data_prep.passes import Passes
 from data_prep.text.scripts import SPACELESS
+from data_prep.text.segmentation import separate_words
 from data_prep.tokenizers.merging import Counted, WordCounts, hash_groups, merge, remember
 from data_prep.tokenizers.normalise import bert_normaliser, sentencepiece_normaliser
 from data_prep.tokenizers.words import words_cutter
@@ -71,8 +72,10 @@ def word_normaliser(config: TokenizerConfig) -> Callable[[str], list[str]]:
         ]
     plain = sentencepiece_normaliser(config.lowercase, config.strip_accents)
     if config.kind == "words":
-        whole = words_cutter(spaced=False)
-        return lambda raw: [word for word, _ in whole.pre_tokenize_str(plain.normalize_str(raw))]
+        whole = words_cutter(spaced=False, segmented=True, symbols=config.user_symbols)
+        return lambda raw: [
+            word for word, _ in whole.pre_tokenize_str(plain.normalize_str(separate_words(raw)))
+        ]
     if config.min_documents <= 1:
         return lambda raw: plain.normalize_str(raw).split()
     # In a script without spaces a whole clause would be one word, found in one document only.

@@ -16,6 +16,7 @@ import numpy as np
 
 from data_prep.corpus.shard_format import ShardPart
 from data_prep.passes import Passes
+from data_prep.text.segmentation import count_words
 from data_prep.tokenizers.counting import count_raw_words, grouped_parts, texts_of
 from data_prep.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from data_prep.work_units import WorkUnit
@@ -34,7 +35,10 @@ def _measure_piece(task: _MeasureTask, folder: Path) -> None:
 
 
 def sums_over(words: Counter[str], tokenizer: Tokenizer) -> Counter[str]:
-    """Return the sums for `figures`, from words (split at white space) and their counts."""
+    """Return the sums for `figures`, from words (split at white space) and their counts.
+
+    In scripts without spaces, the words are those of the segmenter.
+    """
     encoded = tokenizer.encode_words(list(words))
     counts = np.array(list(words.values()), np.int64)
     unknown = np.concatenate([[0], np.cumsum(encoded.ids == tokenizer.unk)])
@@ -51,7 +55,7 @@ def sums_over(words: Counter[str], tokenizer: Tokenizer) -> Counter[str]:
         return normaliser is not None and normaliser.normalize_str(character).strip() != character
 
     return Counter(
-        words=int(counts.sum()),
+        words=sum(count * count_words(word) for word, count in words.items()),
         pieces=int(np.diff(encoded.offsets) @ counts),
         unknown_pieces=int(np.diff(unknown[encoded.offsets]) @ counts),
         characters=characters.total(),

@@ -9,9 +9,10 @@ once, and the ids of the text are assembled from a table. Other tokenizers get t
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from data_prep.text.scripts import SPACELESS_CHARACTER
+from data_prep.text.segmentation import separate_words
 from data_prep.tokenizers.alignment import Alignment, align
 from data_prep.tokenizers.huggingface import (
     BYTE_PIECE,
@@ -32,8 +34,9 @@ from data_prep.tokenizers.huggingface import (
 )
 from data_prep.tokenizers.normalise import sentencepiece_normaliser
 from data_prep.tokenizers.sources import read_source
-from data_prep.tokenizers.words import cuts_words
-from data_prep.tokenizers.wordtable import WordTable, as_buffer
+from data_prep.tokenizers.word_marks import FLIP, with_flips
+from data_prep.tokenizers.words import cuts_words, is_segmented
+from data_prep.tokenizers.wordtable import WordTable, text_buffer
 
 BLOCK = 1 << 20  # bytes of text worked on at once
 CACHE_WORDS = 1 << 20  # words remembered between calls
@@ -41,6 +44,7 @@ CACHE_BYTES = 1 << 25
 # The context that determines the tokens of a word: the word alone (as split by
 # data_prep.text.words.split_like_bert), the text up to the next white space, or the whole text.
 REACHES = {True: "word", False: "space", None: "text"}
+EncodeEach = Callable[[Sequence[str]], tuple[NDArray[np.int32], NDArray[np.int64]]]
 
 
 @dataclass(frozen=True)
@@ -77,9 +81,10 @@ class Tokenizer:
         self.ordinary = _ordinary(self._pieces, library)
         punctuation_stands_alone = _cut(stated)
         self.reach = REACHES[punctuation_stands_alone]
+        self._separates = is_segmented(library)
         self._words = (
             None if punctuation_stands_alone is None
-            else _Words(library, punctuation_stands_alone)
+            else _Words(self._encode_each, punctuation_stands_alone)
         )  # fmt: skip
 
     @classmethod
@@ -89,8 +94,20 @@ class Tokenizer:
         return cls(source.tokenizer, source.specials)
 
     def encode(self, texts: Sequence[str]) -> Encoded:
-        """Return the ids of each text, equal to `encode_batch(texts, add_special_tokens=False)`."""
-        work = self._whole if self._words is None else self._words.encode
+        """Return the ids of each text, equal to `encode_batch(texts, add_special_tokens=False)`.
+
+        With a vocabulary of segmented words, they are those of the texts that `separate` returns.
+        """
+        marked = self.encode_marked(texts)
+        return Encoded(marked.ids & ~FLIP, marked.offsets)
+
+    def encode_marked(self, texts: Sequence[str]) -> Encoded:
+        """Return the ids of each text, with marks in scripts without spaces.
+
+        `word_marks.FLIP` is added to the id of a token if it starts a word and `starts_mask_word`
+        says that it does not, or the other way round.
+        """
+        work = self._encode_each if self._words is None else self._words.encode
         ids = [np.zeros(0, np.int32)]
         lengths = [np.zeros(1, np.int64)]
         for block in _blocks(texts):
@@ -98,6 +115,13 @@ class Tokenizer:
             ids.append(block_ids)
             lengths.append(block_lengths)
         return Encoded(np.concatenate(ids), np.cumsum(np.concatenate(lengths)))
+
+    def separate(self, text: str) -> str:
+        """Return a text as the library is given it: words apart, if this is a vocabulary of them.
+
+        Vocabularies that were made without a segmenter, and all others, get the text as it is.
+        """
+        return separate_words(text) if self._separates else text
 
     def encode_words(self, words: Sequence[str]) -> Encoded:
         """Return the ids of each word as it is tokenized inside a sentence, after white space."""
@@ -122,15 +146,24 @@ class Tokenizer:
         """Return the token with this id as it is written in the vocabulary."""
         return self._pieces[id]
 
-    def _whole(self, block: list[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        return _encode_each(self.library, block)
+    def _encode_each(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Return the marked ids of texts, one after another, and their number per text."""
+        lists = []
+        for text in texts:  # not encode_batch, which starts threads in every worker process
+            encoding = self.library.encode(self.separate(text), add_special_tokens=False)
+            is_marked = self.kind != "words" and SPACELESS_CHARACTER.search(text)
+            lists.append(
+                with_flips(text, encoding, self.starts_mask_word) if is_marked else encoding.ids
+            )
+        ids = np.array([id for each in lists for id in each], np.int32)
+        return ids, np.array([len(each) for each in lists], np.int64)
 
 
 class _Words:
     """Tokenizes every distinct word once: a table of words, and the token ids of each."""
 
-    def __init__(self, library: tokenizers.Tokenizer, punctuation_stands_alone: bool) -> None:
-        self._library = library
+    def __init__(self, encode_each: EncodeEach, punctuation_stands_alone: bool) -> None:
+        self._encode_each = encode_each
         self._table = WordTable(punctuation_stands_alone)
         self._forget()
 
@@ -139,16 +172,16 @@ class _Words:
         self._ids = np.zeros(0, np.int32)
         self._starts = np.zeros(1, np.int64)  # word w has ids[starts[w] : starts[w + 1]]
 
-    def encode(self, block: list[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    def encode(self, block: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Return the ids of a block of texts, and the number of ids per text."""
         if len(self._table) > CACHE_WORDS or self._table.size > CACHE_BYTES:
             self._forget()
         known = len(self._table)
-        buffer = as_buffer([text.encode() for text in block])
+        buffer = text_buffer(block)
         words, text_ends = self._table.number(buffer, len(block))
         if len(self._table) > known:
             new = [word.decode() for word in self._table.words(known)]
-            ids, lengths = _encode_each(self._library, new)
+            ids, lengths = self._encode_each(new)
             self._starts = np.concatenate([self._starts, self._ids.size + np.cumsum(lengths)])
             self._ids = np.concatenate([self._ids, ids])
         expanded, text_lengths = _expand(words, text_ends, self._starts, self._ids)
@@ -182,26 +215,12 @@ def _expand(
     return expanded, lengths
 
 
-def _encode_each(
-    library: tokenizers.Tokenizer, texts: Sequence[str]
-) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    # Not encode_batch, which starts threads in every worker process.
-    lists = [library.encode(text, add_special_tokens=False).ids for text in texts]
-    ids = np.array([id for each in lists for id in each], np.int32)
-    return ids, np.array([len(each) for each in lists], np.int64)
-
-
-def _blocks(texts: Sequence[str]) -> Iterator[list[str]]:
-    block: list[str] = []
-    size = 0
-    for text in texts:
-        block.append(text)
-        size += len(text)
-        if size >= BLOCK:
-            yield block
-            block, size = [], 0
-    if block:
-        yield block
+def _blocks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Divide texts into blocks of about `BLOCK` characters."""
+    ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
+    cuts = np.flatnonzero(np.diff(ends // BLOCK)) + 1
+    for start, end in pairwise([0, *cuts.tolist(), len(texts)]):
+        yield texts[start:end]
 
 
 def _cut(stated: dict[str, Any]) -> bool | None:

@@ -15,8 +15,9 @@ from typing import Any
 
 import sentencepiece
 
-from data_prep.config import SPECIAL_PIECES, TokenizerConfig
+from data_prep.config import TokenizerConfig
 from data_prep.errors import SesameError
+from data_prep.symbols import SPECIAL_PIECES
 from data_prep.tokenizers.merging import WordCounts
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_PIECES

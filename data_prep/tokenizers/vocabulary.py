@@ -18,6 +18,7 @@ from data_prep.config import TokenizerConfig
 from data_prep.errors import SesameError
 from data_prep.files import atomic_write, write_atomically
 from data_prep.reading.untrusted import VOCABULARY_BYTES, open_array, read_text
+from data_prep.text.scripts import SPACELESS_CHARACTER
 from data_prep.tokenizers.huggingface import pieces_of, write_folder
 from data_prep.tokenizers.merging import WordCounts
 from data_prep.tokenizers.words import SPECIAL_WORDS, SPECIALS, from_words
@@ -48,8 +49,10 @@ def write_words(counts: WordCounts, out: Path, config: TokenizerConfig) -> None:
     words = [word for word, _ in found]
     occurrences = [count for _, count in found[:predicted]]
     specials = [0, 0, counts.total - sum(occurrences)]
+    spaced = config.kind == "spaced_words"
+    segmented = not spaced and any(map(SPACELESS_CHARACTER.search, words))
     library = from_words(
-        words, config.lowercase, config.strip_accents, config.kind == "spaced_words"
+        words, config.lowercase, config.strip_accents, spaced, segmented, config.user_symbols
     )
     write_folder(out, library, SPECIALS, None)
     vocabulary = [*SPECIAL_WORDS, *words[:predicted]]

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from data_prep.config import ExamplesConfig
+from data_prep.examples.config import ExamplesConfig
 from pipeline.bench import corpus
 from pipeline.bench.figures import Figure, compared
 from pipeline.bench.turns import alternate, spent

@@ -16,9 +16,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from data_prep.config import CorpusConfig, ExamplesConfig, TokenizerConfig
+from data_prep.config import CorpusConfig, TokenizerConfig
 from data_prep.corpus.build import make_shards
 from data_prep.examples.build import build
+from data_prep.examples.config import ExamplesConfig
 from data_prep.examples.streams import build_streams
 from data_prep.passes import Passes
 from data_prep.reading.sources import PIECE_BYTES

@@ -17,9 +17,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from data_prep.config import ExamplesConfig
 from data_prep.errors import SesameError, UsageError
 from data_prep.examples.chunks import REMEDY, Chunk, ChunkStore
+from data_prep.examples.config import ExamplesConfig
 from data_prep.examples.masking import MaskRule, choose_masks, example_keys
 from data_prep.examples.rows import is_static, mask_rule
 from data_prep.examples.validate import Rules, check, shard_chunks

@@ -9,8 +9,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from data_prep.config import CorpusConfig, ExamplesConfig, TokenizerConfig
+from data_prep.config import CorpusConfig, TokenizerConfig
 from data_prep.errors import UsageError
+from data_prep.examples.config import ExamplesConfig
 from data_prep.fields import execution, result
 from data_prep.vectors.config import VectorsConfig
 from pipeline.models.config import ModelConfig

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from data_prep.config import ExamplesConfig
-from data_prep.reading.sources import FORMAT, SourceFile
+from data_prep.examples.config import ExamplesConfig
+from data_prep.reading.source_files import FORMAT, SourceFile
 from pipeline.config.schema import ExportConfig
 from pipeline.models.bert.architectures import Architecture
 from pipeline.models.bert.config import BertConfig

@@ -24,6 +24,8 @@ Measure = tuple[str, Callable[[dict[str, Any]], str]]
 REASONS = {
     "fraction": "outside corpus.fraction",
     "where": "not chosen by corpus.where",
+    "decontaminate": "in a benchmark of corpus.decontaminate",
+    "decontaminated": "without paragraphs of benchmarks",
     "exclude": "named in corpus.exclude",
     "min_characters": "below corpus.min_characters",
     "max_characters": "above corpus.max_characters",
@@ -208,6 +210,9 @@ def _corpus_facts(counts: dict[str, Any]) -> list[Fact]:
     if paragraphs := counts.get("paragraphs"):  # absent in shards of an older format
         read, kept = paragraphs["read"], paragraphs["kept"]
         facts.append(Fact("paragraphs kept", count(kept), f"{share(kept, read)} of {count(read)}"))
+    if redacted := counts.get("redacted"):
+        what = ", ".join(f"{symbol.lower()} {count(number)}" for symbol, number in redacted.items())
+        facts.append(Fact("redacted", count(sum(redacted.values())), what))
     if documents["broken_files"]:
         facts.append(Fact("files broken off", count(documents["broken_files"])))
     if unread := counts.get("unread_files"):

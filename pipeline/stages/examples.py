@@ -54,12 +54,15 @@ class Examples(Stage):
         from data_prep.examples.build import build
         from data_prep.examples.streams import build_streams
         from data_prep.tokenizers import Tokenizer
+        from data_prep.tokenizers.build import warn_of_split_symbols
 
-        shards, tokenizer = work.inputs["shard"], work.inputs["tokenizer"]
-        make = build_streams if Tokenizer.load(tokenizer).kind == "words" else build
+        shards, folder = work.inputs["shard"], work.inputs["tokenizer"]
+        tokenizer = Tokenizer.load(folder)
+        warn_of_split_symbols(tokenizer, work.config.corpus.redaction_symbols)
+        make = build_streams if tokenizer.kind == "words" else build
         config = work.config.examples.stored()
         passes = work.passes(config.workers, self.divided_passes(work.config, work.files))
-        return make(shards, tokenizer, work.out, config, passes)
+        return make(shards, folder, work.out, config, passes)
 
     def add_instance(self, graph: Planner, instance: Instance) -> None:
         """Add one set of rows per phase of pretraining."""

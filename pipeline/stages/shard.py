@@ -8,9 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from data_prep.config import CorpusConfig
+from data_prep.config import LIST_FILES, CorpusConfig
+from data_prep.dotted import source_file
+from data_prep.reading.source_files import FilePath
 from data_prep.reading.sources import Survey, survey
 from pipeline.config.schema import Config
+from pipeline.stages.benchmarks import benchmark_files
 from pipeline.store.content import Checksums
 from pipeline.store.outputs import CLEANED_TEXT
 from pipeline.workflow.stage import Request, Stage, UserFiles, Work
@@ -36,12 +39,20 @@ class Shard(Stage):
         return UserFiles(_named_files(config.corpus, found), found)
 
     def divided_passes(self, config: Config, files: UserFiles) -> tuple[str, ...]:
-        """Return all passes, or only those over text if the others would have one unit each."""
+        """Return the passes that arrays divide: those over text.
+
+        Passes that find repeats are among them if they have more than one unit each.
+        """
         from data_prep.corpus.build import shard_passes
+        from data_prep.corpus.clean import unit_bytes
+        from data_prep.corpus.expand import files_to_expand
 
         assert files.survey is not None, "see `files`"
-        size = sum(file.path.stat().st_size for file in files.survey.files)
-        return shard_passes(config.corpus) if size > ONE_GROUP else ("clean", "write")
+        found = files.survey.files
+        large = files_to_expand(found, config.corpus, unit_bytes(found))
+        is_small = sum(file.size for file in found) <= ONE_GROUP
+        passes = ("clean", "write") if is_small else shard_passes(config.corpus)
+        return ("expand", *passes) if large else passes
 
     def run(self, work: Work) -> dict[str, Any]:
         """Make the shards. Cleaned text is cached in the store, for a corpus that grows.
@@ -71,17 +82,18 @@ class Shard(Stage):
                 version=self.format,
                 most_bytes=config.corpus.cache_size,
             )
-        divided = self.divided_passes(config, work.files)
-        passes = work.passes(config.corpus.workers, divided)
-        return make_shards(config.corpus, work.out, cache=cache, passes=passes, found=found)
+        files = [str(file) for _, file in benchmark_files(config.corpus.decontaminate)]
+        corpus = replace(config.corpus, decontaminate=files)
+        passes = work.passes(corpus.workers, self.divided_passes(config, work.files))
+        return make_shards(corpus, work.out, cache=cache, passes=passes, found=found)
 
 
-def _named_files(corpus: CorpusConfig, found: Survey) -> list[tuple[str, Path]]:
-    lists = {
-        "corpus.exclude_file": corpus.exclude_file,
-        "corpus.abbreviations_file": corpus.abbreviations_file,
-    }
-    return [
-        *((file.name, file.path) for file in found.files),
-        *((key, Path(path).expanduser()) for key, path in lists.items() if path is not None),
-    ]
+def _named_files(corpus: CorpusConfig, found: Survey) -> list[tuple[str, FilePath]]:
+    """Return all files that cleaning reads; names of lists begin with their key (`cache.LISTS`)."""
+    lists = {f"corpus.{key}": getattr(corpus, key) for key in LIST_FILES}
+    named = [(own.name, own.path) for file in found.files for own in file.with_pages()]
+    named += [(key, Path(path).expanduser()) for key, path in lists.items() if path is not None]
+    named += [(name, file.path) for name, file in benchmark_files(corpus.decontaminate)]
+    if corpus.hook is not None:
+        named.append(("corpus.hook", source_file("corpus.hook", corpus.hook)))
+    return named

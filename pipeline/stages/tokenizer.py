@@ -50,9 +50,10 @@ class Tokenizer(Stage):
 
     def run(self, work: Work) -> dict[str, Any]:
         """Train or convert the tokenizer."""
-        from data_prep.tokenizers.build import build_tokenizer
+        from data_prep.tokenizers.build import build_tokenizer, with_symbols
 
-        config = work.config.tokenizer
+        symbols = work.config.corpus.redaction_symbols
+        config = with_symbols(work.config.tokenizer, symbols)
         divided = self.divided_passes(work.config, work.files)
         passes = work.passes(config.workers, divided)
         return build_tokenizer(work.inputs.get("shard"), work.out, config, passes)

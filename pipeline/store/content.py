@@ -6,28 +6,28 @@ Files up to 64 MB are hashed completely, larger ones by sampled blocks. Checksum
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from data_prep.errors import SesameError, UsageError
-from data_prep.files import BLOCK, read_json_object, sha256, write_atomically
+from data_prep.files import read_json_object, sha256, write_atomically
 from data_prep.progress import console
+from data_prep.reading.source_files import FilePath
 
 WHOLE_UP_TO = 64 << 20  # bytes
-SAMPLED_BLOCKS = 64
+SAMPLED_BLOCKS, BLOCK = 64, 1 << 20
 SAMPLED = "sampled"  # key of the manifest, and prefix of checksums, of large files
 WHOLE = ":whole"  # suffix of the cache's key for the SHA-256 of a large file
 
 
-def checksum(path: Path) -> str:
+def checksum(path: FilePath) -> str:
     """Return a file's SHA-256; for a large file `sampled-` and that of evenly spaced blocks."""
     size = path.stat().st_size
     if size <= WHOLE_UP_TO:
         return sha256(path)
     digest = hashlib.sha256()
-    with open(path, "rb") as stream:
+    with path.open("rb") as stream:
         for block in range(SAMPLED_BLOCKS):
             stream.seek((size - BLOCK) * block // (SAMPLED_BLOCKS - 1))
             digest.update(stream.read(BLOCK))
@@ -62,7 +62,7 @@ class Checksums:
             return {}
         return content
 
-    def of(self, path: Path) -> str:
+    def of(self, path: FilePath) -> str:
         """Return the checksum of one file; read it only if size, inode or mtime changed."""
         return self._remembered(str(path.resolve()), path, checksum)
 
@@ -72,7 +72,7 @@ class Checksums:
             return self.of(path)
         return self._remembered(f"{path.resolve()}{WHOLE}", path, sha256)
 
-    def _remembered(self, key: str, path: Path, compute: Callable[[Path], str]) -> str:
+    def _remembered(self, key: str, path: FilePath, compute: Callable[[FilePath], str]) -> str:
         status = path.stat()
         seen: list[int | str] = [status.st_size, status.st_ino, status.st_mtime_ns]
         remembered = self._known.get(key)
@@ -89,7 +89,7 @@ class Checksums:
         sampled = {SAMPLED: self.of(path)} if size > WHOLE_UP_TO else {}
         return {"size": size, "sha256": self.of_whole(path), **sampled}
 
-    def describe(self, files: Iterable[tuple[str, Path]]) -> dict[str, dict[str, int | str]]:
+    def describe(self, files: Iterable[tuple[str, FilePath]]) -> dict[str, dict[str, int | str]]:
         """Return size and checksum by name of the files a stage reads, for its fingerprint.
 
         `files` yields (name, path). Raises `UsageError` if a file cannot be read.
@@ -103,11 +103,13 @@ class Checksums:
         return described
 
     def refuse_changes(
-        self, files: Iterable[tuple[str, Path]], fingerprinted: Mapping[str, Any]
+        self, files: Iterable[tuple[str, FilePath]], fingerprinted: Mapping[str, Any]
     ) -> None:
         """Raise `SesameError` if a fingerprinted file changed or is gone. New files are ignored."""
         now = self.describe(
-            (name, path) for name, path in files if name in fingerprinted and os.path.exists(path)
+            (name, path)
+            for name, path in files
+            if name in fingerprinted and (not isinstance(path, Path) or path.exists())
         )
         for name, known in fingerprinted.items():
             if now.get(name) != known:

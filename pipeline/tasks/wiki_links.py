@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from data_prep.reading.sources import SourceFile
+from data_prep.reading.source_files import SourceFile
 from data_prep.reading.wiki import Page, is_disambiguation, read_pages, read_siteinfo, to_prose
 from data_prep.text.sentences import split_sentences
 from pipeline.tasks.config import TaskConfig

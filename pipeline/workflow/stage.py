@@ -6,7 +6,7 @@ No other code depends on which stage it is.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -17,6 +17,7 @@ from data_prep.errors import SesameError
 from data_prep.fields import result_keys
 from data_prep.passes import UNITS, ArraySlice, Passes
 from data_prep.ray_tasks import RayTasks
+from data_prep.reading.source_files import FilePath
 from data_prep.reading.sources import Survey
 from data_prep.work_units import Executor, LocalPool
 from pipeline.config.schema import Config
@@ -43,7 +44,7 @@ class Request:
 class UserFiles:
     """The user's files that a stage reads, as found when the graph was built."""
 
-    named: list[tuple[str, Path]] = field(default_factory=list)  # (name in the fingerprint, path)
+    named: Sequence[tuple[str, FilePath]] = ()  # (name in the fingerprint, path)
     survey: Survey | None = None  # of a corpus: the files to read, and the others beside them
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from data_prep.config import ExamplesConfig
 from data_prep.corpus.shard_format import Origin, StoredSection, write_shard
 from data_prep.examples.chunks import Chunk, ChunkStore
+from data_prep.examples.config import ExamplesConfig
 from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
 
 LENGTH = 32

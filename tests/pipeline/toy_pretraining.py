@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from data_prep.config import ExamplesConfig
 from data_prep.errors import SesameError
 from data_prep.examples.chunks import Chunk, ChunkWriter
+from data_prep.examples.config import ExamplesConfig
 from pipeline.config.schema import Config, TrackingConfig
 from pipeline.models.bert.config import BertConfig
 from pipeline.stages.pretrain import Pretrain

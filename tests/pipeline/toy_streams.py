@@ -4,7 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from data_prep.config import ExamplesConfig, TokenizerConfig
+from data_prep.config import TokenizerConfig
+from data_prep.examples.config import ExamplesConfig
 from data_prep.examples.streams import build_streams
 from data_prep.tokenizers.counting import WordCounts
 from data_prep.tokenizers.vocabulary import write_words

@@ -13,7 +13,8 @@ from data_prep.corpus.build import make_shards
 from data_prep.corpus.cache import PieceCache
 from data_prep.errors import SesameError
 from data_prep.files import sha256
-from data_prep.reading.sources import Part, discover
+from data_prep.reading.source_files import Part
+from data_prep.reading.sources import discover
 from pipeline.config.schema import Config
 from pipeline.stages import STAGES
 from pipeline.store.outputs import Store

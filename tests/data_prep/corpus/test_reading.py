@@ -310,12 +310,12 @@ def test_files_that_are_not_read_are_listed_and_counted(
     write_documents(folder / "x.ndjson", [f"Document number {n} here." for n in range(9)])
     counts = shard(tmp_path / "all", folder)
     assert counts["documents"]["kept"] == 9 and "unread_files" not in counts
-    (folder / "more.json.gz").write_bytes(b"")
+    (folder / "more.pdf").write_bytes(b"")
     os.mkfifo(folder / "pipe.jsonl")
     counts = shard(tmp_path / "some", folder)
-    assert counts["unread_files"] == {"json_document": 1, "not_a_file": 1}
+    assert counts["unread_files"] == {"not_a_file": 1, "unknown_ending": 1}
     said = " ".join(capsys.readouterr().err.split())
-    assert "1 file is not read: more.json.gz (a .json file may be one document" in said
+    assert "1 file is not read: more.pdf (the ending is unknown" in said
     assert "1 file is not read: pipe.jsonl (a FIFO, socket or device" in said
     assert digests(tmp_path / "some") == digests(tmp_path / "all")
 

@@ -14,6 +14,7 @@ import pytest
 
 from data_prep.errors import SesameError
 from data_prep.examples.chunks import Chunk, ChunkStore, ChunkWriter, concatenate
+from data_prep.examples.tar_members import tar_header
 
 
 def make_rows(rows: int, static: bool = True, dtype: str = "<u2", seed: int = 0) -> Chunk:
@@ -40,6 +41,14 @@ def make_rows(rows: int, static: bool = True, dtype: str = "<u2", seed: int = 0)
         documents=rng.integers(0, 100, (len(lengths), 2)).astype("<u4"),
         **masks,
     )
+
+
+def with_flips(rows: Chunk, first: int, last: int) -> Chunk:
+    """The same rows; tokens of the rows [first, last) may have word flips."""
+    begin, end = rows.example_tokens[rows.row_examples[[first, last]]]
+    flips = np.zeros(len(rows.tokens), np.uint8)
+    flips[begin:end] = np.arange(end - begin) % 3 == 0
+    return replace(rows, word_flips=flips)
 
 
 def offsets(lengths: np.ndarray) -> np.ndarray:
@@ -84,15 +93,43 @@ def test_rows_come_back_as_written(
     assert store.static == static
 
 
+@pytest.mark.parametrize("static", [True, False])
+def test_word_flips_are_stored_where_they_are(tmp_path: Path, static: bool) -> None:
+    rows = with_flips(make_rows(100, static), 20, 40)
+    write(tmp_path, rows)
+    store = ChunkStore(tmp_path, "train")
+    present = [store.read(number).word_flips is not None for number in range(store.chunks)]
+    assert present == [False, True, True, False, False, False, False]
+    assert_same(read_all(tmp_path), rows)
+    plain = tmp_path / "plain"
+    write(plain, make_rows(100, static))
+    assert sizes(tmp_path)[0] == sizes(plain)[0], "chunks without flips are as they were"
+
+
+def sizes(folder: Path) -> list[int]:
+    return [
+        chunk["bytes"]
+        for chunk in json.loads(index_of(folder / "train-00000.tar").read_text())["chunks"]
+    ]
+
+
 @pytest.mark.parametrize("cut", [1, 7, 16, 50])
 def test_bytes_do_not_depend_on_how_rows_are_added(tmp_path: Path, cut: int) -> None:
-    rows = make_rows(100)
+    rows = with_flips(make_rows(100), 20, 40)
     write(tmp_path / "whole", rows)
     write(tmp_path / "cut", *[rows.between(i, min(i + cut, 100)) for i in range(0, 100, cut)])
     names = sorted(path.name for path in (tmp_path / "whole").iterdir())
     assert names == sorted(path.name for path in (tmp_path / "cut").iterdir())
     for name in names:
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "cut" / name).read_bytes()
+
+
+@pytest.mark.parametrize("size", [0, 1, 511, 512, 8**10 + 3])
+@pytest.mark.parametrize("name", ["00000000.tokens.npy", "x" * 100, "é"])
+def test_headers_are_those_of_tarfile(name: str, size: int) -> None:
+    info = tarfile.TarInfo(name)
+    info.size = size
+    assert tar_header(name, size) == info.tobuf(tarfile.USTAR_FORMAT)
 
 
 def test_tars_are_rolled_at_their_size(tmp_path: Path) -> None:
@@ -123,7 +160,7 @@ def test_a_failure_leaves_no_file(tmp_path: Path) -> None:
 
 
 def test_take_and_between_agree_with_single_rows() -> None:
-    rows = make_rows(40)
+    rows = with_flips(make_rows(40), 6, 8)
     chosen = np.array([7, 3, 39, 0, 3])
     assert_same(rows.take(chosen), concatenate([rows.between(i, i + 1) for i in chosen]))
     assert_same(rows.between(5, 9), rows.take(np.arange(5, 9)))
@@ -305,6 +342,7 @@ def npy(array: np.ndarray) -> bytes:
         ("another length", lambda members: members | column("label", np.zeros(5, np.int8))),
         ("no array", lambda members: members | {"00000000.label.npy": b"pickle"}),
         ("foreign ids", lambda members: members | foreign_ids(members)),
+        ("other flips", lambda members: members | column("word_flips", np.zeros(3, np.uint8))),
         ("offsets that fall", lambda members: members | falling_offsets(members)),
     ],
 )

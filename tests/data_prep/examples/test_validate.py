@@ -181,14 +181,14 @@ def test_ids_unlike_the_librarys_are_found(
     shards: Path, tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tokenizer whose fast way goes wrong once in a while does not get through."""
-    encode = Tokenizer.encode
+    encode = Tokenizer.encode_marked
 
     def careless(self: Tokenizer, texts: list[str]) -> Any:
         encoded = encode(self, texts)
         encoded.ids[::10] = 6
         return encoded
 
-    monkeypatch.setattr(Tokenizer, "encode", careless)
+    monkeypatch.setattr(Tokenizer, "encode_marked", careless)
     with pytest.raises(SesameError, match=r"train-00000\.tar: chunk 0, row \d+: .*library"):
         build(shards, tokenizer, tmp_path, config())
 

@@ -13,11 +13,12 @@ import zstandard
 
 from data_prep.config import CorpusConfig
 from data_prep.errors import SesameError
-from data_prep.reading import parquet
+from data_prep.reading import columns
+from data_prep.reading.columns import BOMB
 from data_prep.reading.documents import RawDocument, read_documents
 from data_prep.reading.lines import BLOCK_BYTES, read_blocks
-from data_prep.reading.parquet import BOMB, read_first_column
-from data_prep.reading.sources import Part, SourceFile
+from data_prep.reading.parquet import read_first_column
+from data_prep.reading.source_files import Part, SourceFile
 from data_prep.reading.tally import Tally
 
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
@@ -79,7 +80,7 @@ def test_a_parquet_column_that_expands_too_far_is_not_read(tmp_path: Path) -> No
 def test_a_long_parquet_cell_is_cut_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet, "LONGEST_BYTES", 100)
+    monkeypatch.setattr(columns, "LONGEST_BYTES", 100)
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"text": ["short", "x" * 250, None]}), path)
     tally = Tally()

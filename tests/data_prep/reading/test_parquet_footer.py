@@ -11,7 +11,7 @@ from data_prep.config import CorpusConfig
 from data_prep.errors import UsageError
 from data_prep.reading.documents import read_documents
 from data_prep.reading.parquet_footer import read_row_groups
-from data_prep.reading.sources import Part, SourceFile
+from data_prep.reading.source_files import Part, SourceFile
 from data_prep.reading.tally import Tally
 
 

@@ -21,14 +21,8 @@ from data_prep.reading import lines as reading
 from data_prep.reading import zstd
 from data_prep.reading.bzip2 import has_streams
 from data_prep.reading.lines import read_part, split_lines
-from data_prep.reading.sources import (
-    Part,
-    SourceFile,
-    describe_unread,
-    discover,
-    plan_pieces,
-    survey,
-)
+from data_prep.reading.source_files import Part, SourceFile
+from data_prep.reading.sources import describe_unread, discover, plan_pieces, survey
 from data_prep.reading.tally import Tally
 
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
@@ -94,18 +88,20 @@ def test_named_sources_come_before_their_files_names(corpus: Path) -> None:
 
 
 def test_every_file_of_a_folder_is_read_or_named_with_a_reason(corpus: Path) -> None:
-    for name in ("e.ndjson", "f.NDJSON.gz", "g.json.gz", "a/h.json", "scan.pdf"):
+    for name in ("e.ndjson", "f.NDJSON.gz", "g.json.gz", "h.feather", "scan.pdf", "a/page.html"):
         (corpus / name).write_bytes(b"x")
+    (corpus / "other.xml").write_bytes(b"<feed><entry/></feed>")
     (corpus / ".git").mkdir()
     (corpus / ".git" / "i.txt").write_bytes(b"x")
     found = survey(str(corpus))
     formats = {file.name: file.format for file in found.files}
     assert formats["e.ndjson"] == formats["f.NDJSON.gz"] == "jsonl"
+    assert (formats["g.json.gz"], formats["h.feather"]) == ("json", "arrow")
     assert found.unread == {
         "README.md": "unknown_ending",
         "scan.pdf": "unknown_ending",
-        "g.json.gz": "json_document",
-        "a/h.json": "json_document",
+        "a/page.html": "unknown_ending",
+        "other.xml": "other_xml",
         ".x.txt": "hidden",
         ".git": "hidden",
     }
@@ -113,9 +109,9 @@ def test_every_file_of_a_folder_is_read_or_named_with_a_reason(corpus: Path) -> 
     assert formats.keys() | found.unread.keys() == there - {".git/i.txt"} | {".git"}
     assert survey(f"{corpus}/*").unread.keys() == found.unread.keys() - {".x.txt", ".git"}
     named = survey([], {"one": str(corpus)}).unread
-    assert named["one/g.json.gz"] == "json_document"
+    assert named["one/other.xml"] == "other_xml"
     said = "\n".join(describe_unread(found.unread, most=1))
-    assert "2 files are not read: a/h.json and 1 more (a .json file" in said
+    assert "3 files are not read: README.md and 2 more (the ending is unknown" in said
 
 
 @pytest.mark.parametrize("kind", ["fifo", "socket", "device"])

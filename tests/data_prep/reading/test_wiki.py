@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_prep.reading import wiki as wiki_module
-from data_prep.reading.sources import SourceFile
+from data_prep.reading.source_files import SourceFile
 from data_prep.reading.tally import Tally
 from data_prep.reading.wiki import (
     Page,

@@ -6,8 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data_prep.config import CorpusConfig
+from data_prep.corpus.clean import Splitters
 from data_prep.errors import UsageError
 from data_prep.text.abbreviations import load_abbreviations
+from data_prep.text.more_abbreviations import MORE
 from data_prep.text.sentences import Splitter, split_sentences, unwrap
 
 EVERY_LANGUAGE = Splitter("rules", load_abbreviations(["de", "en", "ru", "sv"], None))
@@ -131,3 +134,63 @@ def test_marks_of_other_scripts_end_a_sentence_without_a_space(
     text: str, sentences: list[str]
 ) -> None:
     assert split_sentences(text) == sentences
+
+
+@pytest.mark.parametrize(
+    ("language", "marked"),
+    [
+        ("ar", "ذهب الرجل إلى البيت.|هل عاد؟|نعم!|ثم نام."),
+        ("bg", "Той каза: „Да.“|После си тръгна."),
+        ("cs", "Narodil se 5. 10. 2020 v Praze, např. Novák.|Pak odešel."),
+        ("da", "»Ja.«|Han gik, bl.a. Hansen.|Så kom hun."),
+        ("de", "Er rief: „Halt!“|Sie blieb.|‚Nein.‘|Am 5. 10. 2020 kam er."),
+        ("el", "Τι κάνεις;|Καλά, ευχαριστώ.|Εσύ; και αυτός;|Ναι."),
+        ("en", "I love her. :)|My son does too!! ;-)|Well."),
+        ("es", "¡Hola!|¿Qué tal?|El Sr. García vino (ayer).|Dijo: «Sí.»|Nada."),
+        ("fr", "« Bonjour. »|Il parle à M. Dupont et Mme. Durand !|Quoi ?|Rien…|Bon."),
+        ("hi", "वह आया।|क्या वह गया?|हाँ!|ठीक है॥"),
+        ("hy", "Նա եկավ։|Հետո գնաց։|Վերջ։"),
+        ("it", "Il dott. Rossi arrivò.|Poi partì, ecc.|Il resto tace."),
+        ("ka", "ის მოვიდა.|მერე წავიდა!|რატომ?|არ ვიცი."),
+        ("nl", "Dhr. Jansen kwam o.a. Piet halen.|Daarna ging hij."),
+        ("pt", "O Sr. Silva chegou.|Depois saiu?|Não."),
+        ("am", "እሱ መጣ።|ለምን፧|አላውቅም።"),
+        ("ur", "وہ آیا۔|کیا وہ گیا؟|ہاں۔"),
+    ],
+)
+def test_sentences_of_other_languages_end_where_marked(language: str, marked: str) -> None:
+    expected = marked.split("|")
+    splitter = Splitters(CorpusConfig()).of(language)
+    assert splitter.sentences(" ".join(expected)) == expected
+
+
+@pytest.mark.parametrize(
+    "marked",
+    [
+        "你好!|我是学生?|是的。|“好。”|再见",
+        "「行く。」と彼は言った。|「はい。」|彼女は笑った。|本当ですか？|うん",
+        "【完了。】|次です。|終わり",
+    ],
+)
+def test_sentences_of_scripts_without_spaces_end_where_marked(marked: str) -> None:
+    assert EVERY_LANGUAGE.sentences(marked.replace("|", "")) == marked.split("|")
+
+
+@pytest.mark.parametrize("language", sorted(MORE))
+def test_lists_of_further_languages_apply_to_these_alone(language: str) -> None:
+    splitters = Splitters(CorpusConfig())
+    abbreviation = min(MORE[language].inside - load_abbreviations(["en"], None).inside)
+    text = f"word {abbreviation}. Next word"
+    assert splitters.of(language).sentences(text) == [text]
+    assert len(Splitters(CorpusConfig(abbreviations=[])).of(language).sentences(text)) == (
+        1 if len(abbreviation) == 1 or "." in abbreviation else 2
+    )
+
+
+@given(st.text(alphabet="aBა .!?…;:)(“”„«»」と。！我1", max_size=60))
+def test_nothing_is_lost_in_any_script(text: str) -> None:
+    line = " ".join(text.split())
+    for language in ("el", "ja", "ka"):
+        sentences = Splitter("rules", language=language).sentences(line)
+        assert "".join(sentences).replace(" ", "") == line.replace(" ", "")
+        assert all(sentences) or line == ""

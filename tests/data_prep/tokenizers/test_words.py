@@ -11,7 +11,7 @@ from data_prep.tokenizers import Tokenizer
 from data_prep.tokenizers.build import build_tokenizer
 from data_prep.tokenizers.counting import WordCounts, word_normaliser
 from data_prep.tokenizers.vocabulary import read_counts, read_vocabulary, write_words
-from data_prep.tokenizers.words import split_like_elmo
+from data_prep.tokenizers.words import SPECIALS, from_words, split_like_elmo
 
 COUNTS = WordCounts(["the", "of", "<S>", "sea", "ship", "Ærø"], [50, 20, 9, 4, 4, 1], 88, 6)
 
@@ -29,13 +29,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("Don't panic, it's 3,141.5 %!", ["Don't", "panic", ",", "it's", "3,141.5", "%", "!"]),
         ("well-known (U.S.)…", ["well-known", "(", "U.S", ".", ")", "…"]),
         ("naïve  हिन्दी", ["naïve", "हिन्दी"]),
-        ("中文 ok", ["中", "文", "ok"]),
+        ("中文 ok我们去北京。", ["中文", "ok", "我们", "去", "北京", "。"]),
+        ("อากาศดีมาก", ["อากาศ", "ดี", "มาก"]),
         ("<S> </S>", ["<", "S", ">", "<", "/", "S", ">"]),
         ("", []),
     ],
 )
 def test_words_are_cut_with_punctuation_apart(text: str, words: list[str]) -> None:
     assert split_like_elmo(text) == words
+
+
+def test_a_vocabulary_without_a_segmenter_keeps_its_words() -> None:
+    """Those of earlier versions: the models that learned them still read the same words."""
+    before = from_words(["中", "文"], lowercase=False, strip_accents=False, spaced=False)
+    assert split_like_elmo("中文 ok", before) == ["中", "文", "ok"]
+    assert Tokenizer(before, SPECIALS).encode(["中文文"])[0].tolist() == [3, 4, 4]
 
 
 @pytest.mark.parametrize("kind", ["words", "spaced_words"])

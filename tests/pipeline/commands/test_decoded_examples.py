@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data_prep.config import ExamplesConfig
 from data_prep.corpus.shard_format import Origin, StoredSection, write_shard
 from data_prep.errors import SesameError, UsageError
 from data_prep.examples.build import build
 from data_prep.examples.chunks import Chunk, ChunkStore, ChunkWriter
+from data_prep.examples.config import ExamplesConfig
 from data_prep.examples.masking import MaskRule
 from pipeline.commands.decoded_examples import inspect
 from tests.data_prep.small_examples import make_tokenizer
