@@ -33,6 +33,7 @@ from data_prep.corpus.diagnosis import refuse_wrong_keys
 from data_prep.corpus.groups import SectionGroups, count_groups
 from data_prep.corpus.mixture import source_weights
 from data_prep.corpus.placement import Placement, choose_heldout, place_all
+from data_prep.corpus.strata import count_strata
 from data_prep.files import reserve
 from data_prep.reading.tally import Tally
 
@@ -56,7 +57,8 @@ def select_documents(_: None, folder: Path, config: CorpusConfig, cleaned: list[
     damaged, if a named field is in no record, or if no document is left.
     """
     tally = _add_tallies(cleaned, config)
-    placement, paragraph_counts = _place(list_clean_files(cleaned), config, tally, folder)
+    files = list_clean_files(cleaned)
+    placement, paragraph_counts = _place(files, config, tally, folder)
     names = sorted(config.sources)
     sizes = dict(zip(names, count_source_bytes(placement, len(names)), strict=True))
     weights = source_weights(sizes, config.weights, config.temperature)
@@ -74,6 +76,7 @@ def select_documents(_: None, folder: Path, config: CorpusConfig, cleaned: list[
         counts["sources"] = {
             name: {"bytes": sizes[name], "weight": weights[name]} for name in names
         }
+    counts |= count_strata(tally, files, placement.bounds, placement.dropped_documents, names)
     plan = {
         "bounds": asdict(placement.bounds),
         "first_number": placement.first_number,
