@@ -102,12 +102,13 @@ def test_every_executor_gives_the_same_bytes_and_may_take_over(
 
     make_shards(corpus, out("pool"), 12_000, passes=Passes.below(out("pool"), LocalPool(2)))
     make_shards(corpus, out("ray"), 12_000, passes=Passes.below(out("ray"), executor))
-    for step in (
-        Passes.below(out("changed"), LocalPool(1), ArraySlice(0, 3, "clean")),
-        Passes.below(out("changed"), executor, ArraySlice(1, 3, "clean")),
-        Passes.below(out("changed"), executor, ArraySlice(2, 3, "clean")),
-        Passes.below(out("changed"), executor, ArraySlice(1, 2, "write")),
+    for maker, share in (
+        (LocalPool(1), ArraySlice(0, 3, "clean")),
+        (executor, ArraySlice(1, 3, "clean")),
+        (executor, ArraySlice(2, 3, "clean")),
+        (executor, ArraySlice(1, 2, "write")),
     ):
+        step = Passes.below(out("changed"), maker, share, ("clean", "write"))
         with pytest.raises(SliceDone):
             make_shards(corpus, out("changed"), 12_000, passes=step)
     make_shards(corpus, out("changed"), 12_000)
