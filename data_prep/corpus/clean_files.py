@@ -93,36 +93,6 @@ def list_clean_files(pieces: Sequence[Path]) -> list[CleanFile]:
     return [CleanFile(path) for piece in pieces for path in sorted(piece.glob("*.text"))]
 
 
-@dataclass(frozen=True)
-class Bounds:
-    """Offsets of each clean file's rows in the whole corpus; the last offset is the total."""
-
-    sections: list[int]
-    documents: list[int]
-    paragraphs: list[int]
-
-    @classmethod
-    def of(cls, segments: Sequence[CleanFile]) -> "Bounds":
-        """Count the rows of these clean files."""
-        bounds = cls([0], [0], [0])
-        for segment in segments:
-            table = segment.sections()
-            bounds.sections.append(bounds.sections[-1] + len(table))
-            bounds.documents.append(bounds.documents[-1] + int((table["section"] == 0).sum()))
-            bounds.paragraphs.append(
-                bounds.paragraphs[-1] + int(table["paragraphs"].sum(dtype=np.int64))
-            )
-        return bounds
-
-    def slices(self, segment: int) -> tuple[slice, slice, slice]:
-        """Return the corpus-wide ranges of a clean file's sections, documents and paragraphs."""
-        sections, documents, paragraphs = (
-            slice(firsts[segment], firsts[segment + 1])
-            for firsts in (self.sections, self.documents, self.paragraphs)
-        )
-        return sections, documents, paragraphs
-
-
 def documents_of(table: Table) -> NDArray[np.int64]:
     """Return the document of each section, numbered from 0 in its clean file."""
     numbers: NDArray[np.int64] = np.cumsum(table["section"] == 0) - 1
@@ -222,14 +192,15 @@ class CleanDocument:
 
 
 class CleanFileWriter:
-    """Writes documents to clean files below `folder`; starts a new file after every 16 MB.
+    """Writes documents to clean files below `folder`; starts a new file after `file_bytes` bytes.
 
     Paragraphs shorter than `compared_from` characters get no hash.
     """
 
-    def __init__(self, folder: Path, compared_from: int = 0):
+    def __init__(self, folder: Path, compared_from: int = 0, file_bytes: int = SEGMENT_BYTES):
         self._folder = folder
         self._compared_from = compared_from
+        self._file_bytes = file_bytes
         self._number = 0
         self._bytes = 0  # text bytes in the current clean file
         self._files: dict[str, IO[bytes]] = {}  # open files of the current clean file, by suffix
@@ -277,7 +248,7 @@ class CleanFileWriter:
             self._bytes += len(data) + len(origin)
         if document.signature is not None:
             self._write("minhash", document.signature.tobytes())
-        if self._bytes >= SEGMENT_BYTES:
+        if self._bytes >= self._file_bytes:
             self._roll()
 
     def _write(self, ending: str, data: bytes) -> None:

@@ -15,9 +15,9 @@ from data_prep.corpus.shard_format import ShardPart, read_sections, section_name
 from data_prep.errors import SesameError
 from data_prep.examples.chunks import ChunkStore, token_dtype
 from data_prep.examples.rows import read_sections_of_examples
-from data_prep.examples.text import load_tokenizer
 from data_prep.examples.validate import violation
 from data_prep.random import key, keys
+from data_prep.tokenizers import load_tokenizer
 
 SHARE_OF_PARTS, MOST_PARTS = 25, 40  # one part in 25, at least one and at most 40
 PART_CHARACTERS = 100_000  # tokenized again per part; at least one section

@@ -19,8 +19,8 @@ from data_prep.examples.reuse import Reuse
 from data_prep.examples.rows import mask_rule
 from data_prep.examples.rows_files import RowsFile
 from data_prep.examples.tar_members import BLOCK, NPY_BYTES
-from data_prep.examples.text import load_tokenizer
 from data_prep.examples.validate import Draws, Rules, check_rows, sampled_chunks
+from data_prep.tokenizers import load_tokenizer
 from data_prep.work_units import WorkUnit
 
 DRAWS, REUSE = "draws.json", "reuse.npz"

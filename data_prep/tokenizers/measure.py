@@ -19,7 +19,7 @@ from data_prep.corpus.strata import strata_of, told_apart
 from data_prep.passes import Passes
 from data_prep.text.segmentation import count_words
 from data_prep.tokenizers.counting import count_raw_words, grouped_parts, sections_of
-from data_prep.tokenizers.tokenizer import Tokenizer
+from data_prep.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from data_prep.work_units import WorkUnit
 
 WHOLE = ""  # the stratum of all text
@@ -38,7 +38,7 @@ def _measure_unit(task: _MeasureTask, folder: Path) -> None:
     for section in sections_of(task.parts):
         for stratum in ((WHOLE, WHOLE), *strata_of(section, task.divided)):
             texts.setdefault(stratum, []).extend(section.sentences)
-    tokenizer = Tokenizer.load(task.folder)
+    tokenizer = load_tokenizer(task.folder)
     sums = [
         [*stratum, sums_over(count_raw_words(own, punctuation_stands_alone=False), tokenizer)]
         for stratum, own in sorted(texts.items())

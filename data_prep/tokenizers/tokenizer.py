@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -305,3 +306,13 @@ def _ordinary(pieces: list[str], library: tokenizers.Tokenizer) -> NDArray[np.in
         ],
         np.int64,
     )
+
+
+def load_tokenizer(folder: Path) -> Tokenizer:
+    """Load a tokenizer once per process: a worker makes many units with the same one."""
+    return _load(folder, (folder / "tokenizer.json").stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=1)
+def _load(folder: Path, changed: int) -> Tokenizer:
+    return Tokenizer.load(folder)
