@@ -1,10 +1,10 @@
 """The members of example tars: one `.npy` array each, with headers that are written here."""
 
 import re
+import tarfile
 
 import numpy as np
 
-from data_prep.corpus.shard_format import tar_header
 from data_prep.examples.columns import Array
 
 BLOCK = 512  # tar's unit
@@ -14,6 +14,9 @@ NPY_HEADER = re.compile(
     rb"\x93NUMPY\x01\x00v\x00\{'descr': '([<|][iu]\d)', 'fortran_order': False, "
     rb"'shape': \((\d+),(?: (\d+))?\), \} *\n"
 )
+# Of `tarfile`, which writes no device numbers (corpus.shard_format writes zeros).
+TAR_HEADER = tarfile.TarInfo("").tobuf(tarfile.USTAR_FORMAT)  # name at 0, size at 124, sum at 148
+FIXED_SUM = sum(TAR_HEADER[100:124]) + sum(TAR_HEADER[136:148]) + sum(TAR_HEADER[156:])
 
 
 def tar_member(name: str, array: Array) -> bytes:
@@ -26,3 +29,14 @@ def tar_member(name: str, array: Array) -> bytes:
     assert NPY_HEADER.fullmatch(header), text
     content = header + np.ascontiguousarray(array).tobytes()
     return tar_header(name, len(content)) + content + bytes(-len(content) % BLOCK)
+
+
+def tar_header(name: str, size: int) -> bytes:
+    """Return the header of a tar member, as `tarfile` makes it but at a fifth of the cost.
+
+    The name has at most 100 bytes. The mode is 0644, owner and time are 0.
+    """
+    filled, octal = name.encode().ljust(100, b"\0"), b"%011o\0" % size
+    checksum = FIXED_SUM + sum(filled) + sum(octal) + 8 * ord(" ")
+    before = filled + TAR_HEADER[100:124] + octal + TAR_HEADER[136:148]
+    return before + b"%06o\0 " % checksum + TAR_HEADER[156:]
