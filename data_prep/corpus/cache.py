@@ -22,7 +22,7 @@ from data_prep.reading.source_files import Part
 
 # Result keys that only later passes read: cleaned work units stay valid when these change.
 AFTER_CLEANING = ("weights", "temperature", "deduplicate", "shard_size")
-CLEAN_VERSION = 4  # of cleaning, clean files and tally.json; raise it when they change
+CLEAN_VERSION = 5  # of cleaning, clean files and tally.json; raise it when they change
 # Names of files that every work unit reads, or of folders of them; see pipeline.stages.shard.
 LISTS = tuple(f"corpus.{key}" for key in (*LIST_FILES, "decontaminate", "hook"))
 

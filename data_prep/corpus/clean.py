@@ -8,7 +8,6 @@ that the cache holds is linked from there instead.
 import functools
 import json
 import logging
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +30,7 @@ from data_prep.progress import console
 from data_prep.reading.documents import cut_whole, read_documents
 from data_prep.reading.source_files import Part, SourceFile
 from data_prep.reading.sources import PIECE_BYTES, plan_pieces
-from data_prep.reading.tally import READ, Tally
+from data_prep.reading.tally import Tally
 from data_prep.text.abbreviations import load_abbreviations
 from data_prep.text.languages import UNDETERMINED
 from data_prep.text.more_abbreviations import MORE
@@ -114,7 +113,7 @@ def clean_unit(
     """Clean these parts of the corpus into `folder`."""
     tally = Tally(strict=config.strict)
     splitters, cleaner = Splitters(config), Cleaner(config, tally)
-    names = sorted(config.sources)
+    names = sorted(config.sources) or ["corpus"]
     with CleanFileWriter(folder, config.duplicate_characters, file_bytes) as writer:
         for part in parts:
             before = tally.read, tally.dropped.copy()
@@ -125,12 +124,8 @@ def clean_unit(
                     writer.add(describe(cleaned, paragraphs, part.file, config))
             part.file.refuse_change()
             dropped = tally.dropped - before[1]
-            source = names[part.file.source] if names else "corpus"
-            cleaner.dropped.count(source, dropped)
-            if names:
-                counts = tally.by_source.setdefault(source, Counter())
-                counts[READ] += tally.read - before[0]
-                counts.update(dropped)
+            cleaner.dropped.count(names[part.file.source], dropped)
+            tally.count_source(names[part.file.source], tally.read - before[0], dropped)
     (folder / "tally.json").write_text(json.dumps(tally.as_json()))
     (folder / UNIT_FILE).write_text(cleaner.dropped.as_json())
 

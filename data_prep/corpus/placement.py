@@ -4,7 +4,7 @@ The place pass has one work unit per group of clean files. It writes
     sections        the SECTION rows of its files, with the sizes that dropped paragraphs leave
     documents.npy   one flag per document, True if it is dropped
     paragraphs.npy  one flag per paragraph
-    counts.json     the rows of each file, and what was dropped
+    counts.json     the rows of each file, what was dropped, and what is left by source and language
 """
 
 import json
@@ -23,6 +23,7 @@ from data_prep.corpus.matching import Group
 from data_prep.corpus.repeats import Repeats, paragraphs_of, split_flags
 from data_prep.hashing import splitmix64
 
+STRATA = ("source", "language")  # columns of SECTION; "source 3" counts documents of source 3
 HELDOUT_SHARE, HELDOUT_LEAST, HELDOUT_MOST = 0.005, 50, 0.1
 
 
@@ -45,13 +46,6 @@ class Home:
             self.sections.stop - self.sections.start,
             offset=self.sections.start * SECTION.itemsize,
         )
-
-    def surviving_documents(self) -> Table:
-        """Return the SECTION rows of the first sections of documents that are not dropped."""
-        table = self.read_sections()
-        dropped = np.load(self.folder / "documents.npy", mmap_mode="r")[self.documents]
-        documents: Table = table[table["section"] == 0][~dropped]
-        return documents
 
     def dropped_paragraphs(self) -> Flags:
         """Read the flags of the file's paragraphs."""
@@ -111,6 +105,12 @@ def place_group(group: Group, folder: Path, repeats: Repeats) -> None:
                 counts["duplicate_paragraphs"] += int(empty.sum())
                 lost |= empty
             stream.write(table.tobytes())
+            kept = table[table["section"] == 0][~lost]
+            for column in STRATA:
+                numbers, found_of = np.unique(kept[column], return_counts=True)
+                counts.update(
+                    {f"{column} {n}": k for n, k in zip(numbers, found_of.tolist(), strict=True)}
+                )
             rows.append([len(table), len(lost), len(found), int((~lost).sum())])
             documents.append(lost)
             paragraphs.append(gone)

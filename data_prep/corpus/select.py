@@ -78,7 +78,7 @@ def select_documents(
         counts["sources"] = {
             name: {"bytes": sizes[name], "weight": weights[name]} for name in names
         }
-    counts |= count_strata(tally, placement, names)
+    counts |= count_strata(tally, dropped, names)
     plan = {
         "heldout_limit": placement.heldout_limit,
         "shards": [asdict(shard) for shard in shards],

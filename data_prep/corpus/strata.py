@@ -1,8 +1,8 @@
 """Count documents by named source and by language: read = kept + dropped, for each.
 
-A document counts for its language once its text is clean, so damaged records and those that
-`corpus.where` or `corpus.exclude` drop count for their source only. The counts are there if the
-corpus names sources, or has documents of two languages or more.
+A document counts for its language once its text is clean, so documents that are dropped before
+(damage, `corpus.where`, `corpus.exclude`, `corpus.hook`, benchmarks) count for their source only.
+The counts are there if the corpus names sources, or has documents of two languages or more.
 """
 
 from collections import Counter
@@ -10,11 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from data_prep.corpus.clean_files import LANGUAGES
-from data_prep.corpus.placement import Placement
 from data_prep.corpus.shard_format import Section, read_statistics
 from data_prep.reading.tally import READ, Tally
 from data_prep.text.languages import UNDETERMINED
@@ -23,24 +19,19 @@ REPEATED = "repeated"  # the reason of all drops after cleaning: duplicates of o
 BY_SOURCE, BY_LANGUAGE = "by_source", "by_language"
 
 
-def count_strata(tally: Tally, placement: Placement, sources: Sequence[str]) -> dict[str, Any]:
+def count_strata(tally: Tally, placed: Mapping[str, int], sources: Sequence[str]) -> dict[str, Any]:
     """Return the counts by source and by language; empty if there is nothing to tell apart.
 
+    placed: the counts of the place pass.
     sources: the names of the sources, in the order of their numbers.
     """
-    kept = {
-        BY_SOURCE: np.zeros(max(len(sources), 1), np.int64),
-        BY_LANGUAGE: np.zeros(len(LANGUAGES), np.int64),
-    }
-    for home in placement.homes:
-        documents = home.surviving_documents()
-        for column, counts in (("source", kept[BY_SOURCE]), ("language", kept[BY_LANGUAGE])):
-            counts += np.bincount(documents[column], minlength=len(counts))
     found = {}
     if sources:
-        found[BY_SOURCE] = _balance(tally.by_source, sources, kept[BY_SOURCE])
+        kept = {name: placed.get(f"source {n}", 0) for n, name in enumerate(sources)}
+        found[BY_SOURCE] = _balance(tally.by_source, kept)
     if tells_languages(tally.by_language):
-        found[BY_LANGUAGE] = _balance(tally.by_language, LANGUAGES, kept[BY_LANGUAGE])
+        kept = {code: placed.get(f"language {n}", 0) for n, code in enumerate(LANGUAGES)}
+        found[BY_LANGUAGE] = _balance(tally.by_language, kept)
     return found
 
 
@@ -49,17 +40,13 @@ def tells_languages(languages: Iterable[str]) -> bool:
     return len(set(languages) - {UNDETERMINED}) > 1
 
 
-def _balance(
-    cleaned: Mapping[str, Counter[str]], names: Sequence[str], kept: NDArray[np.int64]
-) -> dict[str, Any]:
+def _balance(cleaned: Mapping[str, Counter[str]], kept: Mapping[str, int]) -> dict[str, Any]:
     balanced = {}
-    for name, count in zip(names, kept.tolist(), strict=True):
-        counts = cleaned.get(name, Counter())
+    for name, counts in sorted(cleaned.items()):
         dropped = {reason: number for reason, number in counts.items() if reason != READ}
-        dropped[REPEATED] = counts[READ] - sum(dropped.values()) - count
-        if counts[READ]:
-            reasons = {reason: number for reason, number in sorted(dropped.items()) if number}
-            balanced[name] = {"read": counts[READ], "kept": count, "dropped": reasons}
+        dropped[REPEATED] = counts[READ] - sum(dropped.values()) - kept[name]
+        reasons = {reason: number for reason, number in sorted(dropped.items()) if number}
+        balanced[name] = {"read": counts[READ], "kept": kept[name], "dropped": reasons}
     return balanced
 
 

@@ -14,7 +14,9 @@ NPY_HEADER = re.compile(
     rb"\x93NUMPY\x01\x00v\x00\{'descr': '([<|][iu]\d)', 'fortran_order': False, "
     rb"'shape': \((\d+),(?: (\d+))?\), \} *\n"
 )
+# Of `tarfile`, which writes no device numbers (corpus.shard_format writes zeros).
 TAR_HEADER = tarfile.TarInfo("").tobuf(tarfile.USTAR_FORMAT)  # name at 0, size at 124, sum at 148
+FIXED_SUM = sum(TAR_HEADER[100:124]) + sum(TAR_HEADER[136:148]) + sum(TAR_HEADER[156:])
 
 
 def tar_member(name: str, array: Array) -> bytes:
@@ -34,7 +36,7 @@ def tar_header(name: str, size: int) -> bytes:
 
     The name has at most 100 bytes. The mode is 0644, owner and time are 0.
     """
-    start = name.encode().ljust(100, b"\0") + TAR_HEADER[100:124] + b"%011o\0" % size
-    end = TAR_HEADER[156:]
-    checksum = sum(start) + sum(TAR_HEADER[136:148]) + 8 * ord(" ") + sum(end)
-    return start + TAR_HEADER[136:148] + b"%06o\0 " % checksum + end
+    filled, octal = name.encode().ljust(100, b"\0"), b"%011o\0" % size
+    checksum = FIXED_SUM + sum(filled) + sum(octal) + 8 * ord(" ")
+    before = filled + TAR_HEADER[100:124] + octal + TAR_HEADER[136:148]
+    return before + b"%06o\0 " % checksum + TAR_HEADER[156:]

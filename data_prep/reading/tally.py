@@ -68,6 +68,21 @@ class Tally:
                 "repair the file, or set corpus.strict=false"
             )
 
+    def count_source(self, source: str, read: int, dropped: Counter[str]) -> None:
+        """Count documents of a source: all that were read, and those dropped by reason."""
+        counts = self.by_source.setdefault(source, Counter())
+        counts[READ] += read
+        counts.update(dropped)
+
+    def count_language(self, language: str, reason: str | None) -> None:
+        """Count a document of a language, and the reason if it is dropped."""
+        counts = self.by_language.setdefault(language, Counter())
+        counts[READ] += 1
+        if reason is None:
+            self.languages[language] += 1
+        else:
+            counts[reason] += 1
+
     def add(self, other: "Tally") -> None:
         """Add the counts of the next work unit, in corpus order."""
         self.read += other.read
