@@ -21,7 +21,7 @@ from data_prep.corpus.clean_files import (
     group_hash,
 )
 from data_prep.corpus.cleaner import Cleaned, Cleaner
-from data_prep.corpus.dropped import UNIT_FILE
+from data_prep.corpus.dropped import UNIT_FILE, source_names
 from data_prep.corpus.expand import LARGE_UNITS
 from data_prep.corpus.minhash import signature
 from data_prep.corpus.shard_format import Origin
@@ -113,7 +113,7 @@ def clean_unit(
     """Clean these parts of the corpus into `folder`."""
     tally = Tally(strict=config.strict)
     splitters, cleaner = Splitters(config), Cleaner(config, tally)
-    names = sorted(config.sources) or ["corpus"]
+    names = source_names(config)
     with CleanFileWriter(folder, config.duplicate_characters, file_bytes) as writer:
         for part in parts:
             before = tally.dropped.copy()

@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from data_prep.corpus.build import make_shards
 from data_prep.corpus.cache import PieceCache
+from data_prep.corpus.dropped import OUTPUT_FILE, SAMPLE, Dropped
 from tests.data_prep.corpus.test_reprints import article, scan
 from tests.data_prep.small_shards import config_for, digests
 
@@ -87,13 +89,19 @@ def reference(
 def test_every_step_took_something_and_counters_balance(
     reference: tuple[Path, dict[str, Any]],
 ) -> None:
-    counts = reference[1]
+    out, counts = reference
     documents = counts["documents"]
     assert documents["read"] == documents["kept"] + sum(documents["dropped"].values())
     taken = {"where", "hook_seventeenth", "decontaminate", "near_duplicate", "min_characters"}
     assert taken <= documents["dropped"].keys()
     assert documents["repaired"]["decontaminated"] > 0
     assert counts["redacted"].keys() == {"EMAIL", "NAME"}
+    found = Dropped.from_json((out / OUTPUT_FILE).read_text())
+    assert sum(found.counts.values(), start=Counter()) == documents["dropped"]
+    unread = {"where", "duplicate"}
+    for reason in documents["dropped"].keys() - unread:
+        assert len(found.sample[reason]) == min(documents["dropped"][reason], SAMPLE)
+    assert all("[EMAIL]" in one.text for one in found.sample["near_duplicate"].values())
 
 
 def test_two_workers_write_the_same_bytes(
