@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, Protocol
 
+BLOCK = 1 << 20
+
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:

@@ -8,6 +8,7 @@ that the cache holds is linked from there instead.
 import functools
 import json
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +31,7 @@ from data_prep.progress import console
 from data_prep.reading.documents import cut_whole, read_documents
 from data_prep.reading.source_files import Part, SourceFile
 from data_prep.reading.sources import PIECE_BYTES, plan_pieces
-from data_prep.reading.tally import Tally
+from data_prep.reading.tally import READ, Tally
 from data_prep.text.abbreviations import load_abbreviations
 from data_prep.text.languages import UNDETERMINED
 from data_prep.text.more_abbreviations import MORE
@@ -116,14 +117,19 @@ def clean_unit(
     names = source_names(config)
     with CleanFileWriter(folder, config.duplicate_characters, file_bytes) as writer:
         for part in parts:
-            before = tally.dropped.copy()
+            before = tally.read, tally.dropped.copy()
             for document in read_documents(part, config, tally):
                 cleaned = cleaner.clean(document, part.file)
                 if cleaned is not None:
                     paragraphs = splitters.of(cleaned.language).paragraphs(cleaned.text)
                     writer.add(describe(cleaned, paragraphs, part.file, config))
             part.file.refuse_change()
-            cleaner.dropped.count(names[part.file.source], tally.dropped - before)
+            dropped, source = tally.dropped - before[1], names[part.file.source]
+            cleaner.dropped.count(source, dropped)
+            if config.sources:
+                counts = tally.by_source.setdefault(source, Counter())
+                counts[READ] += tally.read - before[0]
+                counts.update(dropped)
     (folder / "tally.json").write_text(json.dumps(tally.as_json()))
     (folder / UNIT_FILE).write_text(cleaner.dropped.as_json())
 

@@ -22,7 +22,10 @@ from numpy.typing import NDArray
 
 from data_prep.corpus.minhash import SIGNATURE_VALUES
 from data_prep.corpus.shard_format import Origin
+from data_prep.text.languages import KNOWN, UNDETERMINED
 
+LANGUAGES = ("", UNDETERMINED, *sorted(KNOWN))  # the first: not identified
+LANGUAGE_NUMBERS = {code: number for number, code in enumerate(LANGUAGES)}
 SECTION_SENTENCES = 2000
 SEGMENT_BYTES = 16 << 20
 
@@ -39,6 +42,7 @@ SECTION = np.dtype(
         ("paragraphs", "<u4"),
         ("group", "<u8"),  # hash of the document's group, or 0
         ("source", "<u2"),  # number of its source; sources are numbered in order of their names
+        ("language", "|u1"),  # index in LANGUAGES
     ]
 )
 # A paragraph, or the part of it that lies in one section. The 128-bit hash is of the whole
@@ -54,7 +58,7 @@ PARAGRAPH = np.dtype(
     ]
 )
 # The same rows for struct.pack; the 16 bytes of a hash are (low, high).
-SECTION_ROW = struct.Struct("<16s6IQH")
+SECTION_ROW = struct.Struct("<16s6IQHB")
 PARAGRAPH_ROW = struct.Struct("<16s3I?")
 assert (SECTION_ROW.size, PARAGRAPH_ROW.size) == (SECTION.itemsize, PARAGRAPH.itemsize)
 UNCOMPARED = bytes(16)
@@ -212,6 +216,7 @@ class CleanFileWriter:
         """Append one document."""
         whole = iter(document.paragraphs)
         origin = document.origin.encode()
+        language = LANGUAGE_NUMBERS[document.origin.language or ""]
         # Sentences of the current paragraph that later sections will hold, and its hash.
         left, hashed = 0, UNCOMPARED
         for number, section in enumerate(cut_sections(document.paragraphs, SECTION_SENTENCES)):
@@ -236,7 +241,7 @@ class CleanFileWriter:
                 rows.append(PARAGRAPH_ROW.pack(hashed, size, len(part), own_words, begins))
             data = BREAK.join(texts) + b"\n"
             sizes = len(data), len(origin), sentences, words, len(rows)
-            row = document.digest, number, *sizes, document.group, document.source
+            row = document.digest, number, *sizes, document.group, document.source, language
             self._write("text", data + origin)
             self._write("table", SECTION_ROW.pack(*row))
             self._write("paragraphs", b"".join(rows))

@@ -19,7 +19,7 @@ from data_prep.corpus.dropped import Dropped
 from data_prep.corpus.hook import Drop, Hook
 from data_prep.reading.documents import RawDocument
 from data_prep.reading.source_files import SourceFile
-from data_prep.reading.tally import Tally
+from data_prep.reading.tally import READ, Tally
 from data_prep.text.cleaning import clean_document, clean_text
 from data_prep.text.filters import reason_to_drop
 from data_prep.text.languages import identify
@@ -82,11 +82,16 @@ class Cleaner:
             or other_language(language, config.languages)
             or self._quality.reason_to_drop(text, language)
         )
+        if language is not None:
+            counts = tally.by_language.setdefault(language, Counter())
+            counts[READ] += 1
+            if reason is None:
+                tally.languages[language] += 1
+            else:
+                counts[reason] += 1
         if reason is not None:
             self._drop(reason, document, file, text)
             return None
-        if language is not None:
-            tally.languages[language] += 1
         return Cleaned(document, text, digest, language)
 
     def _redact(self, text: str, counts: Counter[str]) -> str:

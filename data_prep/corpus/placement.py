@@ -38,6 +38,23 @@ class Home:
     paragraphs: slice
     first_number: int  # number of its first surviving document in the corpus
 
+    def read_sections(self) -> Table:
+        """Read the SECTION rows of the file."""
+        # Read instead of memory-mapped: mapped pages would stay resident and grow with the corpus.
+        return np.fromfile(
+            self.folder / "sections",
+            SECTION,
+            self.sections.stop - self.sections.start,
+            offset=self.sections.start * SECTION.itemsize,
+        )
+
+    def surviving_documents(self) -> Table:
+        """Return the SECTION rows of the first sections of documents that are not dropped."""
+        table = self.read_sections()
+        dropped = np.load(self.folder / "documents.npy", mmap_mode="r")[self.documents]
+        documents: Table = table[table["section"] == 0][~dropped]
+        return documents
+
     def dropped_paragraphs(self) -> Flags:
         """Read the flags of the file's paragraphs."""
         flags: Flags = np.load(self.folder / "paragraphs.npy", mmap_mode="r")[self.paragraphs]
@@ -140,13 +157,7 @@ def find_homes(folders: Sequence[Path]) -> tuple[list[Home], Counter[str]]:
 
 def place_sections(home: Home, heldout_limit: int) -> Placed:
     """Return the placement of the sections of one clean file."""
-    # Read instead of memory-mapped: mapped pages would stay resident and grow with the corpus.
-    table = np.fromfile(
-        home.folder / "sections",
-        SECTION,
-        home.sections.stop - home.sections.start,
-        offset=home.sections.start * SECTION.itemsize,
-    )
+    table = home.read_sections()
     survives = ~np.load(home.folder / "documents.npy", mmap_mode="r")[home.documents]
     document = documents_of(table)
     numbers = home.first_number + np.cumsum(survives) - 1

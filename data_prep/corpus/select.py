@@ -23,6 +23,7 @@ from data_prep.corpus.dropped import join_dropped
 from data_prep.corpus.groups import SectionGroups, count_groups
 from data_prep.corpus.mixture import source_weights
 from data_prep.corpus.placement import Home, Placement, choose_heldout, find_homes, place_all
+from data_prep.corpus.strata import count_strata
 from data_prep.reading.tally import Tally
 
 REPEATS = ("duplicate", "near_duplicate", "duplicate_paragraphs")  # reasons to drop a document
@@ -77,6 +78,7 @@ def select_documents(
         counts["sources"] = {
             name: {"bytes": sizes[name], "weight": weights[name]} for name in names
         }
+    counts |= count_strata(tally, placement, names)
     plan = {
         "heldout_limit": placement.heldout_limit,
         "shards": [asdict(shard) for shard in shards],

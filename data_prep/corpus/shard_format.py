@@ -256,9 +256,14 @@ def group_parts(of_split: Sequence[ShardPart], least_bytes: int) -> list[list[Sh
 
 def named_sources(folder: Path) -> tuple[str, ...]:
     """Return the names of the corpus's sources (corpus.sources), if they have names."""
+    return tuple(sorted(read_statistics(folder).get("sources", ())))
+
+
+def read_statistics(folder: Path) -> dict[str, Any]:
+    """Return the counts of a shard folder; empty if it has none."""
     path = folder / "statistics.json"
-    counts = json.loads(path.read_text()) if path.exists() else {}
-    return tuple(sorted(counts.get("sources", ())))
+    counts: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return counts
 
 
 def read_sections(tar: Path, start: int = 0, end: int | None = None) -> Iterator[Section]:

@@ -14,7 +14,6 @@ import pytest
 
 from data_prep.errors import SesameError
 from data_prep.examples.chunks import Chunk, ChunkStore, ChunkWriter, concatenate
-from data_prep.examples.tar_members import tar_header
 
 
 def make_rows(rows: int, static: bool = True, dtype: str = "<u2", seed: int = 0) -> Chunk:
@@ -122,14 +121,6 @@ def test_bytes_do_not_depend_on_how_rows_are_added(tmp_path: Path, cut: int) -> 
     assert names == sorted(path.name for path in (tmp_path / "cut").iterdir())
     for name in names:
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "cut" / name).read_bytes()
-
-
-@pytest.mark.parametrize("size", [0, 1, 511, 512, 8**10 + 3])
-@pytest.mark.parametrize("name", ["00000000.tokens.npy", "x" * 100, "é"])
-def test_headers_are_those_of_tarfile(name: str, size: int) -> None:
-    info = tarfile.TarInfo(name)
-    info.size = size
-    assert tar_header(name, size) == info.tobuf(tarfile.USTAR_FORMAT)
 
 
 def test_tars_are_rolled_at_their_size(tmp_path: Path) -> None:
