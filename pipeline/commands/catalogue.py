@@ -62,7 +62,7 @@ COMMANDS = {
     "examples": Command(_STAGE, "document shards to masked training rows", ARRAY_OPTIONS),
     "pretrain": Command(_STAGE, "training rows to a pretrained encoder", STAGE_OPTIONS),
     "export": Command(_STAGE, "a pretrained encoder to a folder others can load", STAGE_OPTIONS),
-    "finetune": Command(_STAGE, "an encoder and a task to scores", TASK_OPTIONS),
+    "finetune": Command(_STAGE, "an encoder and a task to scores and a model", TASK_OPTIONS),
     "layers": Command(_STAGE, "an encoder and a task to a score per layer choice", STAGE_OPTIONS),
     "report": Command(_STAGE, "one page about a run", STAGE_OPTIONS),
     "submit": Command(

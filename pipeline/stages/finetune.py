@@ -6,7 +6,6 @@ word vectors, several of these, only a tokenizer (`random`) or nothing (`tfidf`,
     predictions.jsonl  per test example: inputs, gold, prediction and confidence
     predictions.json   answers by question, for SQuAD's official script (spans)
     null_odds.json     by question, the score of "no answer" relative to the best answer (SQuAD 2.0)
-    model.safetensors  trained weights of the best epoch (finetune.keep_model=true)
     answers/           predictions for files without labels, in the leaderboard's format
 A suite of tasks reads the outputs of its members and writes
     scores.json        the average of their scores
@@ -33,6 +32,7 @@ from pipeline.stages.encoder_inputs import (
     encoder_requests,
     open_encoder,
 )
+from pipeline.stages.model import keeps_model, leave_model
 from pipeline.tasks.config import FinetuneConfig
 from pipeline.tasks.metrics import confusion, scores_by_type
 from pipeline.tasks.splits import missing_files, read_splits, task_files
@@ -41,13 +41,18 @@ from pipeline.workflow.stage import Request, Stage, UserFiles, Work
 
 if TYPE_CHECKING:
     from pipeline.encoders import Encoder
+    from pipeline.tasks.finetuned import Finetuned
+    from pipeline.tasks.finetuning import Outcome
+    from pipeline.tasks.splits import Splits
+
+PROVED = 8  # development examples on which a saved model is compared with the trained one
 
 
 class Finetune(Stage):
     """The stage that fine-tunes an encoder on a task and scores it."""
 
     name = "finetune"
-    format = 6
+    format = 7
     sections = ("task", "finetune")
     obeyed = ("tracking",)
     runs_beside = True
@@ -75,10 +80,6 @@ class Finetune(Stage):
 
     def run(self, work: Work) -> dict[str, Any]:
         """Fine-tune once, score the test split and write the files above; return the scores."""
-        from safetensors.torch import save
-
-        from pipeline.stages.tracked import followed
-        from pipeline.tasks.finetuning import finetune
         from pipeline.tasks.majority import answer_majority
         from pipeline.tasks.submission import (
             span_details,
@@ -99,13 +100,7 @@ class Finetune(Stage):
         elif MAJORITY in work.config.encoders:
             outcome = answer_majority(splits, task)
         else:
-            encoder = open_encoder(work.config, work.inputs, config.seed)
-            with (
-                _computing(encoder, config, work.out / ".states") as own,
-                followed(work) as run,
-            ):
-                outcome = finetune(own, splits, task, config, run.after_epoch)
-                run.scored(outcome.steps, outcome.scores)
+            outcome = train(work, splits)
 
         with atomic_write(work.out / "predictions.jsonl") as stream:
             for example, guess in zip(splits.test, outcome.predictions, strict=True):
@@ -147,8 +142,6 @@ class Finetune(Stage):
             gold = [str(example.gold) for example in splits.test]
             guesses = [str(guess.answer) for guess in outcome.predictions]
             scores["confusion"] = confusion(gold, guesses, splits.labels).tolist()
-        if outcome.weights:
-            write_atomically(work.out / "model.safetensors", save(outcome.weights))
         # Labels and entity types may be private text: they go into scores.json, not the manifest.
         named: dict[str, Any] = scores | {"labels": splits.labels}
         if task.kind == "tag":
@@ -167,6 +160,25 @@ class Finetune(Stage):
         for name, value in sorted(found["scores"].items(), key=lambda item: item[0] != first):
             table.add_row(name, f"{100 * value:.1f}")
         return table
+
+
+def train(work: Work, splits: "Splits | None" = None) -> "Outcome":
+    """Fine-tune once; leave the model in a hidden folder if it is to be kept."""
+    from pipeline.stages.tracked import followed
+    from pipeline.tasks.finetuning import finetune
+
+    task, config = work.config.task, work.config.finetune
+    splits = splits or read_splits(task, config.seed)
+    encoder = open_encoder(work.config, work.inputs, config.seed)
+
+    def keep(finetuned: "Finetuned") -> None:
+        if keeps_model(work.config):
+            leave_model(work.out, finetuned, splits.dev[:PROVED])
+
+    with _computing(encoder, config, work.out / ".states") as own, followed(work) as run:
+        outcome = finetune(own, splits, task, config, run.after_epoch, keep)
+        run.scored(outcome.steps, outcome.scores)
+    return outcome
 
 
 def _computing(

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -39,6 +40,10 @@ class SpanAnswers(Answers):
         self.labels = []
         self.threshold = threshold  # predict "no answer" if the margin is larger
         self._task = task
+
+    def fitted(self) -> dict[str, Any]:
+        """Return the margin above which a question has no answer."""
+        return {"threshold": self.threshold}
 
     def encode(self, encoder: Encoder, examples: Sequence[Example], max_length: int) -> SpanData:
         """Encode windows of passages; the targets mark where answers start and end."""

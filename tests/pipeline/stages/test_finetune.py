@@ -194,7 +194,7 @@ def test_learning_rates_fall_with_depth(tokenizer: Path) -> None:
 def test_lazy_tables_change_nothing_but_the_price(
     tokenizer: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = replace(FAST, lr=1e-3, layer_decay=0.8, clip=0.1, epochs=3, keep_model=True)
+    config = replace(FAST, lr=1e-3, layer_decay=0.8, clip=0.1, epochs=3)
     weights = []
     for many in (0, 10_000):  # all tables lazy, or none
         monkeypatch.setattr(lazy_rows, "MANY", many)
@@ -230,7 +230,7 @@ def test_a_head_that_reads_first_units_answers_as_any_other(
 def test_the_weights_that_are_kept_have_the_encoder_s_own_shape(tokenizer: Path) -> None:
     encoder = new_encoder(tokenizer)
     assert isinstance(encoder, BertEncoder)
-    config = replace(FAST, epochs=1, keep_model=True, pooling="first")
+    config = replace(FAST, epochs=1, pooling="first")
     outcome = finetune(encoder, toy("classify", 32), TASKS["classify"], config)
     trained = outcome.weights["encoder.bert.embeddings.tokens.weight"]
     assert torch.equal(trained, encoder.bert.embeddings.tokens.weight)
