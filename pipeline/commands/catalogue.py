@@ -195,6 +195,17 @@ COMMANDS = {
         "predict the blanks of a text with a BERT, with probabilities",
         takes="encoder=<run or folder> 'text=The film was [MASK].' [top=5] [overrides]",
     ),
+    "predict": Command(
+        "pipeline.commands.predict:predict",
+        "answer every item of a file with a fine-tuned model",
+        takes="model=<run>/<task> input=<.txt, .tsv, .csv, .jsonl, .conll or .json file, or -> "
+        "[output=predictions.jsonl]",
+    ),
+    "evaluate": Command(
+        "pipeline.commands.predict:evaluate",
+        "score a fine-tuned model on the test file of a task",
+        takes="model=<run>/<task> task=<task> [overrides]",
+    ),
     "senses": Command(
         "pipeline.commands.senses:senses",
         "write a page that shows which senses of a word encoders separate",
@@ -216,5 +227,5 @@ GROUPS = {
     "Cluster": ("submit", "status", "logs", "sweep", "cancel", "job"),
     "Store": ("list", "board", "path", "du", "clean", "verify", "repair", "audit", "sync"),
     "A look inside": ("inspect", "estimate", "rehearse", "doctor", "bench"),
-    "Using an encoder": ("embed", "fill", "similarity", "senses"),
+    "Using a model": ("predict", "evaluate", "embed", "fill", "similarity", "senses"),
 }  # fmt: skip

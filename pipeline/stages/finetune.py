@@ -14,10 +14,9 @@ Try it: sesame finetune experiment=demo task=polarity
 """
 
 import json
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.markup import escape
 from rich.table import Table
@@ -30,22 +29,12 @@ from pipeline.stages.encoder_inputs import (
     encoder_keys,
     encoder_label,
     encoder_requests,
-    open_encoder,
 )
-from pipeline.stages.model import keeps_model, leave_model
-from pipeline.tasks.config import FinetuneConfig
+from pipeline.stages.tuning import train
 from pipeline.tasks.metrics import confusion, scores_by_type
 from pipeline.tasks.splits import missing_files, read_splits, task_files
 from pipeline.tasks.suite import ANSWERS, members_with_data, score_suite
 from pipeline.workflow.stage import Request, Stage, UserFiles, Work
-
-if TYPE_CHECKING:
-    from pipeline.encoders import Encoder
-    from pipeline.tasks.finetuned import Finetuned
-    from pipeline.tasks.finetuning import Outcome
-    from pipeline.tasks.splits import Splits
-
-PROVED = 8  # development examples on which a saved model is compared with the trained one
 
 
 class Finetune(Stage):
@@ -160,40 +149,6 @@ class Finetune(Stage):
         for name, value in sorted(found["scores"].items(), key=lambda item: item[0] != first):
             table.add_row(name, f"{100 * value:.1f}")
         return table
-
-
-def train(work: Work, splits: "Splits | None" = None) -> "Outcome":
-    """Fine-tune once; leave the model in a hidden folder if it is to be kept."""
-    from pipeline.stages.tracked import followed
-    from pipeline.tasks.finetuning import finetune
-
-    task, config = work.config.task, work.config.finetune
-    splits = splits or read_splits(task, config.seed)
-    encoder = open_encoder(work.config, work.inputs, config.seed)
-
-    def keep(finetuned: "Finetuned") -> None:
-        if keeps_model(work.config):
-            leave_model(work.out, finetuned, splits.dev[:PROVED])
-
-    with _computing(encoder, config, work.out / ".states") as own, followed(work) as run:
-        outcome = finetune(own, splits, task, config, run.after_epoch, keep)
-        run.scored(outcome.steps, outcome.scores)
-    return outcome
-
-
-def _computing(
-    encoder: "Encoder", config: FinetuneConfig, folder: Path
-) -> AbstractContextManager["Encoder"]:
-    """Return the encoder; a frozen one is wrapped to compute each hidden state once for all epochs.
-
-    The wrapper stores states below `folder` and removes them at the end of the `with` block.
-    """
-    from pipeline.encoders.stored import stored_states
-    from pipeline.tasks.finetuning import choose_device
-
-    if config.mode == "full" or encoder.states == 1:  # static vectors are only looked up
-        return nullcontext(encoder)
-    return stored_states(encoder, folder, choose_device(config.accelerator))
 
 
 def _run_suite(work: Work) -> dict[str, Any]:

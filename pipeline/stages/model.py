@@ -12,30 +12,18 @@ import os
 import shutil
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from data_prep.files import write_atomically
 from data_prep.progress import console
-from pipeline.config.schema import FLOORS, RANDOM, Config
+from pipeline.config.schema import Config
 from pipeline.stages.encoder_inputs import encoder_requests
+from pipeline.stages.tuning import KEPT, keeps_model, train
 from pipeline.store.outputs import canonical
 from pipeline.tasks.model_card import model_card
 from pipeline.workflow.stage import Node, Planner, Request, Stage, Work, as_input
 
-KEPT = ".model"  # in the output of a fine-tuning, until the model is made from it
 TUNED = "finetune"  # beginning of the roles of fine-tunings
-
-
-def keeps_model(config: Config) -> bool:
-    """Return True if the model of a fine-tuning is to be kept.
-
-    `keep` decides. If it is not set, all are kept but those of untrained encoders. Baselines and
-    suites have none.
-    """
-    if FLOORS.keys() & set(config.encoders) or config.task.members:
-        return False
-    return RANDOM not in config.encoders if config.keep is None else config.keep
 
 
 def add_models(graph: Planner) -> list[Node]:
@@ -85,11 +73,14 @@ class Model(Stage):
                 markup=False,
             )
             _train_again(work, scores[best]["seed"])
+        from pipeline.tasks.finetuned import MODEL
+
+        stated = json.loads((work.out / MODEL).read_text())
         facts = gather(scores.values(), scores[best]["seed"])
-        write_atomically(work.out / "README.md", model_card(work.out, facts))
+        write_atomically(work.out / "README.md", model_card(stated, facts))
         for path in tuned.values():
             shutil.rmtree(path / KEPT, ignore_errors=True)
-        return facts | {"form": json.loads((work.out / "finetuned.json").read_text())["form"]}
+        return facts | {"form": stated["form"]}
 
 
 def dev_score(scores: dict[str, Any]) -> float:
@@ -114,22 +105,7 @@ def gather(found: Iterable[dict[str, Any]], seed: int) -> dict[str, Any]:
     }
 
 
-def leave_model(out: Path, finetuned: Any, examples: Any) -> None:
-    """Write the model of a fine-tuning to its hidden folder, and prove it on some examples."""
-    from pipeline.tasks.finetuned import prove_model, save_model
-
-    partial = out / f"{KEPT}.tmp"
-    for folder in (partial, out / KEPT):
-        shutil.rmtree(folder, ignore_errors=True)
-    partial.mkdir()
-    save_model(finetuned, partial)
-    prove_model(finetuned, partial, examples)
-    os.replace(partial, out / KEPT)
-
-
 def _train_again(work: Work, seed: int) -> None:
-    from pipeline.stages.finetune import train
-
     config = replace(work.config, finetune=replace(work.config.finetune, seed=seed), keep=True)
     encoders = {role: path for role, path in work.inputs.items() if not role.startswith(TUNED)}
     train(replace(work, config=config, inputs=encoders))

@@ -4,11 +4,8 @@ A card holds numbers and settings only: no text, and no names of files.
 """
 
 import json
-from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
-
-from pipeline.tasks.finetuned import MODEL
 
 CARD = """\
 ---
@@ -24,7 +21,7 @@ tags:
 ## Use
 
 ```python
-from pipeline.inference import load_model
+from pipeline import load_model
 
 model = load_model("path/to/this/folder")
 model.predict([{example}])
@@ -64,9 +61,11 @@ EXAMPLES = {
 }
 
 
-def model_card(folder: Path, facts: dict[str, Any]) -> str:
-    """Return the README.md of a saved model; `facts`: see `pipeline.stages.model.gather`."""
-    stated = json.loads((folder / MODEL).read_text())
+def model_card(stated: dict[str, Any], facts: dict[str, Any]) -> str:
+    """Return the README.md of a saved model.
+
+    stated: its `finetuned.json`. facts: see `pipeline.stages.model.gather`.
+    """
     form, kind = stated["form"], stated["task"]["kind"]
     rows = zip(facts["seeds"], facts["dev_scores"], facts["test_scores"], strict=True)
     tests = [100 * score for score in facts["test_scores"]]

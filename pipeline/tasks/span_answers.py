@@ -28,6 +28,7 @@ class SpanPrediction(Prediction):
 
     margin: float  # logit sum of "no answer" minus the logit sum of the best span
     n_best: tuple[tuple[str, float], ...]  # spans and their probabilities, best first
+    spans: tuple[Span, ...]  # the characters of each in the passage
 
 
 class SpanAnswers(Answers):
@@ -97,13 +98,14 @@ class SpanAnswers(Answers):
         sure = np.exp(rivals - rivals.max())
         sure /= sure.sum()
         passage = example.texts[1]
+        places = tuple(span for span, _ in ranked)
         n_best = tuple(
             (passage[start:end], float(p))
             for ((start, end), _), p in zip(ranked, sure, strict=False)
         )
         if self._task.unanswerable and margin > self.threshold:
-            return SpanPrediction("", float(sure[-1]), margin, n_best)
-        return SpanPrediction(*n_best[0], margin, n_best)
+            return SpanPrediction("", float(sure[-1]), margin, n_best, places)
+        return SpanPrediction(*n_best[0], margin, n_best, places)
 
 
 def best_spans(outputs_UC: Floats, window: Window, max_words: int) -> list[tuple[Span, float]]:
