@@ -19,7 +19,7 @@ from data_prep.files import atomic_write, write_atomically
 from data_prep.text.words import TextWords
 from data_prep.tokenizers import Tokenizer
 from data_prep.tokenizers.alignment import Alignment, concatenate
-from pipeline.encoders.class_heads import SENTENCES, DenseTransform, Transform
+from pipeline.encoders.class_heads import HAS_POOLER, SENTENCES, DenseTransform, Transform
 from pipeline.encoders.inputs import (
     EncodedInputs,
     InputBatch,
@@ -39,6 +39,8 @@ from pipeline.models.bert.architectures import ARCHITECTURES
 from pipeline.models.bert.huggingface import to_huggingface
 from pipeline.models.bert.network import Bert, MaskedHead, initialise
 from pipeline.models.untrusted import State
+
+POOLER = ".pooler."  # part of the names of its tensors
 
 
 class BertEncoder(Encoder):
@@ -162,6 +164,8 @@ class BertEncoder(Encoder):
         ours = {f"bert.{key}": value.cpu() for key, value in self.bert.state_dict().items()}
         config = self.bert.config
         weights = to_huggingface(ours, architecture, config) | head
+        if name is not None and not name.endswith(HAS_POOLER):
+            weights = {key: value for key, value in weights.items() if POOLER not in key}
         with atomic_write(folder / "model.safetensors") as stream:
             stream.write(save(weights, {"format": "pt"}))
         base = architecture.stated(config, self.bert.vocab_size, self.tokenizer.pad)

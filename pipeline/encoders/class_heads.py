@@ -24,6 +24,7 @@ SUFFIXES = {
     "span": "ForQuestionAnswering",
 }
 SENTENCES = ("classify", "regress")  # kinds with one answer per input
+HAS_POOLER = "ForSequenceClassification"  # BERT's other classes have no pooler
 
 
 @dataclass(frozen=True)

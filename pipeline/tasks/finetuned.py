@@ -255,6 +255,7 @@ def class_logits(finetuned: Finetuned, folder: Path, examples: Sequence[Example]
     from transformers.utils import logging
 
     logging.disable_progress_bar()
+    logging.set_verbosity_error()
     found = finetuned.class_head
     assert found is not None
     theirs = getattr(transformers, found.name).from_pretrained(folder, local_files_only=True).eval()
