@@ -216,9 +216,14 @@ def _plain_lines(
             is_last = part.end >= plain.size
             end = plain.size if is_last else _next_record(stream, part.end, starts_record)
         stream.seek(start)
-        yield from split_lines(_range_blocks(stream, end - start), start)
-    if plain.is_damaged and part.end >= plain.size:
-        tally.break_off(DAMAGED, part.file.name, plain.size)
+
+        def blocks() -> Iterator[bytes]:
+            yield from _range_blocks(stream, end - start)
+            if plain.is_damaged and part.end >= plain.size:
+                # Before the last line, which the damage may have cut, as in `read_blocks`.
+                tally.break_off(DAMAGED, part.file.name, plain.size)
+
+        yield from split_lines(blocks(), start)
 
 
 def _range_blocks(stream: io.BufferedIOBase, size: int) -> Iterator[bytes]:
