@@ -182,6 +182,11 @@ class CorpusConfig:
         "triples, estimated by MinHash; 0.8 is usual; not set: keep them",
         at_least=0.3, at_most=1.0,
     )  # fmt: skip
+    near_duplicates_over: str = result(
+        "words", "what corpus.near_duplicates compares: word triples, or runs of seven letters "
+        "(characters), which finds reprints despite OCR errors; 0.5 is usual there",
+        choices=("words", "characters"), is_later=True,
+    )  # fmt: skip
     strict: bool = execution(False, "stop at the first damaged document instead of counting it")
     shard_size: int = result(256_000_000, "largest size of a shard file in bytes", at_least=1)
     cache_size: int = execution(
@@ -203,6 +208,11 @@ class CorpusConfig:
             raise UsageError(
                 f"corpus.near_duplicates={self.near_duplicates}: corpus.deduplicate=none keeps "
                 "copies; set corpus.deduplicate=documents or corpus.near_duplicates=null"
+            )
+        if self.near_duplicates is None and self.near_duplicates_over != "words":
+            raise UsageError(
+                f"corpus.near_duplicates_over={self.near_duplicates_over}: "
+                "corpus.near_duplicates is not set; set it to a similarity, such as 0.5"
             )
         if self.max_characters is not None and self.max_characters < self.min_characters:
             raise UsageError(

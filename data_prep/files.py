@@ -59,20 +59,6 @@ def is_text(name: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
-def reserve(path: Path) -> None:
-    """Allocate all disk blocks of a file that will be memory-mapped.
-
-    If the disk is full, this raises OSError; without it, a later write to a page kills the process.
-    """
-    with open(path, "r+b") as stream:
-        size = os.fstat(stream.fileno()).st_size
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(stream.fileno(), 0, size)
-            return
-        for start in range(0, size, BLOCK):  # macOS: writing allocates
-            os.pwrite(stream.fileno(), os.pread(stream.fileno(), BLOCK, start), start)
-
-
 def sync_directory(path: Path) -> None:
     """Sync the directory `path`, so that renames inside it survive a crash."""
     descriptor = os.open(path, os.O_RDONLY)

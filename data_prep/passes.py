@@ -11,7 +11,7 @@ slice finds all units of the passes before its own.
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -59,23 +59,30 @@ class Passes:
     """Runs the passes of one stage in order; units are stored below `root`.
 
     share: make only this slice of one pass and then raise SliceDone.
+    divided: the passes that slices divide. Every slice that comes to another pass makes all of its
+        missing units: it has few. None: all passes are divided.
     """
 
     root: Path
     executor: Executor
     share: ArraySlice | None = None
+    divided: Collection[str] | None = None
     _is_over: bool = field(default=False, init=False)  # the slice has made its units
 
     @classmethod
     def below(
-        cls, out: Path, executor: Executor | None = None, share: ArraySlice | None = None
+        cls,
+        out: Path,
+        executor: Executor | None = None,
+        share: ArraySlice | None = None,
+        divided: Collection[str] | None = None,
     ) -> "Passes":
         """Return the passes of the output `out`; without an executor, all in this process.
 
         Removes what a killed launch was removing.
         """
         shutil.rmtree(out / REMOVED, ignore_errors=True)
-        return cls(out / UNITS, executor or LocalPool(1), share)
+        return cls(out / UNITS, executor or LocalPool(1), share, divided)
 
     def run(self, name: str, units: Sequence[WorkUnit], make: MakeUnit) -> list[Path]:
         """Make every unit of a pass that does not exist yet; return the folders of all, in order.
@@ -83,14 +90,15 @@ class Passes:
         A slice makes its own units. If others are still missing it ends with SliceDone, else it
         goes on to the merge: the last slice of an array finds all units.
         """
-        if self._is_over:
+        is_sliced = self.share is not None and (self.divided is None or name in self.divided)
+        if self._is_over and is_sliced:
             raise SliceDone
         self.root.mkdir(parents=True, exist_ok=True)
-        own = units if self.share is None else self.share.of(units)
+        own = self.share.of(units) if self.share is not None and is_sliced else units
         missing = self._missing(own)
         with progress(name, len(own), len(own) - len(missing)) as bar:
             self.executor.make(missing, make, self.root, name, bar)
-        if self.share is not None:
+        if is_sliced:
             self._end_slice(name, units)
         return [self.root / unit.name for unit in units]
 

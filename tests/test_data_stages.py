@@ -73,10 +73,13 @@ def reader_of_words(tmp_path_factory: pytest.TempPathFactory) -> Sesame:
 
 
 def digest(output: Path) -> str:
-    """One hash of all an output's files, but for what differs from machine to machine."""
+    """One hash of all an output's files, but for what differs from machine to machine.
+
+    Hidden files are no part of an output.
+    """
     whole = hashlib.sha256()
     for path in sorted(output.rglob("*")):
-        if path.is_file() and path.name != "run.json":
+        if path.is_file() and path.name != "run.json" and not path.name.startswith("."):
             whole.update(str(path.relative_to(output)).encode() + path.read_bytes())
     return whole.hexdigest()[:16]
 

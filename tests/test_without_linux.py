@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from data_prep.files import reserve
 from tests.conftest import Sesame
 
 # Python imports `sitecustomize` at start, in every process of the pipeline.
@@ -104,16 +103,3 @@ def test_the_demo_of_make_needs_no_deepspeed(without_linux: dict[str, str], tmp_
     assert command(without_linux).endswith("trainer.strategy=single trainer.devices=1")
     assert importlib.util.find_spec("deepspeed") is not None
     assert command({}).endswith("run experiment=demo")
-
-
-def test_reserving_keeps_the_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "flags.npy"
-    content = b"header" + bytes((2 << 20) + 5) + b"end"
-    path.write_bytes(b"header")
-    os.truncate(path, len(content) - 3)
-    with open(path, "ab") as stream:
-        stream.write(b"end")
-    monkeypatch.delattr(os, "posix_fallocate")
-    reserve(path)
-    assert path.read_bytes() == content
-    assert path.stat().st_blocks * 512 >= len(content)

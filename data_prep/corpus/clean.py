@@ -8,14 +8,21 @@ that the cache holds is linked from there instead.
 import functools
 import json
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from data_prep.config import CorpusConfig
 from data_prep.corpus.cache import CLEAN_VERSION, PieceCache
-from data_prep.corpus.clean_files import CleanDocument, CleanFileWriter, group_hash
+from data_prep.corpus.clean_files import (
+    SEGMENT_BYTES,
+    CleanDocument,
+    CleanFileWriter,
+    group_hash,
+)
 from data_prep.corpus.cleaner import Cleaned, Cleaner
+from data_prep.corpus.dropped import UNIT_FILE
 from data_prep.corpus.expand import LARGE_UNITS
 from data_prep.corpus.minhash import signature
 from data_prep.corpus.shard_format import Origin
@@ -23,13 +30,15 @@ from data_prep.passes import Passes
 from data_prep.progress import console
 from data_prep.reading.documents import cut_whole, read_documents
 from data_prep.reading.source_files import Part, SourceFile
-from data_prep.reading.sources import plan_pieces
-from data_prep.reading.tally import Tally
+from data_prep.reading.sources import PIECE_BYTES, plan_pieces
+from data_prep.reading.tally import READ, Tally
 from data_prep.text.abbreviations import load_abbreviations
 from data_prep.text.languages import UNDETERMINED
 from data_prep.text.more_abbreviations import MORE
 from data_prep.text.sentences import Splitter
 from data_prep.work_units import WorkUnit
+
+MOST_UNITS = 1 << 14
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +49,18 @@ class CleanTask:
 
     parts: list[Part]
     key: str | None
+    file_bytes: int = SEGMENT_BYTES  # clean text per clean file
+
+
+def unit_bytes(files: Sequence[SourceFile]) -> int:
+    """Return the raw text per work unit: 16 MB, and twice as much per doubling above 256 GB.
+
+    So there are at most about MOST_UNITS units, each with one clean file of about this size.
+    """
+    size = PIECE_BYTES
+    while sum(file.size for file in files) > MOST_UNITS * size:
+        size *= 2
+    return size
 
 
 def plan_cleaning(
@@ -51,7 +72,11 @@ def plan_cleaning(
         if file.size > LARGE_UNITS * piece_bytes and whole(file):
             log.warning("%s cannot be split, so one worker reads all of it", file.name)
     return [
-        CleanTask(parts, cache.key(parts, config) if cache else None)
+        CleanTask(
+            parts,
+            cache.key(parts, config) if cache else None,
+            SEGMENT_BYTES * max(piece_bytes // PIECE_BYTES, 1),
+        )
         for parts in plan_pieces(files, whole, piece_bytes)
     ]
 
@@ -80,22 +105,34 @@ def take_or_clean(
 ) -> None:
     """Fill `folder` with one unit: taken from the cache if it is there, else made."""
     if cache is None or task.key is None or not cache.take(task.key, folder):
-        clean_unit(task.parts, folder, config)
+        clean_unit(task.parts, folder, config, task.file_bytes)
 
 
-def clean_unit(parts: Sequence[Part], folder: Path, config: CorpusConfig) -> None:
+def clean_unit(
+    parts: Sequence[Part], folder: Path, config: CorpusConfig, file_bytes: int = SEGMENT_BYTES
+) -> None:
     """Clean these parts of the corpus into `folder`."""
     tally = Tally(strict=config.strict)
     splitters, cleaner = Splitters(config), Cleaner(config, tally)
-    with CleanFileWriter(folder, config.duplicate_characters) as writer:
+    names = sorted(config.sources)
+    with CleanFileWriter(folder, config.duplicate_characters, file_bytes) as writer:
         for part in parts:
+            before = tally.read, tally.dropped.copy()
             for document in read_documents(part, config, tally):
                 cleaned = cleaner.clean(document, part.file)
                 if cleaned is not None:
                     paragraphs = splitters.of(cleaned.language).paragraphs(cleaned.text)
                     writer.add(describe(cleaned, paragraphs, part.file, config))
             part.file.refuse_change()
+            dropped = tally.dropped - before[1]
+            source = names[part.file.source] if names else "corpus"
+            cleaner.dropped.count(source, dropped)
+            if names:
+                counts = tally.by_source.setdefault(source, Counter())
+                counts[READ] += tally.read - before[0]
+                counts.update(dropped)
     (folder / "tally.json").write_text(json.dumps(tally.as_json()))
+    (folder / UNIT_FILE).write_text(cleaner.dropped.as_json())
 
 
 class Splitters:
@@ -122,12 +159,12 @@ def describe(
     cleaned: Cleaned, paragraphs: list[list[str]], file: SourceFile, config: CorpusConfig
 ) -> CleanDocument:
     """Return a document's sentences with what the later passes need of it."""
-    document = cleaned.document
+    document, over = cleaned.document, config.near_duplicates_over
     return CleanDocument(
         paragraphs=paragraphs,
         origin=Origin(document.id, file.name, document.group, cleaned.language),
         digest=cleaned.digest,
-        signature=None if config.near_duplicates is None else signature(cleaned.text),
+        signature=None if config.near_duplicates is None else signature(cleaned.text, over),
         group=group_hash(document.group),
         source=file.source,
     )

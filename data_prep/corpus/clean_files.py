@@ -22,7 +22,10 @@ from numpy.typing import NDArray
 
 from data_prep.corpus.minhash import SIGNATURE_VALUES
 from data_prep.corpus.shard_format import Origin
+from data_prep.text.languages import KNOWN, UNDETERMINED
 
+LANGUAGES = ("", UNDETERMINED, *sorted(KNOWN))  # the first: not identified
+LANGUAGE_NUMBERS = {code: number for number, code in enumerate(LANGUAGES)}
 SECTION_SENTENCES = 2000
 SEGMENT_BYTES = 16 << 20
 
@@ -39,6 +42,7 @@ SECTION = np.dtype(
         ("paragraphs", "<u4"),
         ("group", "<u8"),  # hash of the document's group, or 0
         ("source", "<u2"),  # number of its source; sources are numbered in order of their names
+        ("language", "|u1"),  # index in LANGUAGES
     ]
 )
 # A paragraph, or the part of it that lies in one section. The 128-bit hash is of the whole
@@ -54,7 +58,7 @@ PARAGRAPH = np.dtype(
     ]
 )
 # The same rows for struct.pack; the 16 bytes of a hash are (low, high).
-SECTION_ROW = struct.Struct("<16s6IQH")
+SECTION_ROW = struct.Struct("<16s6IQHB")
 PARAGRAPH_ROW = struct.Struct("<16s3I?")
 assert (SECTION_ROW.size, PARAGRAPH_ROW.size) == (SECTION.itemsize, PARAGRAPH.itemsize)
 UNCOMPARED = bytes(16)
@@ -87,36 +91,6 @@ class CleanFile:
 def list_clean_files(pieces: Sequence[Path]) -> list[CleanFile]:
     """List the clean files in these work units' folders, in corpus order."""
     return [CleanFile(path) for piece in pieces for path in sorted(piece.glob("*.text"))]
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """Offsets of each clean file's rows in the whole corpus; the last offset is the total."""
-
-    sections: list[int]
-    documents: list[int]
-    paragraphs: list[int]
-
-    @classmethod
-    def of(cls, segments: Sequence[CleanFile]) -> "Bounds":
-        """Count the rows of these clean files."""
-        bounds = cls([0], [0], [0])
-        for segment in segments:
-            table = segment.sections()
-            bounds.sections.append(bounds.sections[-1] + len(table))
-            bounds.documents.append(bounds.documents[-1] + int((table["section"] == 0).sum()))
-            bounds.paragraphs.append(
-                bounds.paragraphs[-1] + int(table["paragraphs"].sum(dtype=np.int64))
-            )
-        return bounds
-
-    def slices(self, segment: int) -> tuple[slice, slice, slice]:
-        """Return the corpus-wide ranges of a clean file's sections, documents and paragraphs."""
-        sections, documents, paragraphs = (
-            slice(firsts[segment], firsts[segment + 1])
-            for firsts in (self.sections, self.documents, self.paragraphs)
-        )
-        return sections, documents, paragraphs
 
 
 def documents_of(table: Table) -> NDArray[np.int64]:
@@ -218,14 +192,15 @@ class CleanDocument:
 
 
 class CleanFileWriter:
-    """Writes documents to clean files below `folder`; starts a new file after every 16 MB.
+    """Writes documents to clean files below `folder`; starts a new file after `file_bytes` bytes.
 
     Paragraphs shorter than `compared_from` characters get no hash.
     """
 
-    def __init__(self, folder: Path, compared_from: int = 0):
+    def __init__(self, folder: Path, compared_from: int = 0, file_bytes: int = SEGMENT_BYTES):
         self._folder = folder
         self._compared_from = compared_from
+        self._file_bytes = file_bytes
         self._number = 0
         self._bytes = 0  # text bytes in the current clean file
         self._files: dict[str, IO[bytes]] = {}  # open files of the current clean file, by suffix
@@ -241,6 +216,7 @@ class CleanFileWriter:
         """Append one document."""
         whole = iter(document.paragraphs)
         origin = document.origin.encode()
+        language = LANGUAGE_NUMBERS[document.origin.language or ""]
         # Sentences of the current paragraph that later sections will hold, and its hash.
         left, hashed = 0, UNCOMPARED
         for number, section in enumerate(cut_sections(document.paragraphs, SECTION_SENTENCES)):
@@ -252,7 +228,10 @@ class CleanFileWriter:
                 begins = left == 0
                 if begins:
                     left = len(paragraph := next(whole))
-                    hashed = self._hash(text if left == len(part) else "\n".join(paragraph))
+                    entire = text if left == len(part) else "\n".join(paragraph)
+                    hashed = UNCOMPARED
+                    if len(entire) >= self._compared_from:
+                        hashed = text_digest(data if entire is text else entire.encode())
                 left -= len(part)
                 own_words = text.count(" ") + len(part)  # a sentence has one word more than spaces
                 sentences += len(part)
@@ -262,20 +241,15 @@ class CleanFileWriter:
                 rows.append(PARAGRAPH_ROW.pack(hashed, size, len(part), own_words, begins))
             data = BREAK.join(texts) + b"\n"
             sizes = len(data), len(origin), sentences, words, len(rows)
-            row = document.digest, number, *sizes, document.group, document.source
+            row = document.digest, number, *sizes, document.group, document.source, language
             self._write("text", data + origin)
             self._write("table", SECTION_ROW.pack(*row))
             self._write("paragraphs", b"".join(rows))
             self._bytes += len(data) + len(origin)
         if document.signature is not None:
             self._write("minhash", document.signature.tobytes())
-        if self._bytes >= SEGMENT_BYTES:
+        if self._bytes >= self._file_bytes:
             self._roll()
-
-    def _hash(self, paragraph: str) -> bytes:
-        if len(paragraph) < self._compared_from:
-            return UNCOMPARED
-        return text_digest(paragraph.encode())
 
     def _write(self, ending: str, data: bytes) -> None:
         if ending not in self._files:

@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 from data_prep.config import CorpusConfig
 from data_prep.corpus.clean_files import text_digest
 from data_prep.corpus.decontamination import Benchmarks
+from data_prep.corpus.dropped import Dropped
 from data_prep.corpus.hook import Drop, Hook
 from data_prep.reading.documents import RawDocument
 from data_prep.reading.source_files import SourceFile
-from data_prep.reading.tally import Tally
+from data_prep.reading.tally import READ, Tally
 from data_prep.text.cleaning import clean_document, clean_text
 from data_prep.text.filters import reason_to_drop
 from data_prep.text.languages import identify
@@ -37,11 +38,15 @@ class Cleaned:
 
 
 class Cleaner:
-    """Cleans documents as the config asks, and counts in `tally` what it drops and changes."""
+    """Cleans documents as the config asks, and counts in `tally` what it drops and changes.
+
+    `dropped` is a sample of what it dropped.
+    """
 
     def __init__(self, config: CorpusConfig, tally: Tally):
         self._config = config
         self._tally = tally
+        self.dropped = Dropped()
         self._hook = None if config.hook is None else Hook(config.hook)
         self._redactor = Redactor.of(config)
         self._benchmarks = Benchmarks.of(config)
@@ -56,34 +61,45 @@ class Cleaner:
         if self._hook is not None:
             changed = self._hook.call(text, document, file)
             if isinstance(changed, Drop):
-                tally.dropped[changed.counter] += 1
+                self._drop(changed.counter, document, file, self._redact(text, Counter()))
                 return None
             if changed is not None:
                 text = clean_text(changed, Counter())
-        if self._redactor is not None:
-            text = self._redactor.redact(text, tally.redacted)
-        reason = None
+        text = self._redact(text, tally.redacted)
         if self._benchmarks is not None and text:
             left = self._benchmarks.remove(text, config.decontaminate_unit)
-            reason = None if left else "decontaminate"
-            if left and left != text:
+            if not left:
+                self._drop("decontaminate", document, file, text)
+                return None
+            if left != text:
                 tally.repaired["decontaminated"] += 1
             text = left
         digest = text_digest(text.encode())
         language = None if config.languages == "none" else identify(text)
         reason = (
-            reason
-            or reason_to_drop(text, config)
+            reason_to_drop(text, config)
             or outside_fraction(digest, config.fraction)
             or other_language(language, config.languages)
             or self._quality.reason_to_drop(text, language)
         )
-        if reason is not None:
-            tally.dropped[reason] += 1
-            return None
         if language is not None:
-            tally.languages[language] += 1
+            counts = tally.by_language.setdefault(language, Counter())
+            counts[READ] += 1
+            if reason is None:
+                tally.languages[language] += 1
+            else:
+                counts[reason] += 1
+        if reason is not None:
+            self._drop(reason, document, file, text)
+            return None
         return Cleaned(document, text, digest, language)
+
+    def _redact(self, text: str, counts: Counter[str]) -> str:
+        return text if self._redactor is None else self._redactor.redact(text, counts)
+
+    def _drop(self, reason: str, document: RawDocument, file: SourceFile, text: str) -> None:
+        self._tally.dropped[reason] += 1
+        self.dropped.add(reason, file.name, document.id, text)
 
 
 def redact_labels(document: RawDocument, file: SourceFile, redactor: Redactor) -> RawDocument:

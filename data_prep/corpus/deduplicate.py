@@ -1,28 +1,23 @@
-"""Find documents and paragraphs that repeat earlier ones, over the whole corpus.
+"""Find equal signatures among many, in bounded memory.
 
-Reads the tables of all clean files, one at a time, never their text. Memory is bounded: signatures
-are distributed over bucket files on disk, equal signatures to the same bucket, and the buckets are
-processed one after another. The first copy in corpus order survives. Deduplication runs before the
-held-out sections are chosen, so no copy of a held-out text is left in training.
+Signatures are distributed over bucket files on disk, equal ones to the same bucket, and the buckets
+are processed one after another. The first row of each signature survives.
 """
 
 import os
 import shutil
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from data_prep.config import CorpusConfig
-from data_prep.corpus.clean_files import Bounds, CleanFile, Flags, Table, documents_of
-from data_prep.corpus.minhash import SIGNATURE_VALUES, band_hashes, rows_per_band
+from data_prep.corpus.clean_files import Table
 
 SIGNED = np.dtype([("low", "<u8"), ("high", "<u8"), ("number", "<i8")])
 HELD_ROWS = 1 << 17  # signatures in memory at a time: 3 MB, twice that while they are sorted
 MOST_BUCKETS = 256  # files that one flush of the rows in memory may open
-COMPARED_ROWS = 1 << 15  # MinHash signatures in memory at a time: 512 bytes each
+BATCH_ROWS = 1 << 15  # repeats yielded at a time
 Numbers = NDArray[np.int64]
 
 
@@ -32,18 +27,19 @@ class SignatureTable:
     The bucket of a signature follows from its low half. `most_rows` bounds the rows that will be
     added; the number of buckets follows from it, so that the distinct signatures of one bucket fit
     into memory. More than MOST_BUCKETS are made in two levels: `repeats` divides each bucket again,
-    so the number of times a file is opened grows linearly with the rows. Creates the folder
+    so the number of times a file is opened grows linearly with the rows. `divisor`: all low halves
+    are equal modulo this, because rows were distributed so before. Creates the folder
     `scratch`; `repeats` removes it.
     For 10 million rows the process takes 83 MB (DuckDB with a limit of 400 MB took 578 MB).
     """
 
-    def __init__(self, scratch: Path, most_rows: int, divisor: int = 1):
+    def __init__(self, scratch: Path, most_rows: int, divisor: int = 1, is_second: bool = False):
         scratch.mkdir()
         self._scratch = scratch
         wanted = 1 + 2 * most_rows // HELD_ROWS  # half full on average: room for variance
         self._buckets = min(wanted, MOST_BUCKETS)
-        self._divisor = divisor  # number of buckets of the level above
-        self._is_divided = wanted > MOST_BUCKETS and divisor == 1
+        self._divisor = divisor  # number of buckets of the levels above
+        self._is_divided = wanted > MOST_BUCKETS and not is_second
         self._held: list[Table] = []
         self._held_rows = 0
 
@@ -51,9 +47,10 @@ class SignatureTable:
         """Append rows [N]. Rows with equal signatures must be added in ascending `numbers`."""
         rows = np.empty(len(low), SIGNED)
         rows["low"], rows["high"], rows["number"] = low, high, numbers
-        self._add(rows)
+        self.add_rows(rows)
 
-    def _add(self, rows: Table) -> None:
+    def add_rows(self, rows: Table) -> None:
+        """Append SIGNED rows [N], as `add`."""
         self._held.append(rows)
         self._held_rows += len(rows)
         if self._held_rows >= HELD_ROWS:
@@ -75,9 +72,10 @@ class SignatureTable:
         # Not pathlib, which interns every name and so keeps it in memory.
         return os.path.join(self._scratch, f"{bucket:06d}")
 
-    def repeats(self) -> Iterator[tuple[Numbers, Numbers]]:
-        """Yield batches of (number, smallest number with the same signature) for all repeats.
+    def repeats(self, most: int = 1) -> Iterator[tuple[Numbers, Numbers]]:
+        """Yield batches of (number, smaller number with the same signature) for all repeats.
 
+        most: pair each row with so many first rows of its signature.
         The first row of each signature is not yielded. Call it once: it removes the files.
         """
         self._write()
@@ -86,153 +84,45 @@ class SignatureTable:
             if not os.path.exists(path):
                 continue
             if self._is_divided:
-                yield from self._divide(path).repeats()
+                yield from self._divide(path).repeats(most)
                 continue
-            for numbers, firsts in _repeats_in(path):
-                for start in range(0, len(numbers), COMPARED_ROWS):
-                    batch = slice(start, start + COMPARED_ROWS)
+            for numbers, firsts in _repeats_in(path, most):
+                for start in range(0, len(numbers), BATCH_ROWS):
+                    batch = slice(start, start + BATCH_ROWS)
                     yield numbers[batch], firsts[batch]
         shutil.rmtree(self._scratch)
 
     def _divide(self, bucket: str) -> "SignatureTable":
         """Move the rows of a bucket file to a table of its own."""
         rows = os.path.getsize(bucket) // SIGNED.itemsize
-        table = SignatureTable(Path(f"{bucket}.divided"), rows, self._divisor * self._buckets)
+        divisor = self._divisor * self._buckets
+        table = SignatureTable(Path(f"{bucket}.divided"), rows, divisor, is_second=True)
         with open(bucket, "rb") as stream:
             while len(read := np.fromfile(stream, SIGNED, HELD_ROWS)):
-                table._add(read)
+                table.add_rows(read)
         os.unlink(bucket)
         return table
 
 
-def _repeats_in(bucket: str) -> Iterator[tuple[Numbers, Numbers]]:
-    """Yield the repeats of one bucket file.
+def _repeats_in(bucket: str, most: int) -> Iterator[tuple[Numbers, Numbers]]:
+    """Yield the repeats of one bucket file, each with up to `most` first rows of its signature.
 
     The file is read in parts, since one very frequent signature may make it large.
     """
-    known = np.empty(0, SIGNED)  # the first row of each signature read so far
+    known = np.empty(0, SIGNED)  # the first rows of each signature read so far
     with open(bucket, "rb") as stream:
         while len(read := np.fromfile(stream, SIGNED, HELD_ROWS)):
             rows = np.concatenate((known, read))
-            rows = rows[np.lexsort((rows["high"], rows["low"]))]  # stable: keeps the first first
-            same = np.zeros(len(rows), np.bool_)
-            same[1:] = rows["low"][1:] == rows["low"][:-1]
-            same[1:] &= rows["high"][1:] == rows["high"][:-1]
-            known = rows[~same]
-            firsts = known["number"][np.cumsum(~same) - 1]
-            yield rows["number"][same], firsts[same]
-
-
-def flag_repeats(
-    segments: Sequence[CleanFile],
-    bounds: Bounds,
-    documents: Flags,
-    paragraphs: Flags,
-    config: CorpusConfig,
-    scratch: Path,
-) -> Counter[str]:
-    """Flag repeated documents and paragraphs as the config asks.
-
-    documents, paragraphs: one flag per document and paragraph of the corpus, set in place.
-    scratch: a folder that is created, used and removed.
-    Returns the number of dropped documents by reason.
-    """
-    dropped = Counter[str]()
-    scratch.mkdir()
-    if config.deduplicate != "none":
-        dropped["duplicate"] = flag_equal_documents(
-            segments, bounds, documents, scratch / "documents"
-        )
-    if config.near_duplicates is not None:
-        dropped["near_duplicate"] = flag_near_documents(
-            segments, bounds, documents, config.near_duplicates, scratch / "near"
-        )
-    if config.deduplicate == "paragraphs":
-        flag_equal_paragraphs(segments, bounds, documents, paragraphs, scratch / "paragraphs")
-    shutil.rmtree(scratch)
-    return dropped
-
-
-def flag_equal_documents(
-    segments: Sequence[CleanFile], bounds: Bounds, dropped: Flags, scratch: Path
-) -> int:
-    """Set `dropped` [documents] in place where a document equals an earlier one.
-
-    Returns the number of dropped documents.
-    """
-    table = SignatureTable(scratch, bounds.documents[-1])
-    for segment, first in zip(segments, bounds.documents, strict=False):
-        rows = segment.sections()
-        rows = rows[rows["section"] == 0]
-        table.add(rows["low"], rows["high"], first + np.arange(len(rows)))
-    for numbers, _ in table.repeats():
-        dropped[numbers] = True
-    return int(dropped.sum())
-
-
-def flag_near_documents(
-    segments: Sequence[CleanFile], bounds: Bounds, dropped: Flags, threshold: float, scratch: Path
-) -> int:
-    """Set `dropped` [documents] in place where a document is similar to an earlier one.
-
-    A document is dropped if its MinHash similarity with an earlier one is at least `threshold`.
-    Documents that share a band are compared only with the first document that has this band, so
-    the work grows linearly with the corpus. Returns the number of documents dropped here.
-    """
-    rows = rows_per_band(threshold)
-    table = SignatureTable(scratch, bounds.documents[-1] * (SIGNATURE_VALUES // rows))
-    for number, segment in enumerate(segments):
-        _, of_document, _ = bounds.slices(number)
-        survives = np.flatnonzero(~dropped[of_document])
-        for start in range(0, len(survives), COMPARED_ROWS):
-            some = survives[start : start + COMPARED_ROWS]
-            for band, hashes in enumerate(band_hashes(segment.signatures()[some], rows)):
-                table.add(hashes, np.full_like(hashes, band), of_document.start + some)
-    before = int(dropped.sum())
-    for numbers, firsts in table.repeats():
-        ours = gather_signatures(segments, bounds, numbers)
-        theirs = gather_signatures(segments, bounds, firsts)
-        dropped[numbers[(ours == theirs).mean(axis=1) >= threshold]] = True
-    return int(dropped.sum()) - before
-
-
-def gather_signatures(
-    segments: Sequence[CleanFile], bounds: Bounds, documents: Numbers
-) -> NDArray[np.uint32]:
-    """Return the MinHash signatures [N, SIGNATURE_VALUES] of N documents of the corpus."""
-    gathered = np.empty((len(documents), SIGNATURE_VALUES), np.uint32)
-    homes = np.searchsorted(bounds.documents, documents, side="right") - 1
-    for home in np.unique(homes).tolist():
-        chosen = np.flatnonzero(homes == home)
-        gathered[chosen] = segments[home].signatures()[documents[chosen] - bounds.documents[home]]
-    return gathered
-
-
-def flag_equal_paragraphs(
-    segments: Sequence[CleanFile], bounds: Bounds, documents: Flags, dropped: Flags, scratch: Path
-) -> None:
-    """Set `dropped` [paragraphs] in place where a paragraph equals an earlier one.
-
-    Only paragraphs of surviving documents (`documents` not set) are compared.
-    """
-    table = SignatureTable(scratch, bounds.paragraphs[-1])
-    for number, segment in enumerate(segments):
-        _, of_document, of_paragraph = bounds.slices(number)
-        rows = segment.paragraphs()
-        is_signed = (rows["low"] != 0) | (rows["high"] != 0)
-        survives = ~paragraphs_of(segment, documents[of_document])
-        chosen = np.flatnonzero(rows["begins"] & is_signed & survives)
-        table.add(rows["low"][chosen], rows["high"][chosen], of_paragraph.start + chosen)
-    for numbers, _ in table.repeats():
-        dropped[numbers] = True
-    for number, segment in enumerate(segments):
-        own = dropped[bounds.slices(number)[2]]
-        if own.any():  # a paragraph split over sections is dropped as a whole
-            begins = np.flatnonzero(segment.paragraphs()["begins"])
-            own[:] = np.repeat(own[begins], np.diff(begins, append=len(own)))
-
-
-def paragraphs_of(segment: CleanFile, documents: Flags) -> Flags:
-    """Repeat the flags of a clean file's documents once per paragraph row."""
-    table = segment.sections()
-    return np.repeat(documents[documents_of(table)], table["paragraphs"])
+            order = np.lexsort((rows["high"], rows["low"]))  # stable: keeps the first first
+            is_new, rows = order >= len(known), rows[order]
+            begins = np.ones(len(rows), np.bool_)
+            begins[1:] = rows["low"][1:] != rows["low"][:-1]
+            begins[1:] |= rows["high"][1:] != rows["high"][:-1]
+            starts = np.flatnonzero(begins)[np.cumsum(begins) - 1]  # of each row's signature
+            rank = np.arange(len(rows)) - starts
+            known = rows[rank < most]
+            for first in range(most):
+                chosen = is_new & (rank > first)
+                if not chosen.any():
+                    break
+                yield rows["number"][chosen], rows["number"][starts[chosen] + first]

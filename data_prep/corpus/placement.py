@@ -1,30 +1,70 @@
 """The placement of sections: which survive, their document numbers, and which are held out.
 
-Reads the flags and the section table that the `select` pass writes, one clean file at a time.
+The place pass has one work unit per group of clean files. It writes
+    sections        the SECTION rows of its files, with the sizes that dropped paragraphs leave
+    documents.npy   one flag per document, True if it is dropped
+    paragraphs.npy  one flag per paragraph
+    counts.json     the rows of each file, and what was dropped
 """
 
-from collections.abc import Iterator
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from data_prep.corpus.clean_files import SECTION, Bounds, Flags, Table, documents_of
+from data_prep.arrays import save_array
+from data_prep.corpus.clean_files import SECTION, Flags, KeptParagraphs, Table, documents_of
+from data_prep.corpus.matching import Group
+from data_prep.corpus.repeats import Repeats, paragraphs_of, split_flags
 from data_prep.hashing import splitmix64
 
 HELDOUT_SHARE, HELDOUT_LEAST, HELDOUT_MOST = 0.005, 50, 0.1
 
 
 @dataclass(frozen=True)
-class Placement:
-    """Decides which split and document number each section gets: D documents, P paragraphs."""
+class Home:
+    """The rows of one clean file in the tables of its group."""
 
-    bounds: Bounds
-    dropped_documents: Flags  # [D]
-    dropped_paragraphs: Flags  # [P]
-    sections: Path  # the section rows of all clean files, sizes without dropped paragraphs
-    first_number: list[int]  # per clean file: number of its first surviving document
+    folder: Path  # of the place pass
+    sections: slice
+    documents: slice
+    paragraphs: slice
+    first_number: int  # number of its first surviving document in the corpus
+
+    def read_sections(self) -> Table:
+        """Read the SECTION rows of the file."""
+        # Read instead of memory-mapped: mapped pages would stay resident and grow with the corpus.
+        return np.fromfile(
+            self.folder / "sections",
+            SECTION,
+            self.sections.stop - self.sections.start,
+            offset=self.sections.start * SECTION.itemsize,
+        )
+
+    def surviving_documents(self) -> Table:
+        """Return the SECTION rows of the first sections of documents that are not dropped."""
+        table = self.read_sections()
+        dropped = np.load(self.folder / "documents.npy", mmap_mode="r")[self.documents]
+        documents: Table = table[table["section"] == 0][~dropped]
+        return documents
+
+    def dropped_paragraphs(self) -> Flags:
+        """Read the flags of the file's paragraphs."""
+        flags: Flags = np.load(self.folder / "paragraphs.npy", mmap_mode="r")[self.paragraphs]
+        return flags
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Decides which split and document number each section of the corpus gets."""
+
+    homes: list[Home]  # one per clean file
+    sections: int  # of all clean files
     heldout_limit: int  # sections with a smaller hash are held out
 
 
@@ -38,31 +78,90 @@ class Placed:
     heldout: NDArray[np.bool_]  # [S]
 
 
-def place_sections(placement: Placement, segment: int) -> Placed:
-    """Return the placement of the sections of clean file number `segment`."""
-    of_section, of_document, _ = placement.bounds.slices(segment)
-    # Read instead of memory-mapped: mapped pages would stay resident and grow with the corpus.
-    table = np.fromfile(
-        placement.sections,
-        SECTION,
-        of_section.stop - of_section.start,
-        offset=of_section.start * SECTION.itemsize,
-    )
-    survives = ~placement.dropped_documents[of_document]
+def place_group(group: Group, folder: Path, repeats: Repeats) -> None:
+    """Make one unit of the place pass.
+
+    A document that lost all its paragraphs is dropped too.
+    """
+    counts: Counter[str] = Counter()
+    rows: list[list[int]] = []
+    documents, paragraphs = [np.zeros(0, np.bool_)], [np.zeros(0, np.bool_)]
+    every = sum(_paragraph_rows(group))
+    gone_of_group = group.flags(every, repeats.paragraphs)
+    equal = split_flags(group, repeats.equal)
+    first = 0
+    with open(folder / "sections", "wb") as stream:
+        for own, exact in zip(split_flags(group, repeats.documents), equal, strict=True):
+            table, found = own.table, own.file.paragraphs()
+            gone, lost = gone_of_group[first : first + len(found)], own.flags.copy()
+            first += len(found)
+            if gone.any():  # a paragraph split over sections is dropped as a whole
+                begins = np.flatnonzero(found["begins"])
+                gone = np.repeat(gone[begins], np.diff(begins, append=len(gone)))
+            counts["duplicate"] += int(exact.flags.sum())
+            counts["near_duplicate"] += int(lost.sum()) - int(exact.flags.sum())
+            counts["paragraphs"] += int(found["begins"].sum())
+            counts["repeated_paragraphs"] += int((found["begins"] & gone).sum())
+            counts["paragraphs_of_dropped"] += int(
+                (found["begins"] & paragraphs_of(table, lost)).sum()
+            )
+            if gone.any():
+                table = KeptParagraphs(table, found, gone).sections()
+                empty = ~lost & (np.bincount(documents_of(table), table["sentences"]) == 0)
+                counts["duplicate_paragraphs"] += int(empty.sum())
+                lost |= empty
+            stream.write(table.tobytes())
+            rows.append([len(table), len(lost), len(found), int((~lost).sum())])
+            documents.append(lost)
+            paragraphs.append(gone)
+    save_array(folder / "documents.npy", np.concatenate(documents))
+    save_array(folder / "paragraphs.npy", np.concatenate(paragraphs))
+    (folder / "counts.json").write_text(json.dumps({"rows": rows, "counts": counts}))
+
+
+def _paragraph_rows(group: Group) -> list[int]:
+    return [int(file.sections()["paragraphs"].sum(dtype=np.int64)) for file in group.files]
+
+
+def find_homes(folders: Sequence[Path]) -> tuple[list[Home], Counter[str]]:
+    """Number the surviving documents; return the home of each clean file, and all counts.
+
+    `folders` are those of the place pass.
+    """
+    homes: list[Home] = []
+    counts: Counter[str] = Counter()
+    number = 0
+    for folder in folders:
+        described: dict[str, Any] = json.loads((folder / "counts.json").read_text())
+        counts.update(described["counts"])
+        ends = [0, 0, 0]
+        for sections, documents, paragraphs, survivors in described["rows"]:
+            starts, sizes = ends, (sections, documents, paragraphs)
+            ends = [start + size for start, size in zip(starts, sizes, strict=True)]
+            of_sections, of_documents, of_paragraphs = map(slice, starts, ends)
+            homes.append(Home(folder, of_sections, of_documents, of_paragraphs, number))
+            number += survivors
+    return homes, counts
+
+
+def place_sections(home: Home, heldout_limit: int) -> Placed:
+    """Return the placement of the sections of one clean file."""
+    table = home.read_sections()
+    survives = ~np.load(home.folder / "documents.npy", mmap_mode="r")[home.documents]
     document = documents_of(table)
-    numbers = placement.first_number[segment] + np.cumsum(survives) - 1
+    numbers = home.first_number + np.cumsum(survives) - 1
     return Placed(
         table=table,
         kept=survives[document] & (table["sentences"] > 0),
         numbers=numbers[document].astype(np.int64),
-        heldout=section_hashes(table) < np.uint64(placement.heldout_limit),
+        heldout=section_hashes(table) < np.uint64(heldout_limit),
     )
 
 
 def place_all(placement: Placement) -> Iterator[Placed]:
     """Yield the placement of every clean file's sections, in corpus order."""
-    for segment in range(len(placement.bounds.sections) - 1):
-        yield place_sections(placement, segment)
+    for home in placement.homes:
+        yield place_sections(home, placement.heldout_limit)
 
 
 def section_hashes(table: Table) -> NDArray[np.uint64]:
@@ -95,7 +194,7 @@ def choose_heldout(placement: Placement) -> int:
             yield section_hashes(placed.table)[placed.kept]
 
     # One pass counts the sections and keeps as many small hashes as could be wanted of all of them.
-    most, sections = max(heldout_sections(placement.bounds.sections[-1]), 1), 0
+    most, sections = max(heldout_sections(placement.sections), 1), 0
     smallest = np.zeros(0, np.uint64)
     for hashes in kept_hashes():
         sections += len(hashes)

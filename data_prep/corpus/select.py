@@ -1,40 +1,32 @@
-"""The select pass, between cleaning and writing: every decision that needs the whole corpus.
+"""The merge between placing and writing: every decision that needs the whole corpus.
 
-It drops repeats, numbers the documents, chooses the held-out sections and assigns sections to
-shard files. It reads the tables of all clean files, one file at a time, never their text.
-It writes one work unit: `documents.npy` and `paragraphs.npy` (one flag each, True if dropped),
-`sections` (the section table without dropped paragraphs) and `plan.json` (everything else).
+It numbers the documents, chooses the held-out sections and assigns sections to shard files. It
+reads the section tables that the place pass wrote, one clean file at a time, never text, and
+writes `plan.json` and `.dropped.json` (a sample of dropped documents).
 """
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from data_prep.config import CorpusConfig
-from data_prep.corpus.clean_files import (
-    Bounds,
-    CleanFile,
-    Flags,
-    KeptParagraphs,
-    documents_of,
-    list_clean_files,
-)
 from data_prep.corpus.deal import Shard, deal_sections
 from data_prep.corpus.decontamination import Benchmarks
-from data_prep.corpus.deduplicate import flag_repeats, paragraphs_of
 from data_prep.corpus.diagnosis import refuse_wrong_keys
+from data_prep.corpus.dropped import join_dropped
 from data_prep.corpus.groups import SectionGroups, count_groups
 from data_prep.corpus.mixture import source_weights
-from data_prep.corpus.placement import Placement, choose_heldout, place_all
-from data_prep.files import reserve
+from data_prep.corpus.placement import Home, Placement, choose_heldout, find_homes, place_all
+from data_prep.corpus.strata import count_strata
 from data_prep.reading.tally import Tally
+
+REPEATS = ("duplicate", "near_duplicate", "duplicate_paragraphs")  # reasons to drop a document
 
 
 @dataclass(frozen=True)
@@ -49,19 +41,31 @@ class Plan:
     statistics: dict[str, Any]
 
 
-def select_documents(_: None, folder: Path, config: CorpusConfig, cleaned: list[Path]) -> None:
+def select_documents(
+    _: None, folder: Path, config: CorpusConfig, cleaned: list[Path], placed: list[Path]
+) -> None:
     """Make all decisions that need the whole corpus and write them to `folder`.
 
-    `cleaned` are the folders of the clean pass. Raises SesameError if strict and a document was
-    damaged, if a named field is in no record, or if no document is left.
+    cleaned, placed: the folders of the clean and the place pass.
+    Raises SesameError if strict and a document was damaged, if a named field is in no record, or
+    if no document is left.
     """
-    tally = _add_tallies(cleaned, config)
-    placement, paragraph_counts = _place(list_clean_files(cleaned), config, tally, folder)
+    tally = add_tallies(cleaned, config)
+    join_dropped(cleaned, folder)
+    homes, dropped = find_homes(placed)
+    repeats = {name: dropped[name] for name in REPEATS if dropped[name]}
+    tally.dropped.update(repeats)
+    placement = Placement(homes, _count_sections(homes), heldout_limit=0)
+    placement = replace(placement, heldout_limit=choose_heldout(placement))
     names = sorted(config.sources)
     sizes = dict(zip(names, count_source_bytes(placement, len(names)), strict=True))
     weights = source_weights(sizes, config.weights, config.temperature)
     shards, counts, statistics = deal_sections(placement, config.shard_size)
-    counts = {"documents": _document_counts(tally), "paragraphs": paragraph_counts, **counts}
+    counts = {
+        "documents": _document_counts(tally),
+        "paragraphs": _paragraph_counts(dropped),
+        **counts,
+    }
     if config.group_field is not None:
         counts["groups"] = count_groups(partial(_section_groups, placement), config.group_field)
     if config.redaction_symbols:
@@ -74,9 +78,8 @@ def select_documents(_: None, folder: Path, config: CorpusConfig, cleaned: list[
         counts["sources"] = {
             name: {"bytes": sizes[name], "weight": weights[name]} for name in names
         }
+    counts |= count_strata(tally, placement, names)
     plan = {
-        "bounds": asdict(placement.bounds),
-        "first_number": placement.first_number,
         "heldout_limit": placement.heldout_limit,
         "shards": [asdict(shard) for shard in shards],
         "weights": [weights[name] for name in names] or [1.0],
@@ -87,7 +90,20 @@ def select_documents(_: None, folder: Path, config: CorpusConfig, cleaned: list[
     (folder / "plan.json").write_text(json.dumps(plan))
 
 
-def _add_tallies(cleaned: list[Path], config: CorpusConfig) -> Tally:
+def _paragraph_counts(counted: Counter[str]) -> dict[str, Any]:
+    dropped = {
+        "document": counted["paragraphs_of_dropped"],
+        "duplicate": counted["repeated_paragraphs"],
+    }
+    return {
+        "read": counted["paragraphs"],
+        "kept": counted["paragraphs"] - sum(dropped.values()),
+        "dropped": {name: count for name, count in dropped.items() if count},
+    }
+
+
+def add_tallies(cleaned: list[Path], config: CorpusConfig) -> Tally:
+    """Add up what the clean pass counted; raises SesameError as `select_documents` does."""
     tally = Tally(strict=config.strict)
     for unit in cleaned:
         tally.add(Tally.from_json(json.loads((unit / "tally.json").read_text())))
@@ -96,85 +112,22 @@ def _add_tallies(cleaned: list[Path], config: CorpusConfig) -> Tally:
     return tally
 
 
-def _place(
-    files: list[CleanFile], config: CorpusConfig, tally: Tally, folder: Path
-) -> tuple[Placement, dict[str, Any]]:
-    """Drop repeats, number the documents and choose the held-out sections.
+def load_plan(folder: Path, placed: Sequence[Path], strict: bool = False) -> Plan:
+    """Read what `select_documents` wrote; with `strict`, raise SesameError on recorded damage.
 
-    Writes the flags and the section table to `folder` and adds the drops to `tally`. Returns the
-    placement and the paragraph counts.
+    `placed` are the folders of the place pass.
     """
-    bounds = Bounds.of(files)
-    documents = _new_flags(folder / "documents.npy", bounds.documents[-1])
-    paragraphs = _new_flags(folder / "paragraphs.npy", bounds.paragraphs[-1])
-    sections = folder / "sections"
-    repeated = flag_repeats(files, bounds, documents, paragraphs, config, folder / "compared")
-    repeated["duplicate_paragraphs"], paragraph_counts = keep_the_rest(
-        files, bounds, documents, paragraphs, sections
-    )
-    tally.dropped.update(+repeated)  # unary plus drops the zero counts
-    first_number = [0]
-    for first, past in pairwise(bounds.documents):
-        first_number.append(first_number[-1] + int((~documents[first:past]).sum()))
-    placement = Placement(bounds, documents, paragraphs, sections, first_number, heldout_limit=0)
-    placement = replace(placement, heldout_limit=choose_heldout(placement))
-    for written in (documents, paragraphs):
-        written.flush()
-    return placement, paragraph_counts
-
-
-def _new_flags(path: Path, size: int) -> np.memmap[Any, np.dtype[np.bool_]]:
-    flags = np.lib.format.open_memmap(path, "w+", np.dtype(np.bool_), (size,))
-    reserve(path)
-    return flags
-
-
-def load_plan(folder: Path, strict: bool = False) -> Plan:
-    """Read what `select_documents` wrote; with `strict`, raise SesameError on recorded damage."""
     values = json.loads((folder / "plan.json").read_text())
     tally = Tally.from_json(values["tally"], strict)
     tally.check_strict()
-    placement = Placement(
-        Bounds(**values["bounds"]),
-        np.load(folder / "documents.npy", mmap_mode="r"),
-        np.load(folder / "paragraphs.npy", mmap_mode="r"),
-        folder / "sections",
-        values["first_number"],
-        values["heldout_limit"],
-    )
+    homes, _ = find_homes(placed)
+    placement = Placement(homes, _count_sections(homes), values["heldout_limit"])
     shards = [Shard(**shard) for shard in values["shards"]]
     return Plan(placement, shards, values["weights"], tally, values["counts"], values["statistics"])
 
 
-def keep_the_rest(
-    segments: list[CleanFile],
-    bounds: Bounds,
-    documents: Flags,
-    paragraphs: Flags,
-    sections: Path,
-) -> tuple[int, dict[str, Any]]:
-    """Write the section rows without dropped paragraphs to `sections`.
-
-    A document that lost all its paragraphs is dropped too: its flag in `documents` is set in
-    place. Returns the number of such documents, and the paragraph counts.
-    """
-    read, emptied, dropped = 0, 0, Counter(duplicate=0, document=0)
-    with open(sections, "wb") as stream:
-        for number, segment in enumerate(segments):
-            _, of_document, of_paragraph = bounds.slices(number)
-            table, rows = segment.sections(), segment.paragraphs()
-            gone, lost = paragraphs[of_paragraph], documents[of_document]
-            read += int(rows["begins"].sum())
-            dropped["duplicate"] += int((rows["begins"] & gone).sum())
-            dropped["document"] += int((rows["begins"] & paragraphs_of(segment, lost)).sum())
-            if gone.any():
-                table = KeptParagraphs(table, rows, gone).sections()
-                empty = ~lost & (np.bincount(documents_of(table), table["sentences"]) == 0)
-                emptied += int(empty.sum())
-                lost |= empty
-            stream.write(table.tobytes())
-    kept = read - dropped.total()
-    return emptied, {"read": read, "kept": kept, "dropped": dict(sorted((+dropped).items()))}
+def _count_sections(homes: Sequence[Home]) -> int:
+    return sum(home.sections.stop - home.sections.start for home in homes)
 
 
 def _section_groups(placement: Placement) -> Iterator[SectionGroups]:

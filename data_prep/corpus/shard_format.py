@@ -19,6 +19,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,6 +28,7 @@ from data_prep.files import atomic_write, write_atomically
 
 BLOCK = 512  # tar's unit: a header is one block, contents are padded to whole blocks
 CUT_BYTES = 4 << 20
+MOST_PARTS = 1 << 15  # of a split
 READ_BYTES = 1 << 20
 
 # ustar header around the name (100 bytes), size and checksum: mode 0644, owner 0, mtime 0, file.
@@ -202,10 +204,25 @@ def index_path(tar: Path) -> Path:
 
 
 def parts(folder: Path, split: str) -> list[ShardPart]:
-    """List the parts of a split ("train" or "heldout") in corpus order, about 4 MB each.
+    """List the parts of a split ("train" or "heldout") in corpus order.
 
+    A part has about 4 MB, and twice as much for each doubling of a corpus above 128 GB: there are
+    at most MOST_PARTS, as long as a tar has several. Every part is some files on its way to rows.
     Raises SesameError if a tar does not have the size that its index states.
     """
+    cut = _cut_parts(folder, split)
+    joined = 1
+    while -(-len(cut) // joined) > MOST_PARTS:
+        joined *= 2
+    found = []
+    for tar, of_tar in groupby(cut, lambda part: part.path):
+        own = list(of_tar)
+        for first in range(0, len(own), joined):
+            found.append(ShardPart(tar, own[first].start, own[first:][:joined][-1].end))
+    return found
+
+
+def _cut_parts(folder: Path, split: str) -> list[ShardPart]:
     pieces = []
     for index in sorted(folder.glob(f"{split}-*.tar.index.json")):
         values = json.loads(index.read_text())
@@ -239,9 +256,14 @@ def group_parts(of_split: Sequence[ShardPart], least_bytes: int) -> list[list[Sh
 
 def named_sources(folder: Path) -> tuple[str, ...]:
     """Return the names of the corpus's sources (corpus.sources), if they have names."""
+    return tuple(sorted(read_statistics(folder).get("sources", ())))
+
+
+def read_statistics(folder: Path) -> dict[str, Any]:
+    """Return the counts of a shard folder; empty if it has none."""
     path = folder / "statistics.json"
-    counts = json.loads(path.read_text()) if path.exists() else {}
-    return tuple(sorted(counts.get("sources", ())))
+    counts: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return counts
 
 
 def read_sections(tar: Path, start: int = 0, end: int | None = None) -> Iterator[Section]:

@@ -4,7 +4,6 @@ A unit reads the clean files that its sections are in, at the rows that the plan
 one tar with its index (data_prep.corpus.shard_format).
 """
 
-import functools
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,59 +12,76 @@ from pathlib import Path
 import numpy as np
 
 from data_prep.corpus.clean_files import CleanFile, KeptParagraphs
-from data_prep.corpus.deal import Shard
-from data_prep.corpus.placement import place_sections
-from data_prep.corpus.select import Plan, load_plan
+from data_prep.corpus.placement import Home, place_sections
+from data_prep.corpus.select import Plan
 from data_prep.corpus.shard_format import StoredSection, write_shard
 from data_prep.passes import Passes
 from data_prep.work_units import WorkUnit
 
 
 @dataclass(frozen=True)
+class Span:
+    """Rows [first, last) of a clean file, and where its rows are in the plan's tables."""
+
+    file: CleanFile
+    home: Home
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
 class WriteTask:
-    """Write one shard file from the clean files [spans] that its spans are in."""
+    """Write one shard file from the rows of its split in these spans.
 
-    shard: Shard
-    files: list[CleanFile]
+    It holds all of the plan that the unit needs, so that no unit reads the plan of the corpus.
+    """
+
+    name: str
+    is_heldout: bool
+    spans: list[Span]
+    heldout_limit: int
+    weights: list[float]  # per source
 
 
-def write_shards(
-    plan: Plan, joined: Path, files: Sequence[CleanFile], passes: Passes, out: Path
-) -> None:
-    """Write all shard files of the plan, which is stored in the folder `joined`, to `out`."""
+def write_shards(plan: Plan, files: Sequence[CleanFile], passes: Passes, out: Path) -> None:
+    """Write all shard files of the plan to `out`."""
+    placement = plan.placement
     units = [
         WorkUnit(
-            f"write-{shard.name}", WriteTask(shard, [files[number] for number, _, _ in shard.spans])
+            f"write-{shard.name}",
+            WriteTask(
+                shard.name,
+                shard.heldout,
+                [
+                    Span(files[number], placement.homes[number], first, last)
+                    for number, first, last in shard.spans
+                ],
+                placement.heldout_limit,
+                plan.weights,
+            ),
         )
         for shard in plan.shards
     ]
-    folders = passes.run("write", units, functools.partial(write_unit, joined=joined))
+    folders = passes.run("write", units, write_unit)
     passes.end_slices()
     for folder in folders:
         for path in sorted(folder.iterdir()):
             os.replace(path, out / path.name)
 
 
-def write_unit(task: WriteTask, folder: Path, joined: Path) -> None:
+def write_unit(task: WriteTask, folder: Path) -> None:
     """Write the task's shard file and its index into `folder`."""
-    plan = load_plan(joined)
-    sections = (
-        section
-        for file, span in zip(task.files, task.shard.spans, strict=True)
-        for section in _read_span(file, span, plan, task.shard.heldout)
-    )
-    write_shard(folder / f"{task.shard.name}.tar", sections)
+    sections = (section for span in task.spans for section in _read_span(span, task))
+    write_shard(folder / f"{task.name}.tar", sections)
 
 
-def _read_span(
-    file: CleanFile, span: tuple[int, int, int], plan: Plan, heldout: bool
-) -> Iterator[StoredSection]:
+def _read_span(span: Span, task: WriteTask) -> Iterator[StoredSection]:
     """Yield one split's sections of a span, without their dropped paragraphs."""
-    number, first, last = span
-    placed = place_sections(plan.placement, number)
-    dropped = plan.placement.dropped_paragraphs[plan.placement.bounds.slices(number)[2]]
-    kept = KeptParagraphs(file.sections(), file.paragraphs(), dropped)
-    rows = first + np.flatnonzero((placed.kept & (placed.heldout == heldout))[first:last])
+    placed = place_sections(span.home, task.heldout_limit)
+    file = span.file
+    kept = KeptParagraphs(file.sections(), file.paragraphs(), span.home.dropped_paragraphs())
+    is_own = placed.kept & (placed.heldout == task.is_heldout)
+    rows = span.first + np.flatnonzero(is_own[span.first : span.last])
     with open(file.text, "rb") as stream:
         for row in rows.tolist():
             text, origin = kept.read(stream, row)
@@ -77,5 +93,5 @@ def _read_span(
                 origin=origin,
                 sentences=int(table["sentences"]),
                 words=int(table["words"]),
-                weight=1.0 if heldout else plan.weights[int(table["source"])],
+                weight=1.0 if task.is_heldout else task.weights[int(table["source"])],
             )

@@ -36,8 +36,9 @@ from data_prep.examples.rows import cut_pairs, make_rows, pair_limit, write_rows
 from data_prep.examples.rows_files import read_counts
 from data_prep.examples.segments import Text
 from data_prep.examples.statistics import statistics, summary
-from data_prep.examples.text import Unit, copies, load_tokenizer, read_text
+from data_prep.examples.text import Unit, copies, read_text
 from data_prep.passes import Passes
+from data_prep.tokenizers import load_tokenizer
 from data_prep.work_units import LocalPool, WorkUnit
 
 

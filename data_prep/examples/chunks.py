@@ -10,8 +10,6 @@ Reads and writes `<folder>/<split>-00000.tar`, `<folder>/<split>-00000.tar.index
 
 import json
 import os
-import re
-import tarfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -35,36 +33,15 @@ from data_prep.examples.columns import (
     concatenate,
     token_dtype,
 )
+from data_prep.examples.tar_members import BLOCK, NPY_BYTES, NPY_HEADER, tar_member
 from data_prep.files import atomic_write, write_atomically
 
 __all__ = ["Array", "Chunk", "ChunkStore", "ChunkWriter", "concatenate", "token_dtype"]
 
-BLOCK = 512  # tar's unit
 REMEDY = "restore the file, or make it again with sesame repair"
 END_OF_TAR = bytes(2 * BLOCK)
-# Every member starts with a 128-byte header of .npy version 1.0: magic, length 118 ("v"), a dict.
-NPY_BYTES = 128
-NPY_HEADER = re.compile(
-    rb"\x93NUMPY\x01\x00v\x00\{'descr': '([<|][iu]\d)', 'fortran_order': False, "
-    rb"'shape': \((\d+),(?: (\d+))?\), \} *\n"
-)
 OPEN_TARS = 256  # descriptors that a store keeps; many systems allow a process 1,024
 FACTS = ("rows", "examples", "tokens", "offset", "bytes", "crc32")  # per chunk, in the index
-
-
-def _member(name: str, array: Array) -> bytes:
-    """Return one tar member: header, `.npy` bytes, padding.
-
-    The header is written here, so that the bytes do not depend on the version of numpy.
-    """
-    text = f"{{'descr': '{array.dtype.str}', 'fortran_order': False, 'shape': {array.shape}, }}"
-    header = b"\x93NUMPY\x01\x00v\x00" + text.encode().ljust(NPY_BYTES - 11) + b"\n"
-    assert NPY_HEADER.fullmatch(header), text
-    content = header + np.ascontiguousarray(array).tobytes()
-    info = tarfile.TarInfo(name)  # mode 0644, owner 0, time 0
-    info.size = len(content)
-    padding = bytes(-len(content) % BLOCK)
-    return info.tobuf(tarfile.USTAR_FORMAT) + content + padding
 
 
 def _parse(number: int, content: bytes, names: Sequence[str], vocab_size: int) -> Chunk | str:
@@ -165,7 +142,7 @@ class ChunkWriter:
         if flips is not None:
             columns[WORD_FLIPS] = np.packbits(flips)
         content = b"".join(
-            _member(f"{self.chunks:08d}.{name}.npy", array) for name, array in columns.items()
+            tar_member(f"{self.chunks:08d}.{name}.npy", array) for name, array in columns.items()
         )
         if self._facts and self._written + len(content) + len(END_OF_TAR) > self._shard_size:
             self._finish_tar(last=False)

@@ -30,11 +30,12 @@ from data_prep.examples.tars import (
     write_plan,
     write_tar,
 )
-from data_prep.examples.text import Unit, load_tokenizer, write_text
+from data_prep.examples.text import Unit, write_text
 from data_prep.examples.validate import Draws, Rules, refuse_implausible
 from data_prep.fields import result_keys
 from data_prep.files import write_atomically
 from data_prep.passes import Passes
+from data_prep.tokenizers import load_tokenizer
 from data_prep.work_units import WorkUnit
 
 SPLITS = ("train", "heldout")

@@ -16,14 +16,13 @@ group has more than half of the openings, other openings are used again.
 
 openings-*/  openings.npy, ordered by space; spaces.npy, their number per space; spares.npy, the
              starts of sections of two groups per stratum, for examples without another opening
-partners-*/  a `Table`
+table-*/     a `Table`
 """
 
 # mypy: disallow-untyped-decorators=False
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -102,7 +101,7 @@ def _two_groups_each(spares: Openings) -> Openings:
 class Table:
     """The openings of one split and duplicate: Z spaces, P parts."""
 
-    counts: Ints  # [Z, P] openings per space and part
+    first: Ints  # [Z, P+1] index of each part's first opening in its space
     spaces: Ints  # [Z, 2] 1 for lone sentences, and the first of the strata that share the space
     strata: Ints  # [strata, 2] a stratum, and the first stratum of its space; ascending
     spares: Openings
@@ -112,15 +111,15 @@ class Table:
         """The number of groups: 0, 1, or 2 for two or more."""
         return min(len(np.unique(self.spares["group"])), 2)
 
-    @cached_property
-    def first(self) -> Ints:
-        """The index of each part's first opening in its space [Z, P+1]."""
-        return np.concatenate([np.zeros((len(self.counts), 1), int), self.counts.cumsum(1)], 1)
+    @property
+    def parts(self) -> int:
+        """The number of parts."""
+        return int(self.first.shape[1]) - 1
 
-    @cached_property
-    def row(self) -> Ints:
-        """The row of each space's first opening in the part's openings.npy [Z, P]."""
-        return self.counts.cumsum(0) - self.counts
+    def row(self, space: int, parts: Ints) -> Ints:
+        """Return the row of the space's first opening in each part's openings.npy."""
+        before: Ints = (self.first[:space, parts + 1] - self.first[:space, parts]).sum(0)
+        return before
 
     def space_of(self, openings: Openings) -> Ints:
         """Return the space of each opening."""
@@ -133,15 +132,14 @@ class Table:
 
     def save(self, folder: Path) -> None:
         """Write the table to `folder`."""
-        for name in ("counts", "spaces", "strata", "spares"):
+        for name in ("first", "spaces", "strata", "spares"):
             save_array(folder / f"{name}.npy", getattr(self, name))
 
     @classmethod
     def load(cls, folder: Path) -> "Table":
-        """Read the table that `save` wrote."""
-        return cls(
-            *(np.load(folder / f"{n}.npy") for n in ("counts", "spaces", "strata", "spares"))
-        )
+        """Read the table that `save` wrote; a unit reads only a few pages of `first`."""
+        first = np.load(folder / "first.npy", mmap_mode="r")
+        return cls(first, *(np.load(folder / f"{n}.npy") for n in ("spaces", "strata", "spares")))
 
 
 def make_table(units: Sequence[Unit]) -> Table:
@@ -160,7 +158,8 @@ def make_table(units: Sequence[Unit]) -> Table:
         for lone, stratum, count in each.tolist():
             counts[numbers[lone, strata[stratum]], part] += count
     pairs = np.array(sorted(strata.items()), np.int64).reshape(-1, 2)
-    return Table(counts, np.array(spaces, np.int64).reshape(-1, 2), pairs, spares)
+    first = np.concatenate([np.zeros((len(counts), 1), int), counts.cumsum(1)], 1)
+    return Table(first, np.array(spaces, np.int64).reshape(-1, 2), pairs, spares)
 
 
 def _join_lonely(spares: Openings) -> dict[int, int]:
@@ -229,17 +228,17 @@ class PartnerSource:
 
     @property
     def _largest(self) -> int:
-        return int(self.table.counts.sum(1).argmax())
+        return int(self.table.first[:, -1].argmax())
 
     def _openings(self, space: int, count: int) -> Openings:
         """Read the openings that fall to this unit's `count` examples of a space."""
         first = self.table.first[space]
         begin = int(first[self.unit.part]) if self.is_own else 0
-        block = max(1, int(first[-1]) // (STRETCHES * len(first[1:])))
+        block = max(1, int(first[-1]) // (STRETCHES * self.table.parts))
         permutation = key(self.seed, "partners", self.unit.duplicate, space)
         index = np.sort(_permuted(np.uint64(permutation), begin, count, block, int(first[-1])))
         part = np.searchsorted(first, index, "right") - 1
-        row = self.table.row[space, part] + index - first[part]
+        row = self.table.row(space, part) + index - first[part]
         found = []
         for number in np.unique(part).tolist():
             unit = replace(self.openings_of, part=number)
@@ -265,7 +264,7 @@ class PartnerSource:
         lengths: list[Ints] = [np.zeros(0, np.int64)]
         read = 0  # sentences
         parts = openings["part"][order]
-        for own in np.split(order, np.flatnonzero(np.diff(parts)) + 1):
+        for own in filter(len, np.split(order, np.flatnonzero(np.diff(parts)) + 1)):
             text = replace(self.openings_of, part=int(openings["part"][own[0]])).text
             offsets = np.load(text / "sentences.npy", mmap_mode="r")
             tokens = np.load(text / "ids.npy", mmap_mode="r")

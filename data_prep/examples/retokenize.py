@@ -17,7 +17,7 @@ from data_prep.examples.chunks import ChunkStore, token_dtype
 from data_prep.examples.rows import read_sections_of_examples
 from data_prep.examples.validate import violation
 from data_prep.random import key, keys
-from data_prep.tokenizers import Tokenizer
+from data_prep.tokenizers import load_tokenizer
 
 SHARE_OF_PARTS, MOST_PARTS = 25, 40  # one part in 25, at least one and at most 40
 PART_CHARACTERS = 100_000  # tokenized again per part; at least one section
@@ -52,7 +52,7 @@ def check_sources(
     Raises SesameError, naming the row, at the first difference.
     """
     store = ChunkStore(folder, split)
-    tokenizer = Tokenizer.load(tokenizer_folder)
+    tokenizer = load_tokenizer(tokenizer_folder)
     library = tokenizers.Tokenizer.from_file(str(tokenizer_folder / "tokenizer.json"))
     library.no_truncation()
     library.encode_special_tokens = True  # read "[MASK]" in a text as plain text

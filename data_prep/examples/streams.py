@@ -41,10 +41,9 @@ from data_prep.examples.sorting import (
     scatter,
 )
 from data_prep.examples.statistics import statistics, summary
-from data_prep.examples.text import load_tokenizer
 from data_prep.examples.validate import violation
 from data_prep.passes import Passes
-from data_prep.tokenizers import Tokenizer
+from data_prep.tokenizers import Tokenizer, load_tokenizer
 from data_prep.tokenizers.vocabulary import VOCABULARY, read_vocabulary
 from data_prep.work_units import LocalPool, WorkUnit
 

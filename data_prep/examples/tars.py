@@ -12,14 +12,15 @@ from pathlib import Path
 
 import numpy as np
 
-from data_prep.examples.chunks import BLOCK, END_OF_TAR, NPY_BYTES, ChunkStore, ChunkWriter
+from data_prep.examples.chunks import END_OF_TAR, ChunkStore, ChunkWriter
 from data_prep.examples.columns import ChunkSizes, column_bytes
 from data_prep.examples.config import ExamplesConfig
 from data_prep.examples.reuse import Reuse
 from data_prep.examples.rows import mask_rule
 from data_prep.examples.rows_files import RowsFile
-from data_prep.examples.text import load_tokenizer
+from data_prep.examples.tar_members import BLOCK, NPY_BYTES
 from data_prep.examples.validate import Draws, Rules, check_rows, sampled_chunks
+from data_prep.tokenizers import load_tokenizer
 from data_prep.work_units import WorkUnit
 
 DRAWS, REUSE = "draws.json", "reuse.npz"

@@ -10,7 +10,6 @@ section) and counts.json. Sentences without tokens are left out.
 import json
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -21,12 +20,6 @@ from data_prep.corpus.shard_format import Section, ShardPart, hash_name, read_se
 from data_prep.examples.segments import Ints, Text
 from data_prep.tokenizers import Tokenizer
 from data_prep.tokenizers.word_marks import compact
-
-
-@lru_cache(maxsize=1)
-def load_tokenizer(folder: Path) -> Tokenizer:
-    """Load a tokenizer once per process: a worker makes many units with the same one."""
-    return Tokenizer.load(folder)
 
 
 @dataclass(frozen=True)
@@ -51,12 +44,12 @@ class Unit:
     @property
     def table(self) -> Path:
         """The folder of the number of these places in all parts of this split and duplicate."""
-        return self.root / f"partners-{self.split}-{self.duplicate:03d}"
+        return self.root / f"table-{self.split}-{self.duplicate:03d}"
 
     @property
     def rows(self) -> Path:
         """The folder of the finished rows."""
-        return self.root / f"rows-{self.split}-{self.duplicate:03d}-{self.part:06d}"
+        return self.root / f"examples-{self.split}-{self.duplicate:03d}-{self.part:06d}"
 
 
 def write_text(

@@ -10,6 +10,7 @@ from typing import Any
 from data_prep.errors import SesameError
 from data_prep.reading.named_fields import FieldsSeen
 
+READ = "read"  # the key of all documents among counts by reason
 NOTES = 20  # most notes kept for the log; the counters count all damage
 
 
@@ -26,6 +27,9 @@ class Tally:
     repaired: Counter[str] = field(default_factory=Counter)
     redacted: Counter[str] = field(default_factory=Counter)  # replacements by symbol
     languages: Counter[str] = field(default_factory=Counter)  # kept documents, if identified
+    # By source and by language: documents read, and dropped by reason.
+    by_source: dict[str, Counter[str]] = field(default_factory=dict)
+    by_language: dict[str, Counter[str]] = field(default_factory=dict)
     broken_files: int = 0
     notes: list[tuple[str, str, str]] = field(default_factory=list)  # file, byte or row, reason
     fields: FieldsSeen = field(default_factory=FieldsSeen)
@@ -71,6 +75,9 @@ class Tally:
         self.repaired.update(other.repaired)
         self.redacted.update(other.redacted)
         self.languages.update(other.languages)
+        for own, more in ((self.by_source, other.by_source), (self.by_language, other.by_language)):
+            for name, counts in more.items():
+                own.setdefault(name, Counter()).update(counts)
         self.broken_files += other.broken_files
         self.notes.extend(other.notes[: NOTES - len(self.notes)])
         self.fields.add(other.fields)
@@ -83,6 +90,8 @@ class Tally:
             "repaired": dict(sorted(self.repaired.items())),
             "redacted": dict(sorted((+self.redacted).items())),
             "languages": dict(sorted(self.languages.items())),
+            "by_source": _sorted(self.by_source),
+            "by_language": _sorted(self.by_language),
             "broken_files": self.broken_files,
             "notes": [list(note) for note in self.notes],
             "fields": self.fields.as_json(),
@@ -98,7 +107,13 @@ class Tally:
             repaired=Counter(values["repaired"]),
             redacted=Counter(values.get("redacted", {})),  # cached units may be older
             languages=Counter(values["languages"]),
+            by_source={name: Counter(counts) for name, counts in values["by_source"].items()},
+            by_language={name: Counter(counts) for name, counts in values["by_language"].items()},
             broken_files=values["broken_files"],
             notes=[(file, place, reason) for file, place, reason in values["notes"]],
             fields=FieldsSeen.from_json(values["fields"]),
         )
+
+
+def _sorted(strata: dict[str, Counter[str]]) -> dict[str, dict[str, int]]:
+    return {name: dict(sorted(counts.items())) for name, counts in sorted(strata.items())}

@@ -30,9 +30,9 @@ class Abbreviations:
         )
 
     @property
-    def longest(self) -> int:
-        """The length of the longest abbreviation in characters."""
-        return max(map(len, self.inside | self.before_numbers | self.undecided), default=0)
+    def every(self) -> frozenset[str]:
+        """All abbreviations, whatever follows them."""
+        return self.inside | self.before_numbers | self.undecided
 
 
 def words_of(text: str) -> frozenset[str]:

@@ -122,18 +122,32 @@ def clean_text(text: str, repaired: Counter[str]) -> str:
     if not text.isascii():  # last, because a removed character may have stood inside a sequence
         text = unicodedata.normalize("NFC", text)
     if "  " in text or " \n" in text or "\n " in text:
-        text = "\n".join([" ".join(line.split()) for line in text.split("\n")])
+        text = "\n".join([_single_spaced(line) for line in text.split("\n")])
     return (BLANK_LINES.sub("\n\n", text) if "\n\n\n" in text else text).strip()
 
 
+def _single_spaced(line: str) -> str:
+    if "  " in line or line[:1] == " " or line[-1:] == " ":
+        return " ".join(line.split())
+    return line  # most lines, at a third of the cost
+
+
 def _repair_encoding(text: str, repaired: Counter[str]) -> str:
-    if not SUSPECT.search(text):
+    """Repair the lines that have a suspect sequence; the others are copied as they are."""
+    parts = []
+    copied = 0  # characters of the text that are in `parts`
+    while suspect := SUSPECT.search(text, copied):
+        start = text.rfind("\n", copied, suspect.start()) + 1 or copied
+        end = text.find("\n", suspect.end())
+        end = len(text) if end < 0 else end
+        parts += [text[copied:start], ftfy.fix_encoding(text[start:end])]
+        copied = end
+    if not parts:
         return text
-    lines = text.split("\n")
-    mended = [ftfy.fix_encoding(line) if SUSPECT.search(line) else line for line in lines]
-    if mended != lines:
+    mended = "".join([*parts, text[copied:]])
+    if mended != text:
         repaired["encoding"] += 1
-    return "\n".join(mended)
+    return mended
 
 
 def _repair_characters(text: str, repaired: Counter[str]) -> str:

@@ -5,6 +5,7 @@ from itertools import pairwise
 from data_prep.config import CorpusConfig
 from data_prep.text.scripts import SPACELESS_CHARACTER
 
+ASCII = bytes(range(128))
 ASCII_LETTERS = bytes(range(ord("A"), ord("Z") + 1)) + bytes(range(ord("a"), ord("z") + 1))
 RUN_WORDS = 5  # as the shortest n-grams of Gopher's filters (Rae et al., 2021, table A1)
 MEASURED_WORDS = 5000  # a document that repeats itself does so from its beginning
@@ -34,7 +35,7 @@ def letter_share(text: str) -> float:
     others = data.translate(None, ASCII_LETTERS)
     letters = len(data) - len(others)
     if not text.isascii():
-        letters += sum(map(str.isalpha, others.decode()))
+        letters += sum(map(str.isalpha, others.translate(None, ASCII).decode()))
     return letters / len(text)
 
 

@@ -6,8 +6,10 @@ of all words. Short or mixed text is `und` (undetermined, ISO 639).
 """
 
 import re
-from collections import Counter
+import string
+import struct
 
+ASCII_LETTERS = string.ascii_letters.encode()
 READ_CHARACTERS = 800
 LEAST_HITS = 3  # function words
 LEAST_SHARE = 0.1  # function words of all words
@@ -54,17 +56,20 @@ FUNCTION_WORDS = {
 CYRILLIC_LETTERS = {"uk": "іїєґ", "ru": "ыэё", "bg": "ъ", "sr": "љњћђџј"}
 ARABIC_LETTERS = {"ur": "ٹڈےںھ", "fa": "پچژگی"}
 
-_WORDS = {language: frozenset(words.split()) for language, words in FUNCTION_WORDS.items()}
-_LANGUAGES_OF: dict[str, list[str]] = {}
-for _language, _list in _WORDS.items():
-    for _word in _list:
-        _LANGUAGES_OF.setdefault(_word, []).append(_language)
+# Each function word as one integer with a 16-bit counter per language, so that adding up the
+# integers of a text's words counts its function words in all languages at once.
+_LATIN_LANGUAGES = sorted(FUNCTION_WORDS)
+_COUNTERS = f"<{len(_LATIN_LANGUAGES)}H"
+_WORDS: dict[str, int] = {}
+for _place, _language in enumerate(_LATIN_LANGUAGES):
+    for _word in set(FUNCTION_WORDS[_language].split()):
+        _WORDS[_word] = _WORDS.get(_word, 0) + (1 << 16 * _place)
 
 
 def identify(text: str) -> str:
     """Return the ISO 639-1 code of a text's language, from its beginning, or `und`."""
     text = text[:READ_CHARACTERS]
-    if text.isascii():
+    if text.isascii() or _is_mostly_ascii(text):
         return _latin_language(text)
     others = LETTERS[LATIN].sub("", text)
     if len(text) - len(others) >= sum(map(str.isalpha, others)):
@@ -82,20 +87,24 @@ def identify(text: str) -> str:
     return {HAN: "zh", KANA: "ja"}.get(script, script)
 
 
+def _is_mostly_ascii(text: str) -> bool:
+    """Return True if ASCII letters are at least as many as all other letters can be."""
+    plain = text.encode("ascii", "ignore")
+    letters = len(plain) - len(plain.translate(None, ASCII_LETTERS))
+    return letters >= len(text) - len(plain)
+
+
 def _count(letters: re.Pattern[str], text: str) -> int:
     return len(text) - len(letters.sub("", text))
 
 
 def _latin_language(text: str) -> str:
     words = text.lower().split()  # marks are left on words: few of them follow a function word
-    counts = Counter(words)
-    hits = dict.fromkeys(_WORDS, 0)
-    for word in counts.keys() & _LANGUAGES_OF.keys():
-        for language in _LANGUAGES_OF[word]:
-            hits[language] += counts[word]
-    (second, _), (most, best) = sorted((count, language) for language, count in hits.items())[-2:]
+    total = sum(map(_WORDS.__getitem__, filter(_WORDS.__contains__, words)))
+    hits = struct.unpack(_COUNTERS, total.to_bytes(struct.calcsize(_COUNTERS), "little"))
+    second, most = sorted(hits)[-2:]
     is_clear = most >= LEAST_HITS and most >= LEAST_SHARE * len(words) and most > LEAD * second
-    return best if is_clear else UNDETERMINED
+    return _LATIN_LANGUAGES[hits.index(most)] if is_clear else UNDETERMINED
 
 
 def _by_letters(text: str, letters: dict[str, str], default: str) -> str:

@@ -69,7 +69,7 @@ class Splitter:
         self._split: Callable[[str], list[str]] = ways[how]
         self._unwraps = how == "rules"
         self._known = abbreviations
-        self._longest = abbreviations.longest
+        self._abbreviations = abbreviations.every
         self._end = GREEK_END if language == "el" else END
 
     def paragraphs(self, text: str) -> list[list[str]]:
@@ -98,6 +98,8 @@ class Splitter:
         return [join_lines(paragraph.split("\n"))]
 
     def _by_rules(self, paragraph: str) -> list[str]:
+        if self._end.search(paragraph) is None:
+            return paragraph.split("\n")
         if "\n" not in paragraph:
             return self.sentences(paragraph)
         return [sentence for line in paragraph.split("\n") for sentence in self.sentences(line)]
@@ -119,10 +121,11 @@ class Splitter:
         if line[mark] != "." or line[mark + 1] == ".":
             return True
         word = line[line.rfind(" ", start, mark) + 1 or start : mark].lstrip(OPENING)
-        if len(word) > self._longest and "." not in word:
-            return True
-        folded = word.lower()
         known = self._known
+        folded = word.lower()
+        may_be_initials = len(word) == 1 or "." in word  # cheap test before the pattern
+        if not (may_be_initials or folded in self._abbreviations or word.isdigit()):
+            return True
         if folded in known.inside or (folded in known.before_numbers and follows.isdigit()):
             return False
         if word.isdigit():  # "1. First point", "am 3. Oktober"
@@ -130,7 +133,6 @@ class Splitter:
                 return False
             is_ordinal = _next_word_in(known.after_ordinals, line, after)
             return mark - start > len(word) and not is_ordinal
-        may_be_initials = len(word) == 1 or "." in word  # cheap test before the pattern
         if folded in known.undecided or (may_be_initials and INITIALS.match(word)):
             return _next_word_in(known.first_words, line, after)
         return True

@@ -3,6 +3,6 @@
 May use `corpus`, `text` and data_prep's root modules.
 """
 
-from data_prep.tokenizers.tokenizer import Encoded, Tokenizer
+from data_prep.tokenizers.tokenizer import Encoded, Tokenizer, load_tokenizer
 
-__all__ = ["Encoded", "Tokenizer"]
+__all__ = ["Encoded", "Tokenizer", "load_tokenizer"]

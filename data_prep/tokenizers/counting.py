@@ -197,12 +197,6 @@ def sections_of(shard_parts: Iterable[ShardPart]) -> Iterator[Section]:
         yield from read_sections(part.path, part.start, part.end)
 
 
-def texts_of(shard_parts: Iterable[ShardPart]) -> Iterable[str]:
-    """Yield the text of each section, one sentence per line."""
-    for section in sections_of(shard_parts):
-        yield "\n".join(section.sentences)
-
-
 def grouped_parts(shards: Path, split: str) -> list[list[ShardPart]]:
     """Group the parts of a split into work units."""
     return group_parts(parts(shards, split), UNIT_BYTES)

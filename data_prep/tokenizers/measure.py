@@ -1,12 +1,12 @@
 """Measure how well a vocabulary fits unseen text: fertility, unknown rate, character coverage.
 
-Reads the held-out document shards in work units. Each unit writes `sums.json`; the sums of all
-units are added.
+Reads the held-out document shards in work units. Each unit writes `sums.json`, for all its text and
+for each source and language; the sums of all units are added.
 """
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,22 +15,34 @@ from typing import Any
 import numpy as np
 
 from data_prep.corpus.shard_format import ShardPart
+from data_prep.corpus.strata import strata_of, told_apart
 from data_prep.passes import Passes
 from data_prep.text.segmentation import count_words
-from data_prep.tokenizers.counting import count_raw_words, grouped_parts, texts_of
-from data_prep.tokenizers.tokenizer import Tokenizer
+from data_prep.tokenizers.counting import count_raw_words, grouped_parts, sections_of
+from data_prep.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from data_prep.work_units import WorkUnit
+
+WHOLE = ""  # the stratum of all text
+Divided = Mapping[str, Collection[str]]
 
 
 @dataclass(frozen=True)
 class _MeasureTask:
     parts: Sequence[ShardPart]
     folder: Path
+    divided: Divided  # `told_apart` of the shards
 
 
-def _measure_piece(task: _MeasureTask, folder: Path) -> None:
-    words = count_raw_words(texts_of(task.parts), punctuation_stands_alone=False)
-    sums = sums_over(words, Tokenizer.load(task.folder))
+def _measure_unit(task: _MeasureTask, folder: Path) -> None:
+    texts: dict[tuple[str, str], list[str]] = {(WHOLE, WHOLE): []}
+    for section in sections_of(task.parts):
+        for stratum in ((WHOLE, WHOLE), *strata_of(section, task.divided)):
+            texts.setdefault(stratum, []).extend(section.sentences)
+    tokenizer = load_tokenizer(task.folder)
+    sums = [
+        [*stratum, sums_over(count_raw_words(own, punctuation_stands_alone=False), tokenizer)]
+        for stratum, own in sorted(texts.items())
+    ]
     (folder / "sums.json").write_text(json.dumps(sums, sort_keys=True))
 
 
@@ -71,15 +83,23 @@ def sums_over(words: Counter[str], tokenizer: Tokenizer) -> Counter[str]:
 
 
 def measure(shards: Path, tokenizer: Path, passes: Passes) -> dict[str, Any]:
-    """Return the measures of a tokenizer folder on the held-out split (see `figures`)."""
-    pieces = [
-        WorkUnit(f"measure-{number:06d}", _MeasureTask(group, tokenizer))
+    """Return the measures of a tokenizer folder on the held-out split (see `figures`).
+
+    If the shards are divided by source or language, so are the measures: by_source, by_language.
+    """
+    divided = told_apart(shards)
+    units = [
+        WorkUnit(f"measures-{number:06d}", _MeasureTask(group, tokenizer, divided))
         for number, group in enumerate(grouped_parts(shards, "heldout"))
     ]
-    sums: Counter[str] = Counter()
-    for folder in passes.run("measure", pieces, _measure_piece):
-        sums.update(json.loads((folder / "sums.json").read_text()))
-    return figures(sums)
+    sums: dict[str, dict[str, Counter[str]]] = {by: {} for by in (WHOLE, *divided)}
+    for folder in passes.run("measure", units, _measure_unit):
+        for by, name, found in json.loads((folder / "sums.json").read_text()):
+            sums[by].setdefault(name, Counter()).update(found)
+    whole = figures(sums[WHOLE].get(WHOLE, Counter()))
+    return whole | {
+        by: {name: figures(own) for name, own in sorted(sums[by].items())} for by in divided
+    }
 
 
 def figures(sums: Counter[str]) -> dict[str, Any]:

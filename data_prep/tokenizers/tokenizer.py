@@ -11,6 +11,8 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,7 @@ from data_prep.tokenizers.normalise import sentencepiece_normaliser
 from data_prep.tokenizers.sources import read_source
 from data_prep.tokenizers.word_marks import FLIP, with_flips
 from data_prep.tokenizers.words import cuts_words, is_segmented
-from data_prep.tokenizers.wordtable import WordTable, as_buffer
+from data_prep.tokenizers.wordtable import WordTable, text_buffer
 
 BLOCK = 1 << 20  # bytes of text worked on at once
 CACHE_WORDS = 1 << 20  # words remembered between calls
@@ -170,12 +172,12 @@ class _Words:
         self._ids = np.zeros(0, np.int32)
         self._starts = np.zeros(1, np.int64)  # word w has ids[starts[w] : starts[w + 1]]
 
-    def encode(self, block: list[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    def encode(self, block: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Return the ids of a block of texts, and the number of ids per text."""
         if len(self._table) > CACHE_WORDS or self._table.size > CACHE_BYTES:
             self._forget()
         known = len(self._table)
-        buffer = as_buffer([text.encode() for text in block])
+        buffer = text_buffer(block)
         words, text_ends = self._table.number(buffer, len(block))
         if len(self._table) > known:
             new = [word.decode() for word in self._table.words(known)]
@@ -213,17 +215,12 @@ def _expand(
     return expanded, lengths
 
 
-def _blocks(texts: Sequence[str]) -> Iterator[list[str]]:
-    block: list[str] = []
-    size = 0
-    for text in texts:
-        block.append(text)
-        size += len(text)
-        if size >= BLOCK:
-            yield block
-            block, size = [], 0
-    if block:
-        yield block
+def _blocks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Divide texts into blocks of about `BLOCK` characters."""
+    ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
+    cuts = np.flatnonzero(np.diff(ends // BLOCK)) + 1
+    for start, end in pairwise([0, *cuts.tolist(), len(texts)]):
+        yield texts[start:end]
 
 
 def _cut(stated: dict[str, Any]) -> bool | None:
@@ -309,3 +306,13 @@ def _ordinary(pieces: list[str], library: tokenizers.Tokenizer) -> NDArray[np.in
         ],
         np.int64,
     )
+
+
+def load_tokenizer(folder: Path) -> Tokenizer:
+    """Load a tokenizer once per process: a worker makes many units with the same one."""
+    return _load(folder, (folder / "tokenizer.json").stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=1)
+def _load(folder: Path, changed: int) -> Tokenizer:
+    return Tokenizer.load(folder)

@@ -21,6 +21,11 @@ _fnv1a = njit(inline="always")(fnv1a)
 SPACE, PUNCTUATION, LETTER, END = 0, 1, 2, 3
 END_BYTE = 0xFF
 
+# A slot of the table is 0 or the number of its word plus 1, and above it the highest bits of the
+# word's hash: most other words are told apart without reading more memory.
+NUMBER = np.uint64((1 << 32) - 1)
+TAG = ~NUMBER
+
 # Fields of the state from which a scan resumes after the table has grown.
 POSITION, TEXT, FOUND, WORDS, BYTES = range(5)
 
@@ -41,11 +46,19 @@ def as_buffer(texts: Sequence[bytes]) -> NDArray[np.uint8]:
     return np.frombuffer(ended, np.uint8)
 
 
+def text_buffer(texts: Sequence[str]) -> NDArray[np.uint8]:
+    """Return `as_buffer` of the texts in UTF-8; fast if no text has a line break."""
+    joined = "\n".join([*texts, ""])
+    if joined.count("\n") != len(texts):
+        return as_buffer([text.encode() for text in texts])
+    return np.frombuffer(joined.encode().replace(b"\n", b"\xff"), np.uint8)
+
+
 @njit(cache=True)  # type: ignore[untyped-decorator]
 def _scan(
     buffer: NDArray[np.uint8],
     classes: NDArray[np.uint8],
-    slots: NDArray[np.int32],
+    slots: NDArray[np.uint64],
     hashes: NDArray[np.uint64],
     starts: NDArray[np.int64],
     arena: NDArray[np.uint8],
@@ -79,11 +92,12 @@ def _scan(
                 break
         hashed ^= hashed >> np.uint64(32)
         length = end - position
+        tag = hashed & TAG
         slot = hashed & mask
         word = -1
         while slots[slot] != 0:
-            candidate = slots[slot] - 1
-            if hashes[candidate] == hashed:
+            if slots[slot] & TAG == tag:
+                candidate = int(slots[slot] & NUMBER) - 1
                 start = starts[candidate]
                 if starts[candidate + 1] - start == length:
                     same = True
@@ -100,7 +114,7 @@ def _scan(
                 complete = False
                 break
             word = words
-            slots[slot] = word + 1
+            slots[slot] = tag | np.uint64(word + 1)
             hashes[word] = hashed
             for i in range(length):
                 arena[used + i] = buffer[position + i]
@@ -116,14 +130,14 @@ def _scan(
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
-def _place(slots: NDArray[np.int32], hashes: NDArray[np.uint64], words: int) -> None:
+def _place(slots: NDArray[np.uint64], hashes: NDArray[np.uint64], words: int) -> None:
     """Insert the first `words` words into `slots`, in place; the slots must be empty."""
     mask = np.uint64(slots.size - 1)
     for word in range(words):
         slot = hashes[word] & mask
         while slots[slot] != 0:
             slot = (slot + np.uint64(1)) & mask
-        slots[slot] = word + 1
+        slots[slot] = (hashes[word] & TAG) | np.uint64(word + 1)
 
 
 class WordTable:
@@ -135,7 +149,7 @@ class WordTable:
 
     def clear(self) -> None:
         """Remove all words."""
-        self._slots = np.zeros(1 << 14, np.int32)  # always twice as many as words fit
+        self._slots = np.zeros(1 << 14, np.uint64)  # always twice as many as words fit
         self._hashes = np.empty(1 << 13, np.uint64)
         self._starts = np.zeros((1 << 13) + 1, np.int64)
         self._arena = np.empty(1 << 16, np.uint8)
@@ -182,7 +196,7 @@ class WordTable:
         self._hashes = _lengthened(self._hashes, 2 * self._hashes.size)
         self._starts = _lengthened(self._starts, self._hashes.size + 1)
         self._arena = _lengthened(self._arena, 2 * self._arena.size + longest_word)
-        self._slots = np.zeros(2 * self._hashes.size, np.int32)
+        self._slots = np.zeros(2 * self._hashes.size, np.uint64)
         _place(self._slots, self._hashes, self._words)
 
 

@@ -82,7 +82,8 @@ def plan_jobs(
         waits = _waits(node, makers, being_made)
         makers[node.output.reference] = name
         options = options_of(node, site, gpus)
-        for of_pass in node.maker.divided_passes(node.config, node.files) if array > 1 else ():
+        passes = node.maker.divided_passes(node.config, node.files)
+        for of_pass in passes if array > 1 else ():
             missing = missing_shares(node, array, of_pass)
             if missing:
                 tasks = f"{_task_list(missing, array)}%{site.at_once}"

@@ -22,7 +22,7 @@ BUSY = 0.1  # if other processes use a larger share of the machine, wall times m
 def subjects() -> list[str]:
     """Return the subjects that can be measured: the modules of `bench` except the helpers."""
     names = (module.name for module in pkgutil.iter_modules(pipeline.bench.__path__))
-    return [name for name in names if name not in ("figures", "turns", "usage")]
+    return [name for name in names if name not in ("figures", "footprint", "turns", "usage")]
 
 
 def bench(arguments: Arguments) -> None:

@@ -154,8 +154,8 @@ COMMANDS = {
     ),
     "inspect": Command(
         "pipeline.commands.inspect:inspect_examples",
-        "show decoded examples with masks, segments and labels",
-        takes="[count=5] [shard=<file to check>] [overrides]",
+        "show decoded examples with masks, or dropped documents",
+        takes="[dropped] [reason=<why>] [count=5] [shard=<file to check>] [overrides]",
     ),
     "estimate": Command(
         "pipeline.commands.estimate:estimate_pretraining",

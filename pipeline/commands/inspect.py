@@ -15,7 +15,15 @@ SHOWN = 5
 
 
 def inspect_examples(arguments: Arguments) -> None:
-    """Show `count` examples of this configuration, or check and show one shard file."""
+    """Show `count` examples of this configuration, or check and show one shard file.
+
+    `inspect dropped` shows dropped documents instead.
+    """
+    if arguments.words == ["dropped"]:
+        from pipeline.commands.dropped import inspect_dropped
+
+        inspect_dropped(arguments.overrides)
+        return
     arguments.refuse_words()
     own, overrides = take_own(arguments.overrides, {"count": str(SHOWN), "shard": ""})
     if not own["count"].isdigit():

@@ -40,6 +40,12 @@ _SHARDS = (
     StoreFile("heldout-*.tar", "Held-out documents in the same form."),
     StoreFile("*.tar.index.json", "Byte offsets, counts and checksums of the tar beside it."),
     StoreFile("statistics.json", "Counts by source, lengths, and dropped documents by reason."),
+    StoreFile(
+        ".dropped.json",
+        "Dropped documents by source and reason, and a sample of their texts (`sesame inspect "
+        "dropped`). No part of the output: it may be removed.",
+        False,
+    ),
 )
 _TOKENIZER = (
     StoreFile("tokenizer.json", "The tokenizer as the `tokenizers` library loads it."),

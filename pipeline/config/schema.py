@@ -140,6 +140,15 @@ class Config:
         "smaller files are always compared in full, each version of a file once",
         choices=("sampled", "full"),
     )
+    executor: str = execution(
+        "pool",
+        "who makes the work units of shard, tokenizer and examples: processes of this machine, or "
+        "a Ray cluster whose nodes share the store",
+        choices=("pool", "ray"),
+    )
+    ray_address: str = execution(
+        "auto", "the Ray cluster: <host>:<port> of its head, or auto if this machine belongs to it"
+    )
     runs: Any = execution([], "runs that a report compares; this experiment if empty")
     paths: PathsConfig = execution(PathsConfig(), "")
     corpus: CorpusConfig = execution(CorpusConfig(), "")

@@ -18,8 +18,10 @@ from pipeline.pages.blocks import (
 )
 from pipeline.pages.wording import count, named, plain, share, short
 from pipeline.report.collect import Collected, Made
+from pipeline.report.strata import document_tables, vocabulary_tables
 
 BINS = 32
+MOST_LANGUAGES = 5  # named among the facts
 Measure = tuple[str, Callable[[dict[str, Any]], str]]
 REASONS = {
     "fraction": "outside corpus.fraction",
@@ -60,6 +62,7 @@ def tokenizer_section(collected: Collected) -> Section | None:
     for made in tokenizers:
         blocks += _heading(made, tokenizers)
         blocks.append(Facts(_tokenizer_facts(made.counts)))
+        blocks += vocabulary_tables(made.counts)
     return Section("tokenizer", "Tokenizer", blocks)
 
 
@@ -193,6 +196,7 @@ def _corpus(made: Made, number: int) -> list[Block]:
         Facts([*_corpus_facts(counts), *_group_facts(counts, made.config["corpus"])]),
         Table("Kept text", columns, rows),
         *_reasons(counts),
+        *document_tables(counts, REASONS),
         Figures(figures),
     ]
 
@@ -210,6 +214,10 @@ def _corpus_facts(counts: dict[str, Any]) -> list[Fact]:
     if paragraphs := counts.get("paragraphs"):  # absent in shards of an older format
         read, kept = paragraphs["read"], paragraphs["kept"]
         facts.append(Fact("paragraphs kept", count(kept), f"{share(kept, read)} of {count(read)}"))
+    if languages := counts.get("languages"):
+        by_size = sorted(languages.items(), key=lambda item: (-item[1], item[0]))
+        most = ", ".join(f"{code} {count(number)}" for code, number in by_size[:MOST_LANGUAGES])
+        facts.append(Fact("languages", count(len(languages)), f"{most} documents"))
     if redacted := counts.get("redacted"):
         what = ", ".join(f"{symbol.lower()} {count(number)}" for symbol, number in redacted.items())
         facts.append(Fact("redacted", count(sum(redacted.values())), what))

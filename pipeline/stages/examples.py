@@ -61,7 +61,8 @@ class Examples(Stage):
         warn_of_split_symbols(tokenizer, work.config.corpus.redaction_symbols)
         make = build_streams if tokenizer.kind == "words" else build
         config = work.config.examples.stored()
-        return make(shards, folder, work.out, config, work.passes(config.workers))
+        passes = work.passes(config.workers, self.divided_passes(work.config, work.files))
+        return make(shards, folder, work.out, config, passes)
 
     def add_instance(self, graph: Planner, instance: Instance) -> None:
         """Add one set of rows per phase of pretraining."""

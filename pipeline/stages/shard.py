@@ -11,12 +11,14 @@ from typing import Any
 from data_prep.config import LIST_FILES, CorpusConfig
 from data_prep.dotted import source_file
 from data_prep.reading.source_files import FilePath
-from data_prep.reading.sources import PIECE_BYTES, Survey, survey
+from data_prep.reading.sources import Survey, survey
 from pipeline.config.schema import Config
 from pipeline.stages.benchmarks import benchmark_files
 from pipeline.store.content import Checksums
 from pipeline.store.outputs import CLEANED_TEXT
 from pipeline.workflow.stage import Request, Stage, UserFiles, Work
+
+ONE_GROUP = 256 << 20  # bytes of files, which may be compressed: their tables are one group
 
 
 class Shard(Stage):
@@ -37,12 +39,20 @@ class Shard(Stage):
         return UserFiles(_named_files(config.corpus, found), found)
 
     def divided_passes(self, config: Config, files: UserFiles) -> tuple[str, ...]:
-        """Return the passes over text: expanding large files, cleaning, writing the shards."""
+        """Return the passes that arrays divide: those over text.
+
+        Passes that find repeats are among them if they have more than one unit each.
+        """
+        from data_prep.corpus.build import shard_passes
+        from data_prep.corpus.clean import unit_bytes
         from data_prep.corpus.expand import files_to_expand
 
-        found = files.survey.files if files.survey else []
-        expand = ("expand",) if files_to_expand(found, config.corpus, PIECE_BYTES) else ()
-        return (*expand, "clean", "write")
+        assert files.survey is not None, "see `files`"
+        found = files.survey.files
+        large = files_to_expand(found, config.corpus, unit_bytes(found))
+        is_small = sum(file.size for file in found) <= ONE_GROUP
+        passes = ("clean", "write") if is_small else shard_passes(config.corpus)
+        return ("expand", *passes) if large else passes
 
     def run(self, work: Work) -> dict[str, Any]:
         """Make the shards. Cleaned text is cached in the store, for a corpus that grows.
@@ -74,7 +84,7 @@ class Shard(Stage):
             )
         files = [str(file) for _, file in benchmark_files(config.corpus.decontaminate)]
         corpus = replace(config.corpus, decontaminate=files)
-        passes = work.passes(config.corpus.workers)
+        passes = work.passes(corpus.workers, self.divided_passes(config, work.files))
         return make_shards(corpus, work.out, cache=cache, passes=passes, found=found)
 
 

@@ -54,7 +54,8 @@ class Tokenizer(Stage):
 
         symbols = work.config.corpus.redaction_symbols
         config = with_symbols(work.config.tokenizer, symbols)
-        passes = work.passes(config.workers)
+        divided = self.divided_passes(work.config, work.files)
+        passes = work.passes(config.workers, divided)
         return build_tokenizer(work.inputs.get("shard"), work.out, config, passes)
 
     def resolve(self, graph: Planner, request: Request) -> Node | Input:

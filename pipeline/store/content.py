@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.errors import SesameError, UsageError
-from data_prep.files import BLOCK, read_json_object, sha256, write_atomically
+from data_prep.files import read_json_object, sha256, write_atomically
 from data_prep.progress import console
 from data_prep.reading.source_files import FilePath
 
 WHOLE_UP_TO = 64 << 20  # bytes
-SAMPLED_BLOCKS = 64
+SAMPLED_BLOCKS, BLOCK = 64, 1 << 20
 SAMPLED = "sampled"  # key of the manifest, and prefix of checksums, of large files
 WHOLE = ":whole"  # suffix of the cache's key for the SHA-256 of a large file
 

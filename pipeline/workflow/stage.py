@@ -16,9 +16,10 @@ from rich.table import Table
 from data_prep.errors import SesameError
 from data_prep.fields import result_keys
 from data_prep.passes import UNITS, ArraySlice, Passes
+from data_prep.ray_tasks import RayTasks
 from data_prep.reading.source_files import FilePath
 from data_prep.reading.sources import Survey
-from data_prep.work_units import LocalPool
+from data_prep.work_units import Executor, LocalPool
 from pipeline.config.schema import Config
 from pipeline.store.content import Checksums
 from pipeline.store.outputs import Output, Store
@@ -77,9 +78,15 @@ class Work:
     check_lease: Callable[[], None] = lambda: None  # raises if another launch has taken over
     report: ReportValue = no_report  # to be called with the objective while it trains
 
-    def passes(self, workers: int) -> Passes:
-        """Return who makes the work units, in `workers` processes (0: one per core)."""
-        return Passes.below(self.out, LocalPool.of(workers), self.share)
+    def passes(self, workers: int, divided: tuple[str, ...]) -> Passes:
+        """Return who makes the work units: `config.executor`.
+
+        A pool has `workers` processes (0: one per core). `divided`: see `Stage.divided_passes`.
+        """
+        executor: Executor = LocalPool.of(workers)
+        if self.config.executor == "ray":
+            executor = RayTasks(self.config.ray_address)
+        return Passes.below(self.out, executor, self.share, divided)
 
 
 @dataclass(frozen=True)
@@ -149,9 +156,10 @@ class Stage(ABC):
         """Return the outputs it reads, by role. Raises `UsageError` for impossible settings."""
 
     def divided_passes(self, config: Config, files: UserFiles) -> tuple[str, ...]:
-        """Return the names of the passes that several launches can divide, in order.
+        """Return the names of the passes that several launches divide, in order.
 
-        An array of a cluster takes each. `run` gives its work units to `Work.passes`.
+        An array of a cluster takes each. `run` gives its work units to `Work.passes`. `files` are
+        those that the stage reads.
         """
         return ()
 

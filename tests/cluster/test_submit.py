@@ -46,10 +46,11 @@ def test_a_dry_run_prints_every_script_and_writes_nothing(user: User) -> None:
     write_texts(user.folder / "texts")
     user.site(array=3, at_once=2, partition="main", stages={"examples": {"time": "01:00:00"}})
     said = user.succeed("submit", *SMALL, "--dry-run", "--until", "examples").stdout
-    assert said.count("#!/usr/bin/env bash") == 5
-    assert said.count("#SBATCH --array=0-2%2") == 2
-    assert said.count("#SBATCH --partition=main") == 5
-    assert said.count("#SBATCH --time=01:00:00") == 2
+    arrays = ["clean", "write", "count", "tokenize", "pairs", "rows", "write"]
+    assert said.count("#!/usr/bin/env bash") == 3 + len(arrays)
+    assert said.count("#SBATCH --array=0-2%2") == len(arrays)
+    assert said.count("#SBATCH --partition=main") == 3 + len(arrays)
+    assert said.count("#SBATCH --time=01:00:00") == 5
     assert "# 03-examples, waits for 03-examples-write" in said
     assert not user.store.exists()
 
@@ -67,10 +68,10 @@ def test_shards_of_any_array_are_the_same_bytes(user: User) -> None:
         user.site(array=count)
         words = (*SMALL, "corpus.fraction=0.005", f"paths.store=store{count}")
         jobs = user.submit(*words, "--until", "shard")
-        assert len(jobs) == (1 if count == 1 else 2)
+        assert len(jobs) == (1 if count == 1 else 3)
         states = user.wait(*jobs.values())
         assert set(states.values()) == {"COMPLETED"}
-        assert len(states) == (1 if count == 1 else count + 1)
+        assert len(states) == (1 if count == 1 else 2 * count + 1)
         (output,) = (user.folder / f"store{count}" / "shard").iterdir()
         digests.add(digest(output))
     assert len(digests) == 1
@@ -84,9 +85,11 @@ def test_the_templates_work_by_hand(user: User) -> None:
     def sbatch(*words: str) -> str:
         return user.cluster.call("sbatch", "--parsable", f"--chdir={user.folder}", *words).strip()
 
-    array = sbatch("--array=0-1%1", f"{TEMPLATES}/pieces.sbatch", "2", *asked)
-    merge = sbatch(f"--dependency=afterok:{array}", f"{TEMPLATES}/stage.sbatch", *asked)
-    assert set(user.wait(array, merge).values()) == {"COMPLETED"}
+    template = f"{TEMPLATES}/pieces.sbatch"
+    clean = sbatch("--array=0-1%1", template, "2", *asked)
+    write = sbatch("--array=0-1%1", f"--dependency=afterok:{clean}", template, "2:write", *asked)
+    merge = sbatch(f"--dependency=afterok:{write}", f"{TEMPLATES}/stage.sbatch", *asked)
+    assert set(user.wait(clean, write, merge).values()) == {"COMPLETED"}
     (output,) = (user.store / "shard").iterdir()
     alone = user.succeed(*asked, "paths.store=alone").stdout.strip()
     assert digest(output) == digest(user.folder / alone)
@@ -107,15 +110,19 @@ def test_a_failed_task_of_an_array_is_rerun_alone(user: User) -> None:
     assert re.search(r"01-shard-clean +\d+ +failed", said)
     assert re.search(r"tasks 0-1, 3 +done", said)
     assert re.search(r"task 2 +failed", said)
-    assert len(re.findall(r"cancelled: a job that it waits for did not succeed", said)) == 2
+    # The array that writes, the job of shard, and both of tokenizer.
+    assert len(re.findall(r"cancelled: a job that it waits for did not succeed", said)) == 4
 
     (user.folder / "mended").touch()
     again = user.submit(*SMALL, "--until", "tokenizer")
     states = user.wait(*again.values())
+    tasks = [f"{again[name]}_{task}" for name in ("01-shard-write", "02-tokenizer-count")
+             for task in range(4)]  # fmt: skip
     assert set(states) == {
         f"{again['01-shard-clean']}_2",
         again["01-shard"],
         again["02-tokenizer"],
+        *tasks,
     }
     assert set(states.values()) == {"COMPLETED"}
 

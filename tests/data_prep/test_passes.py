@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from data_prep.config import TokenizerConfig
-from data_prep.corpus.build import make_shards
+from data_prep.corpus.build import make_shards, shard_passes
 from data_prep.errors import SesameError
 from data_prep.examples.build import build
 from data_prep.examples.streams import build_streams
@@ -39,7 +39,7 @@ def build_of(stage: str, root: Path) -> tuple[Build, tuple[str, ...]]:
         corpus = config_for(paths, shard_size=30_000, near_duplicates=0.8)
         return (
             lambda out, passes: make_shards(corpus, out, 12_000, passes=passes),
-            STAGES["shard"].divided_passes(whole, UserFiles()),
+            shard_passes(corpus),
         )
     if stage == "streams":
         shards, words, _ = make_examples(root)
@@ -80,6 +80,8 @@ class Recorder:
 @pytest.fixture(autouse=True)
 def small_units(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several units in every pass, and runs within a range of the sorted streams."""
+    monkeypatch.setattr("data_prep.corpus.matching.GROUP_FILES", 2)
+    monkeypatch.setattr("data_prep.corpus.matching.BUCKETS_PER_GROUP", 1)
     monkeypatch.setattr("data_prep.tokenizers.counting.UNIT_BYTES", 1)
     monkeypatch.setattr("data_prep.examples.streams.SCATTER_BYTES", 1)
     monkeypatch.setattr("data_prep.examples.sorting.RUN_TOKENS", 150)
@@ -90,7 +92,8 @@ def small_units(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_arrays_of_slices_make_all_units_and_the_same_bytes(stage: str, tmp_path: Path) -> None:
     make, divided = build_of(stage, tmp_path)
     alone, together = tmp_path / "alone", tmp_path / "together"
-    alone.mkdir(), together.mkdir()
+    for out in (alone, together):
+        out.mkdir()
     whole = Recorder()
     make(alone, Passes.below(alone, whole))
     assert [name for name in whole.made if name in divided] == list(divided)
@@ -103,6 +106,23 @@ def test_arrays_of_slices_make_all_units_and_the_same_bytes(stage: str, tmp_path
     rest = Recorder()
     make(together, Passes.below(together, rest))
     assert not rest.made.keys() & set(divided), "the arrays have made all units of their passes"
+    assert digests(together) == digests(alone)
+
+
+def test_slices_make_undivided_passes_on_their_way(tmp_path: Path) -> None:
+    make, _ = build_of("shard", tmp_path)
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    for out in (alone, together):
+        out.mkdir()
+    make(alone, Passes.below(alone))
+    for name in ("clean", "write"):
+        for number in range(SLICES):
+            with pytest.raises(SliceDone):
+                share = ArraySlice(number, SLICES, name)
+                make(together, Passes.below(together, LocalPool(1), share, ("clean", "write")))
+    rest = Recorder()
+    make(together, Passes.below(together, rest))
+    assert not rest.made
     assert digests(together) == digests(alone)
 
 

@@ -17,9 +17,11 @@ import zstandard
 from safetensors.torch import save_file
 
 from data_prep.config import CorpusConfig, TokenizerConfig
+from data_prep.reading.benchmarks import BenchmarkFile
 from data_prep.reading.documents import read_documents
 from data_prep.reading.source_files import Part, SourceFile
 from data_prep.reading.tally import Tally
+from data_prep.text.word_runs import WORD, hash_words
 from data_prep.tokenizers import Tokenizer
 from data_prep.tokenizers.build import build_tokenizer
 from data_prep.vectors.files import read_vectors
@@ -222,6 +224,16 @@ def read_task(name: str, reader: str) -> Callable[[Path], object]:
     return read
 
 
+def read_benchmarks(name: str) -> Callable[[Path], object]:
+    """Read the texts of a benchmark's files, as for `corpus.decontaminate`."""
+
+    def read(folder: Path) -> object:
+        files = [BenchmarkFile.parse(str(path)) for path in sorted(folder.glob(name))]
+        return [hash_words(WORD.findall(text), {}) for file in files for text in file.texts()]
+
+    return read
+
+
 def read_tokenizer(folder: Path) -> object:
     tokenizer = Tokenizer.load(folder)
     return tokenizer.encode([TEXT]), tokenizer.decode([tokenizer.unk, tokenizer.mask])
@@ -270,6 +282,10 @@ READERS = {
         Reader("SQuAD", make_squad, ("train.json",), mutate_json, read_task("train.json", "squad")),
         Reader("tables", make_tables, ("x.tsv", "x.csv", "x.jsonl"), mutate_text,
                read_task("x.*", "table")),
+        Reader("benchmark tables", make_tables, ("x.tsv", "x.csv", "x.jsonl"), mutate_text,
+               read_benchmarks("x.*")),
+        Reader("benchmark JSON", make_squad, ("train.json",), mutate_json,
+               read_benchmarks("train.json")),
         Reader("site.yaml", make_site, ("site.yaml",), mutate_text, inside(read_site)),
         Reader("recipes", make_recipe, ("conf/experiment/mine.yaml",), mutate_text,
                inside(lambda: compose_config(["experiment=mine"]))),

@@ -17,7 +17,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_prep.config import CorpusConfig
 from data_prep.corpus import build, clean, write
 from data_prep.corpus.build import make_shards
 from data_prep.corpus.cache import PieceCache
@@ -114,11 +113,12 @@ def test_documents_come_in_corpus_order_and_the_first_of_equals_survives(
     assert identities.count("j31") == 1
 
 
-def test_outputs_hold_no_hidden_files_and_shards_are_bounded(
+def test_outputs_hold_one_hidden_file_and_shards_are_bounded(
     reference: tuple[Path, dict[str, Any]],
 ) -> None:
     out, counts = reference
-    assert not [path for path in out.rglob("*") if path.name.startswith(".")]
+    hidden = [path.name for path in out.rglob("*") if path.name.startswith(".")]
+    assert hidden == [".dropped.json"]
     assert all(path.stat().st_size <= 100_000 for path in out.glob("*.tar"))
     assert str(out) not in json.dumps(counts)
 
@@ -244,9 +244,9 @@ def test_a_grown_corpus_cleans_only_what_is_new(
     cleaned: list[list[Part]] = []
     original = clean.clean_unit
 
-    def remember(parts: list[Part], folder: Path, config: CorpusConfig) -> None:
+    def remember(parts: list[Part], *others: Any) -> None:
         cleaned.append(parts)
-        original(parts, folder, config)
+        original(parts, *others)
 
     monkeypatch.setattr(clean, "clean_unit", remember)
 
@@ -343,9 +343,24 @@ def test_segments_roll_without_a_trace(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("data_prep.corpus.clean_files.SEGMENT_BYTES", 3000)
+    monkeypatch.setattr("data_prep.corpus.clean.SEGMENT_BYTES", 3000)
     config = config_for(corpus, shard_size=100_000)
     make_shards(config, tmp_path, 10_000_000)
+    assert digests(tmp_path) == digests(reference[0])
+
+
+def test_units_of_a_large_corpus_are_larger_and_not_more(
+    corpus: Path,
+    reference: tuple[Path, dict[str, Any]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("data_prep.corpus.clean.PIECE_BYTES", 1000)
+    monkeypatch.setattr("data_prep.corpus.clean.MOST_UNITS", 4)
+    files = discover(corpus, {})
+    total = sum(file.path.stat().st_size for file in files)
+    assert total / clean.unit_bytes(files) <= 4 < 2 * total / clean.unit_bytes(files)
+    make_shards(config_for(corpus, shard_size=100_000), tmp_path)
     assert digests(tmp_path) == digests(reference[0])
 
 

@@ -167,9 +167,10 @@ def test_bands_find_pairs_at_the_threshold() -> None:
     assert equal == [False] * 8 + [True] * 8
 
 
+@pytest.mark.parametrize("most", [1, 3])
 @pytest.mark.parametrize(("held_rows", "buckets"), [(64, 256), (64, 20), (1 << 19, 256)])
 def test_the_table_finds_every_repeat(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held_rows: int, buckets: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held_rows: int, buckets: int, most: int
 ) -> None:
     """Also in buckets that hold many times what is read at once, and in two levels of buckets."""
     monkeypatch.setattr("data_prep.corpus.deduplicate.HELD_ROWS", held_rows)
@@ -183,15 +184,15 @@ def test_the_table_finds_every_repeat(
         table.add(keys[0, some], keys[1, some], np.arange(10_000)[some])
     found = [
         pair
-        for batch in table.repeats()
+        for batch in table.repeats(most)
         for pair in zip(*(column.tolist() for column in batch), strict=True)
     ]
-    seen: dict[tuple[int, int], int] = {}
+    seen: dict[tuple[int, int], list[int]] = {}
     expected = []
     for number, key in enumerate(zip(*keys.tolist(), strict=True)):
-        if key in seen:
-            expected.append((number, seen[key]))
-        seen.setdefault(key, number)
+        firsts = seen.setdefault(key, [])
+        expected += [(number, first) for first in firsts[:most]]
+        firsts.append(number)
     assert sorted(found) == expected
     assert not (tmp_path / "table").exists()
 

@@ -64,16 +64,18 @@ def test_divided_files_give_the_bytes_of_undivided_ones(
 def test_arrays_take_the_expand_pass(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.stages.shard.PIECE_BYTES", PIECE_BYTES)
+    monkeypatch.setattr("data_prep.corpus.clean.PIECE_BYTES", PIECE_BYTES)
     config = Config()
     files = UserFiles(survey=survey(str(corpus)))
-    assert Shard().divided_passes(config, files) == ("expand", "clean", "write")
+    divided = Shard().divided_passes(config, files)
+    assert divided == ("expand", "clean", "write")
     alone, together = tmp_path / "alone", tmp_path / "together"
     alone.mkdir(), together.mkdir()
     make_shards(config_for(str(corpus)), alone, PIECE_BYTES)
-    for of_pass in ("expand", "clean", "write"):
+    for of_pass in divided:
         for number in (1, 0):
-            passes = Passes.below(together, LocalPool(1), ArraySlice(number, 2, of_pass))
+            share = ArraySlice(number, 2, of_pass)
+            passes = Passes.below(together, LocalPool(1), share, divided)
             with pytest.raises(SliceDone):
                 make_shards(config_for(str(corpus)), together, PIECE_BYTES, passes=passes)
     make_shards(config_for(str(corpus)), together, PIECE_BYTES)

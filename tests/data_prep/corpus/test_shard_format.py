@@ -3,6 +3,7 @@
 import json
 import tarfile
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,25 @@ def shard(tmp_path: Path) -> Path:
     path = tmp_path / "train-00000.tar"
     write_shard(path, rows(50))
     return path
+
+
+@pytest.mark.parametrize("most", [1, 3, 7, 1000])
+def test_parts_of_a_large_corpus_are_larger_and_not_more(
+    most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shards, "CUT_BYTES", 4_000)
+    for tar in range(3):
+        write_shard(tmp_path / f"train-{tar:05d}.tar", rows(50))
+    cut = parts(tmp_path, "train")
+    monkeypatch.setattr(shards, "MOST_PARTS", most)
+    joined = parts(tmp_path, "train")
+    assert len(joined) <= max(most, 3) and (joined == cut) == (most == 1000)
+    for before, after in pairwise(joined):
+        assert after.start == (before.end if after.path == before.path else 0)
+    read = [list(read_sections(p.path, p.start, p.end)) for p in joined]
+    assert [section for part in read for section in part] == [
+        section for tar in sorted(tmp_path.glob("*.tar")) for section in read_sections(tar)
+    ]
 
 
 @given(st.text("abc-0.", min_size=1, max_size=100), st.integers(0, 8**11 - 1))

@@ -120,6 +120,15 @@ def test_every_opening_is_used_once_by_an_example_of_another_group(tmp_path: Pat
     assert taken == offered
 
 
+def test_a_part_without_random_examples_draws_nothing(tmp_path: Path) -> None:
+    corpus = Corpus(tmp_path, [list(range(20)), [20]])
+    source = PartnerSource(
+        corpus.units[1], corpus.table, corpus.units[1], corpus.table.spares, 1, LIMIT
+    )
+    partners, reused = source.draw(np.zeros(0, OPENING))
+    assert (len(partners.start), len(partners.ids), reused) == (0, 0, 0)
+
+
 def test_segments_hold_the_text_of_their_section_up_to_the_limit(tmp_path: Path) -> None:
     corpus = Corpus(tmp_path, [list(range(20)), list(range(20, 40))])
     texts = [corpus.text(unit) for unit in corpus.units]

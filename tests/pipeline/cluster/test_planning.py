@@ -1,10 +1,12 @@
 """Jobs planned for a graph, without a cluster: arrays, dependencies, names."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from data_prep.errors import UsageError
+from data_prep.passes import UNITS
 from pipeline.cluster.planning import Planned, plan_jobs
 from pipeline.cluster.site import Site
 from pipeline.commands.submitted_sweep import label_nodes
@@ -96,3 +98,41 @@ def test_gpus_are_in_the_options_and_too_few_are_refused(tmp_path: Path) -> None
     assert not any("gpu" in option for option in jobs["01-shard"].options)
     with pytest.raises(UsageError, match=r"site\.yaml: trainer\.devices=2: needs 2 GPUs per node"):
         plan_jobs(nodes, Site(), {}, {"": 1})
+
+
+def test_every_divided_pass_is_an_array_after_the_one_before(tmp_path: Path) -> None:
+    nodes = list(graph_of(tmp_path).nodes.values())
+    jobs = by_name(plan_jobs(nodes, Site(array=3), {}))
+    chain = [
+        "01-shard-clean", "01-shard-write", "01-shard", "02-tokenizer-count", "02-tokenizer",
+        "03-examples-tokenize", "03-examples-pairs", "03-examples-rows", "03-examples-write",
+        "03-examples",
+    ]  # fmt: skip
+    assert jobs["01-shard-clean"].after == []
+    for before, name in pairwise(chain):
+        assert before in jobs[name].after
+        assert jobs[name].of_pass == name.split("-")[2] if jobs[name].shares else True
+
+
+def test_a_large_corpus_finds_its_repeats_in_arrays_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = list(graph_of(tmp_path, "corpus.near_duplicates=0.8").nodes.values())
+    monkeypatch.setattr("pipeline.stages.shard.ONE_GROUP", 0)
+    planned = plan_jobs(nodes[:1], Site(array=3), {})
+    assert [job.of_pass for job in planned] == [
+        "clean", "sign_documents", "match_documents", "sign_near", "match_near", "lend_near",
+        "compare_near", "sign_paragraphs", "match_paragraphs", "place", "write", "",
+    ]  # fmt: skip
+
+
+def test_only_the_missing_shares_of_a_pass_are_planned(tmp_path: Path) -> None:
+    nodes = list(graph_of(tmp_path).nodes.values())[:1]
+    units = nodes[0].output.path / UNITS
+    units.mkdir(parents=True)
+    for number in range(3):
+        (units / f".share-clean-{number}-of-3").touch()
+    (units / ".share-write-1-of-3").touch()
+    array, whole = plan_jobs(nodes, Site(array=3), {})
+    assert (array.of_pass, array.array, array.after) == ("write", "0,2%4", [])
+    assert whole.after == [array.name]
