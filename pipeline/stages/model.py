@@ -50,12 +50,12 @@ class Model(Stage):
     name = "model"
     format = 1
     sections = ()
-    obeyed = ("task", "finetune")
     runs_beside = True
 
     def inputs(self, config: Config) -> dict[str, Request]:
         """Return the fine-tuning, and the encoder in case it must be trained again."""
-        return {TUNED: Request("finetune", config)} | encoder_requests(config)
+        tuned = {f"{TUNED}_{config.finetune.seed}": Request("finetune", config)}
+        return tuned | encoder_requests(config)
 
     def run(self, work: Work) -> dict[str, Any]:
         """Write the model of the best seed; return its task, form and scores."""
