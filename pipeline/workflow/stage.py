@@ -27,8 +27,8 @@ from pipeline.store.outputs import Output, Store
 
 # The order of execution, of tables and of the report; `pipeline.stages.STAGES` has each of them.
 STAGE_ORDER = (
-    "shard", "tokenizer", "vectors", "examples", "pretrain", "export", "finetune", "layers",
-    "report",
+    "shard", "tokenizer", "vectors", "examples", "pretrain", "export", "finetune", "model",
+    "layers", "report",
 )  # fmt: skip
 
 
