@@ -94,6 +94,15 @@ class Concatenation(Encoder):
             members=members,
         )
 
+    def blocks(self) -> list[list[nn.Parameter]]:
+        """Return the members' blocks, matched from the last one down, as their layers are."""
+        own = [member.blocks() for member in self._encoders]
+        levels: list[list[nn.Parameter]] = [[] for _ in range(max(map(len, own)))]
+        for blocks in own:
+            for level, block in zip(levels[-len(blocks) :], blocks, strict=True):
+                level.extend(block)
+        return levels
+
     def save(self, folder: Path) -> None:
         """Write one folder per member, in order."""
         for number, member in enumerate(self._encoders):

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import tokenizers
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from data_prep.tokenizers import Tokenizer
 from data_prep.tokenizers.characters import (
@@ -66,6 +66,16 @@ class ElmoEncoder(Encoder):
         """Encode given words in the same layout; no word is split."""
         normal = [[self._normalise(words) for words in parts] for parts in inputs]
         return self._encode(normal, max_length)
+
+    def blocks(self) -> list[list[nn.Parameter]]:
+        """Return the character encoder, then one block per layer, of both directions."""
+        characters = list(self.elmo.characters.parameters())
+        stacks = [direction.layers for direction in self.elmo.directions]
+        layers = [
+            [value for layer in each for value in layer.parameters()]
+            for each in zip(*stacks, strict=True)
+        ]
+        return [characters, *layers]
 
     def save(self, folder: Path) -> None:
         """Write AllenNLP's two files, and the files of its words."""

@@ -18,9 +18,10 @@ import numpy as np
 
 from data_prep.errors import UsageError
 from data_prep.text.words import split_like_bert
-from pipeline.inference.results import Number, Result, answer_of, label_of, tags_of
+from pipeline.inference.results import Number, Result, Tags, answer_of, label_of, tags_of
 from pipeline.store.models import find_model
 from pipeline.store.outputs import Store
+from pipeline.tasks.answers import TagAnswers
 from pipeline.tasks.examples import Example
 from pipeline.tasks.finetuned import Finetuned, load_finetuned
 
@@ -78,11 +79,7 @@ class FinetunedModel:
                 results[number] = Number(guess.answer)
         else:
             self._label(own, answered, items, results)
-        labels = self.finetuned.answers.labels
-        empty = np.zeros((0, len(labels)))
-        return [
-            tags_of(empty, labels, [], [], "") if result is None else result for result in results
-        ]
+        return [Tags([], [], [], []) if result is None else result for result in results]
 
     def _label(
         self,
@@ -93,7 +90,12 @@ class FinetunedModel:
     ) -> None:
         """Fill in the labels of texts, or of the words of sentences."""
         labels = self.finetuned.answers.labels
-        logits = self.finetuned.logits(examples) if examples else np.zeros((0, len(labels)))
+        logits = (
+            self.finetuned.logits(examples) if examples else np.zeros((0, len(labels)), np.float32)
+        )
+        answers = self.finetuned.answers
+        if isinstance(answers, TagAnswers):
+            chosen, sure = answers.chosen(logits)
         start = 0
         for number, example in zip(answered, examples, strict=True):
             if self.kind == "classify":
@@ -106,7 +108,8 @@ class FinetunedModel:
                 text, places = item, [(int(a), int(b)) for a, b in split_like_bert(item)[1]]
             else:
                 text, places = " ".join(item), _places(example.texts)
-            results[number] = tags_of(logits[start:end], labels, example.texts, places, text)
+            tags, scores = [labels[tag] for tag in chosen[start:end]], sure[start:end].tolist()
+            results[number] = tags_of(tags, scores, example.texts, places, text)
             start = end
 
 

@@ -91,17 +91,13 @@ def label_of(logits_C: np.ndarray[Any, Any], labels: Sequence[str]) -> Label:
 
 
 def tags_of(
-    logits_WC: np.ndarray[Any, Any],
-    labels: Sequence[str],
+    tags: list[str],
+    scores: list[float],
     words: Sequence[str],
     characters: Sequence[tuple[int, int]],
     text: str,
 ) -> Tags:
-    """Return the most probable tags of a sentence; words and their characters are in `text`."""
-    shares = softmax(logits_WC)
-    best = shares.argmax(1)
-    tags = [labels[number] for number in best]
-    scores = shares[np.arange(len(best)), best].tolist()
+    """Return the tags of a sentence; words and their characters are in `text`."""
     return Tags(list(words), tags, scores, _entities(tags, scores, characters, text))
 
 

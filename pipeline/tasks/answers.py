@@ -170,7 +170,7 @@ class TagAnswers(Answers):
 
     def decode(self, outputs_UC: Floats, data: TaskData) -> list[Prediction]:
         """Return the most probable tag of every word, joining the inputs of a sentence."""
-        best_U, sure_U = likeliest(outputs_UC)
+        best_U, sure_U = self.chosen(outputs_UC)
         predictions = []
         end = 0
         for example in data.examples:
@@ -178,6 +178,17 @@ class TagAnswers(Answers):
             tags = tuple(self.labels[i] for i in best_U[start:end])
             predictions.append(Prediction(tags, float(sure_U[start:end].min())))
         return predictions
+
+    def chosen(self, outputs_UC: Floats) -> tuple[NDArray[np.int64], Floats]:
+        """Return the tag of each word and its probability.
+
+        With one more column than there are tags, the last is the best path of a CRF and the others
+        are log-probabilities.
+        """
+        if outputs_UC.shape[1] == self.outputs:
+            return likeliest(outputs_UC)
+        path_U = outputs_UC[:, -1].astype(np.int64)
+        return path_U, np.exp(outputs_UC[np.arange(len(path_U)), path_U])
 
 
 def _tags(example: Example) -> tuple[str, ...]:

@@ -177,6 +177,10 @@ class FinetuneConfig:
     """Settings for fine-tuning an encoder and a head on a task."""
 
     lr: float = result(5e-5, "peak learning rate", at_least=0.0)
+    head_lr: float | None = result(
+        None, "peak learning rate of the head; a CRF's transitions hardly move at the encoder's; "
+        "when not set, finetune.lr", at_least=0.0, is_later=True,
+    )  # fmt: skip
     layer_decay: float = result(
         1.0, "learning rate of an encoder layer divided by the rate of the layer above it",
         at_least=0.0, at_most=1.0,
@@ -192,8 +196,8 @@ class FinetuneConfig:
     )  # fmt: skip
     layers: str = result(
         "last",
-        "hidden states that the head reads",
-        choices=LAYERS,
+        "hidden states that the head reads: one of " + ", ".join(LAYERS) + ", or the number of a "
+        "layer (0 are the embeddings)",
     )
     pooling: str | None = result(
         None,
@@ -248,6 +252,11 @@ class FinetuneConfig:
 
     def check(self) -> None:
         """Raise a UsageError for keys that contradict each other."""
+        if self.layers not in LAYERS and not self.layers.isdigit():
+            raise UsageError(
+                f"finetune.layers={self.layers}: must be one of {', '.join(LAYERS)}, or the number "
+                "of a layer"
+            )
         if self.patience is not None and self.patience > self.epochs:
             raise UsageError(
                 f"finetune.patience={self.patience}: larger than finetune.epochs={self.epochs}"

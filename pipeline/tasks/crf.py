@@ -1,13 +1,14 @@
 """A linear-chain conditional random field over the tags of each sentence (Lafferty et al. 2001).
 
 The score of a tag sequence is the sum of its words' logits and of learned scores: one per
-transition between two tags, one for the first tag, one for the last. All sentences of a batch are
+transition between two tags, one for the first tag, one for the last. I-X follows only B-X and I-X;
+it may begin an input, since a long sentence is cut into several. All sentences of a batch are
 computed in parallel, one word position at a time.
 
 W words of a batch, B sentences, T words of the longest sentence, C tags
 """
 
-import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -15,17 +16,29 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 Ints = NDArray[np.int64]
-HIGHER = 1e-3  # minimum lead of a best-path tag's log-probability over the word's other tags
+IMPOSSIBLE = -1e4  # score of a transition that cannot be; finite, so that gradients are
 
 
 class Crf(nn.Module):
     """Learned transition scores on top of a head's logits."""
 
-    def __init__(self, tags: int) -> None:
+    impossible: Tensor  # [C, C] scores to add: 0, or IMPOSSIBLE
+
+    def __init__(self, tags: int, labels: Sequence[str] = ()) -> None:
+        """labels: names of the tags; without them every transition is possible."""
         super().__init__()
-        self.follows = nn.Parameter(torch.zeros(tags, tags))  # from tag (row) to tag (column)
+        self.learned = nn.Parameter(torch.zeros(tags, tags))  # from tag (row) to tag (column)
         self.begins = nn.Parameter(torch.zeros(tags))
         self.ends = nn.Parameter(torch.zeros(tags))
+        names = list(labels) or [""] * tags
+        scores = [0.0 if may_follow(tag, last) else IMPOSSIBLE for last in names for tag in names]
+        table = torch.tensor(scores).reshape(tags, tags)
+        self.register_buffer("impossible", table, persistent=False)
+
+    @property
+    def follows(self) -> Tensor:
+        """The score of each transition from a tag (row) to a tag (column)."""
+        return self.learned + self.impossible
 
     def loss(self, logits_WC: Tensor, gold_W: Tensor, lengths: Ints) -> Tensor:
         """Return the negative log-likelihood of the gold tags per word. `lengths`: [B] words."""
@@ -43,21 +56,14 @@ class Crf(nn.Module):
         return (total_B - gold_B).sum() / len(gold_W)
 
     def decide(self, logits_WC: Tensor, lengths: Ints) -> Tensor:
-        """Return log-probabilities [W, C] whose maximum per word is the tag of the best path.
+        """Return marginal log-probabilities of the tags, and the best path as the last column.
 
-        The marginal log-probabilities nearly always have their maximum there already. For other
-        words the remaining probability is divided equally among the other tags. The caller can
-        take the maximum of each word and gets the best tag sequence; its softmax is the tag's
-        marginal probability.
+        [W, C + 1]. The tag of the best path is not always the one with the largest marginal.
         """
         logits_BTC, real_BT = lay(logits_WC, lengths)
         marginals_WC = self._marginals(logits_BTC, real_BT)[real_BT]
         path_W1 = self._best(logits_BTC, real_BT)[real_BT][:, None]
-        most_W1 = marginals_WC.gather(1, path_W1)
-        share_W1 = torch.log1p(-most_W1.exp()) - math.log(max(marginals_WC.shape[1] - 1, 1))
-        is_largest_W1 = most_W1 >= marginals_WC.amax(1, keepdim=True)
-        others_WC = torch.where(is_largest_W1, marginals_WC, share_W1)
-        return others_WC.minimum(most_W1 - HIGHER).scatter(1, path_W1, most_W1)
+        return torch.cat([marginals_WC, path_W1.to(marginals_WC.dtype)], 1)
 
     def _sums(self, logits_BTC: Tensor, real_BT: Tensor) -> Tensor:
         """Return forward scores [B, T, C]: the log-sum over all paths ending in each tag."""
@@ -96,6 +102,12 @@ class Crf(nn.Module):
             tag_B1 = from_BC.gather(1, tag_B1)
             path.append(tag_B1)
         return torch.cat(path[::-1], 1)
+
+
+def may_follow(tag: str, last: str) -> bool:
+    """Return True if a BIO tag may follow another; any other tag may stand anywhere."""
+    mark, _, kind = tag.partition("-")
+    return mark != "I" or not kind or last in (f"B-{kind}", f"I-{kind}")
 
 
 def lay(x: Tensor, lengths: Ints) -> tuple[Tensor, Tensor]:

@@ -96,7 +96,7 @@ def build(
     if has_pairs and config.pairs == "apart" and encoder.joins_pairs:
         encoder = SentencesApart(encoder)
     apart = has_pairs and not encoder.joins_pairs
-    head = Head(task.kind, answers.outputs, encoder, config, apart)
+    head = Head(task.kind, answers.outputs, encoder, config, apart, answers.labels)
     return Finetuned(Model(encoder, head, config.mode == "frozen"), answers, task, config)
 
 

@@ -12,6 +12,7 @@ Gold answers have the order of the head's rows. U, the number of rows, is E, W o
 N units of a batch, W words, E inputs, D width, C classes, F features of a pair
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,8 @@ class LayerChoice(nn.Module):
 
     def __init__(self, choice: str, states: int, hidden: int) -> None:
         super().__init__()
-        if states <= LAYERS_NEEDED.get(choice, 0):
+        needed = int(choice) if choice.isdigit() else LAYERS_NEEDED.get(choice, 0)
+        if states <= needed:
             raise UsageError(
                 f"finetune.layers={choice}: the encoder has only {states - 1} layers; "
                 "choose last or mix"
@@ -51,6 +53,8 @@ class LayerChoice(nn.Module):
             self.gamma = nn.Parameter(torch.ones(()))
 
     def forward(self, states: list[Tensor]) -> Tensor:
+        if self.choice.isdigit():
+            return states[int(self.choice)]
         if self.choice == "embeddings":
             return states[0]
         if self.choice == "last":
@@ -121,6 +125,7 @@ class Head(nn.Module):
     `apart`: pool the two sentences of an input separately and compare the two vectors. Used when
     the encoder does not let the sentences see each other. Their cosine similarity is informative
     before any training, so a regression starts as the standardised cosine.
+    `labels`: names of the classes; a CRF learns from them which BIO tags cannot follow each other.
     """
 
     def __init__(
@@ -130,6 +135,7 @@ class Head(nn.Module):
         encoder: Encoder,
         config: FinetuneConfig,
         apart: bool = False,
+        labels: Sequence[str] = (),
     ) -> None:
         super().__init__()
         self.kind = kind
@@ -141,7 +147,7 @@ class Head(nn.Module):
         width = self.context.width if self.context else width
         self.alike = Standardised() if apart else None
         self.output = nn.Linear(4 * width + 1 if apart else width, classes)
-        self.crf = Crf(classes) if config.crf else None
+        self.crf = Crf(classes, labels) if config.crf else None
         # In transformers' class the layers before the last linear one; see `class_heads`.
         self.transform = encoder.plain.head_layers(kind) if self._has_transform(config) else None
         nn.init.normal_(self.output.weight, std=0.02)
@@ -216,8 +222,16 @@ class Head(nn.Module):
             return self.crf.loss(answers, gold, batch.word_counts)
         return F.cross_entropy(answers, gold)
 
+    @property
+    def columns(self) -> int:
+        """The columns of what `decide` returns."""
+        return self.output.out_features + (self.crf is not None)
+
     def decide(self, answers: Tensor, batch: InputBatch) -> Tensor:
-        """Return the answers to take the maximum of; a CRF adjusts them per sentence."""
+        """Return the answers; with a CRF log-probabilities, and the best path as one more column.
+
+        See `TagAnswers.chosen`.
+        """
         return answers if self.crf is None else self.crf.decide(answers, batch.word_counts)
 
 

@@ -55,7 +55,7 @@ def head_outputs(model: Model, data: TaskData) -> Floats:
     Puts the model into evaluation mode.
     """
     model.eval()
-    outputs = np.empty((len(data.gold), model.head.output.out_features), np.float32)
+    outputs = np.empty((len(data.gold), model.head.columns), np.float32)
     for rows in evaluation_order(data.inputs.lengths):
         batch = data.inputs.batch(rows).to(model.device)
         answers_UC = model.head.decide(model(batch), batch).float().cpu().numpy()

@@ -16,8 +16,8 @@ class Optimizer:
     """AdamW over the trained parameters of an encoder and its head; biases and norms do not decay.
 
     A layer's learning rate is finetune.layer_decay times the rate of the layer above it; the last
-    layer and the head have finetune.lr (Sun et al. 2019, equation 5). Parameters with equal
-    settings form one group, because a step costs one kernel call per group. `tables`: lazy
+    layer has finetune.lr (Sun et al. 2019, equation 5), the head finetune.head_lr. Parameters with
+    equal settings form one group, because a step costs one kernel call per group. `tables`: lazy
     embedding tables, which this class steps with the rate of their layer. `total`: all steps.
     """
 
@@ -37,6 +37,8 @@ class Optimizer:
         blocks = [*encoder.blocks(), list(head.parameters())]
         for below, block in enumerate(reversed(blocks)):
             peak = config.lr * config.layer_decay ** max(below - 1, 0)
+            if below == 0 and config.head_lr is not None:
+                peak = config.head_lr
             for value in block:
                 if value.requires_grad:
                     decay = config.weight_decay if value.ndim > 1 else 0.0

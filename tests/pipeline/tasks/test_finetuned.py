@@ -252,3 +252,35 @@ def test_a_damaged_folder_is_named(fault: str, tokenizer: Path, tmp_path: Path) 
         (tmp_path / "model.safetensors").write_bytes(b"x" * 100)
     with pytest.raises(SesameError, match=str(tmp_path)):
         load_finetuned(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["bert", "elmo", "several"])
+def test_layers_decay_and_heads_have_their_own_rate_with_every_encoder(
+    name: str, tokenizer: Path
+) -> None:
+    encoder = other_encoder(name, tokenizer, tokenizer)
+    config = replace(ONCE, lr=1.0, layer_decay=0.5, head_lr=9.0)
+    task = TASKS["tag"]
+    model = build(encoder, make_answers(task, LABELS["tag"], []), task, config).model
+    peaks = Optimizer(model.encoder, model.head, config, total=10).peaks
+    blocks = encoder.blocks()
+    assert sorted(id(p) for block in blocks for p in block) == sorted(
+        id(p) for p in encoder.parameters()
+    )
+    for above, block in enumerate(reversed(blocks)):
+        assert {peaks[id(p)] for p in block} <= {0.5**above}
+    assert len(blocks) > 1
+    assert {peaks[id(p)] for p in model.head.parameters()} == {9.0}
+
+
+def test_one_layer_is_chosen_by_its_number(tokenizer: Path) -> None:
+    encoder = random_encoder(BERT, tokenizer, seed=0).eval()
+    batch = encoder.encode_texts([("good film",)], 32).batch(np.arange(1))
+    states = encoder(batch)
+    for number in range(3):
+        head = Head("tag", 3, encoder, replace(ONCE, layers=str(number)))
+        assert head.layers(states) is states[number]
+    with pytest.raises(UsageError, match=r"finetune\.layers=3: the encoder has only 2 layers"):
+        Head("tag", 3, encoder, replace(ONCE, layers="3"))
+    with pytest.raises(UsageError, match=r"finetune\.layers=lost: must be one of"):
+        replace(ONCE, layers="lost").check()
