@@ -96,6 +96,8 @@ def describe_unread(unread: Mapping[str, str], most: int = 5) -> list[str]:
             more = f" and {len(names) - most:,} more" if len(names) > most else ""
             files = "1 file is" if len(names) == 1 else f"{len(names):,} files are"
             lines.append(f"{files} not read: {', '.join(names[:most])}{more} ({why})")
+    if len(unread) > most:
+        lines.append("all of them: sesame inspect unread, with the same overrides")
     return lines
 
 

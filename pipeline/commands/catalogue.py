@@ -155,8 +155,8 @@ COMMANDS = {
     ),
     "inspect": Command(
         "pipeline.commands.inspect:inspect_examples",
-        "show decoded examples with masks, or dropped documents",
-        takes="[dropped] [reason=<why>] [count=5] [shard=<file to check>] [overrides]",
+        "show decoded examples with masks, dropped documents, or files that are not read",
+        takes="[dropped | unread] [reason=<why>] [count=5] [shard=<file to check>] [overrides]",
     ),
     "estimate": Command(
         "pipeline.commands.estimate:estimate_pretraining",

@@ -17,8 +17,13 @@ SHOWN = 5
 def inspect_examples(arguments: Arguments) -> None:
     """Show `count` examples of this configuration, or check and show one shard file.
 
-    `inspect dropped` shows dropped documents instead.
+    `inspect dropped` shows dropped documents instead, `inspect unread` files that are not read.
     """
+    if arguments.words == ["unread"]:
+        from pipeline.commands.unread import inspect_unread
+
+        inspect_unread(arguments.overrides)
+        return
     if arguments.words == ["dropped"]:
         from pipeline.commands.dropped import inspect_dropped
 
