@@ -22,8 +22,8 @@ class Examples(Stage):
     """The stage that converts document shards to training rows."""
 
     name = "examples"
-    format = 2
-    format_before = 1
+    format = 3
+    formats_before = (2, 1)
     sections = ("examples",)
 
     def inputs(self, config: Config) -> dict[str, Request]:

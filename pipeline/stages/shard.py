@@ -25,8 +25,8 @@ class Shard(Stage):
     """The stage that converts raw text to document shards."""
 
     name = "shard"
-    format = 3
-    format_before = 2
+    format = 4
+    formats_before = (3, 2)
     sections = ("corpus",)
 
     def inputs(self, config: Config) -> dict[str, Request]:

@@ -19,8 +19,8 @@ class Tokenizer(Stage):
     """The stage that trains a tokenizer or converts a given one."""
 
     name = "tokenizer"
-    format = 3
-    format_before = 2
+    format = 4
+    formats_before = (3, 2)
     sections = ("tokenizer",)
 
     def inputs(self, config: Config) -> dict[str, Request]:

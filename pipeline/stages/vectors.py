@@ -17,8 +17,8 @@ class Vectors(Stage):
     """The stage that trains or converts word vectors."""
 
     name = "vectors"
-    format = 2
-    format_before = 1
+    format = 3
+    formats_before = (2, 1)
     sections = ("vectors",)
 
     def inputs(self, config: Config) -> dict[str, Request]:

@@ -45,21 +45,21 @@ class Graph:
     def _choose_formats(self, config: Config) -> Formats:
         """Return the formats of the outputs that a config needs: the current ones, as a rule.
 
-        A pretraining that was begun with inputs of the formats before goes on with them, if all of
+        A pretraining that was begun with inputs of earlier formats goes on with them, if all of
         them are finished; so do the outputs that belong to it.
         """
-        current = {name: maker.format for name, maker in self.stages.items()}
-        before = {name: maker.format_before or maker.format for name, maker in self.stages.items()}
+        current, *earlier = generations(self.stages)
         keepers = [name for name, maker in self.stages.items() if maker.keeps_inputs]
         if not any(True for name in keepers for _ in self.store.outputs(name)):
             return current
         key = canonical(asdict(config))
         if key not in self._chosen:
-            is_kept = any(
-                not self._is_begun(name, config, current) and self._is_begun(name, config, before)
-                for name in keepers
-            )
-            self._chosen[key] = before if is_kept else current
+            begun = [
+                formats
+                for formats in (current, *earlier)
+                if any(self._is_begun(name, config, formats) for name in keepers)
+            ]
+            self._chosen[key] = begun[0] if begun else current
         return self._chosen[key]
 
     def _is_begun(self, stage: str, config: Config, formats: Formats) -> bool:
@@ -116,6 +116,16 @@ class Graph:
         if key not in self._files:
             self._files[key] = maker.files(config)
         return self._files[key]
+
+
+def generations(stages: Stages) -> list[Formats]:
+    """Return the formats of all stages: now, before the last change, before the one before, …"""
+    earlier = max((len(maker.formats_before) for maker in stages.values()), default=0)
+    histories = {name: (maker.format, *maker.formats_before) for name, maker in stages.items()}
+    return [
+        {name: history[min(age, len(history) - 1)] for name, history in histories.items()}
+        for age in range(earlier + 1)
+    ]
 
 
 def experiment_graph(

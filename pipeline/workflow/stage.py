@@ -145,8 +145,8 @@ class Stage(ABC):
 
     name: ClassVar[str]
     format: ClassVar[int]
-    format_before: ClassVar[int | None] = None  # still read by instances that were begun with it
-    keeps_inputs: ClassVar[bool] = False  # True: may go on with inputs of `format_before`
+    formats_before: ClassVar[tuple[int, ...]] = ()  # newest first; see `keeps_inputs`
+    keeps_inputs: ClassVar[bool] = False  # True: goes on with inputs of `formats_before`
     sections: ClassVar[tuple[str, ...]]
     obeyed: ClassVar[tuple[str, ...]] = ()  # further sections it reads; only shown in the help
     resumes: ClassVar[bool] = False  # True: `run` continues a folder in which files are missing

@@ -13,7 +13,7 @@ from pipeline.config.schema import InstanceConfig
 from pipeline.stages import STAGES
 from pipeline.store.outputs import Store
 from pipeline.workflow.execute import execute_all
-from pipeline.workflow.graph import Graph, _points, experiment_graph
+from pipeline.workflow.graph import Graph, _points, experiment_graph, generations
 from pipeline.workflow.plan import plan as rows_of
 from pipeline.workflow.stage import Node
 from pipeline.workflow.upgrades import refuse_to_start_anew
@@ -111,12 +111,14 @@ def begin(graph: Graph) -> None:
             node.output.finish(node.request, {}, {})
 
 
-def test_a_begun_pretraining_goes_on_with_its_inputs_of_the_format_before(plan: Plan) -> None:
+@pytest.mark.parametrize("age", [1, 2])
+def test_a_begun_pretraining_goes_on_with_its_inputs_of_an_earlier_format(
+    plan: Plan, age: int
+) -> None:
     """Only the very same pretraining: another one gets data of the current format."""
     config = compose_config(["experiment=bert_mini", "corpus.paths=corpus.txt"])
     store = Store(Path("store"))
-    before = {name: stage.format_before or stage.format for name, stage in STAGES.items()}
-    old = Graph(store, STAGES, before)
+    old = Graph(store, STAGES, generations(STAGES)[age])
     old.add("pretrain", config)
     begin(old)
     again = Graph(store, STAGES)
@@ -151,7 +153,7 @@ def test_what_an_earlier_version_began_is_not_lost_in_silence(plan: Plan) -> Non
     node = graph.add("pretrain", compose_config(words))
     nodes = list(graph.nodes.values())
     (row,) = (row for row in rows_of(nodes, store) if row.node is node)
-    lost = f"{pretrain.output.fingerprint[:8]} (step 700 of 20,000; format of shard 1 → 3"
+    lost = f"{pretrain.output.fingerprint[:8]} (step 700 of 20,000; format of shard 1 → 4"
     assert row.state == "new" and lost in row.note
     with pytest.raises(UsageError, match=r"began .*step 700 .* or start anew with --force"):
         execute_all(nodes)
