@@ -165,7 +165,7 @@ class TagAnswers(Answers):
         ]
         inputs = encoder.encode_words(windows, max_length)
         number = {label: number for number, label in enumerate(self.labels)}
-        gold = [number[tag] for example in examples for tag in _tags(example)]
+        gold = [number.get(tag, 0) for example in examples for tag in _tags(example)]
         return TaskData(examples, inputs, inputs.word_counts, np.array(gold, np.int64))
 
     def decode(self, outputs_UC: Floats, data: TaskData) -> list[Prediction]:
@@ -192,9 +192,9 @@ class TagAnswers(Answers):
 
 
 def _tags(example: Example) -> tuple[str, ...]:
-    """Return the gold tags; O for every word of an example without labels."""
+    """Return the gold tags; an unknown tag for every word of an example without labels."""
     if example.gold is None:
-        return ("O",) * len(example.texts)
+        return ("",) * len(example.texts)
     assert isinstance(example.gold, tuple)
     return example.gold
 

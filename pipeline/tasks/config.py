@@ -15,7 +15,7 @@ METRICS = {
 READERS = {
     "classify": ("table", "wiki_links"),
     "regress": ("table",),
-    "tag": ("conll", "wiki_links"),
+    "tag": ("conll", "conllu", "wiki_links"),
     "span": ("squad",),
 }
 LAYERS = (
@@ -34,6 +34,7 @@ class TaskConfig:
     reader: str = result(
         "table",
         "format of the files: table = .tsv, .csv or .jsonl; conll = one word and its tag per line; "
+        "conllu = parts of speech in CoNLL-U; "
         "wiki_links = links of a MediaWiki dump; squad = SQuAD's JSON",
         choices=tuple(dict.fromkeys(name for names in READERS.values() for name in names)),
     )

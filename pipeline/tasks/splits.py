@@ -16,6 +16,7 @@ import numpy as np
 from data_prep.errors import SesameError, UsageError
 from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.conll import read_conll
+from pipeline.tasks.conllu import read_conllu
 from pipeline.tasks.examples import Example, TaskFile
 from pipeline.tasks.groups import count_groups, refuse_shared_groups
 from pipeline.tasks.squad import read_squad
@@ -25,6 +26,7 @@ from pipeline.tasks.wiki_links import read_wiki_links
 READERS: dict[str, Callable[[TaskFile, TaskConfig], Iterator[Example]]] = {
     "table": read_table,
     "conll": read_conll,
+    "conllu": read_conllu,
     "wiki_links": read_wiki_links,
     "squad": read_squad,
 }
@@ -156,6 +158,8 @@ def _labels(task: TaskConfig, train: Sequence[Example]) -> list[str]:
         return []
     if task.kind == "classify":
         return task.labels or sorted({str(example.gold) for example in train})
+    if task.reader == "conllu":
+        return task.labels or sorted({tag for example in train for tag in _tags(example)})
     kinds = task.labels or sorted(
         {tag[2:] for example in train for tag in _tags(example) if tag != "O"}
     )

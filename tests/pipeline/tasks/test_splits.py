@@ -227,7 +227,7 @@ def test_missing_files_and_settings_are_usage_errors(tmp_path: Path) -> None:
     ("task", "fault"),
     [
         (TaskConfig(kind="regress", metric="f1"), r"task\.metric=f1: .*pearson, spearman"),
-        (TaskConfig(kind="tag", metric="entity_f1"), r"task\.reader=table: .*conll, wiki_links"),
+        (TaskConfig(kind="tag", metric="entity_f1"), r"task\.reader=table: .*conll, conllu"),
         (TaskConfig(test="t.tsv", test_documents=["1"]), r"task\.test=t\.tsv"),
         (TaskConfig(also={"x": "a.tsv"}, unlabelled={"x": "b.tsv"}), r"task\.also and task\.unl"),
         (TaskConfig(kind="span", metric="f1"), r"task\.reader=table: .*squad"),

@@ -1,0 +1,58 @@
+"""Read part-of-speech tags from Universal Dependencies' files (CoNLL-U).
+
+A line has ten columns, separated by tabs; the second is the word, the fourth its universal tag.
+Contractions (2-3) and empty nodes (5.1) are skipped: their parts are tagged. With task.group_field,
+a comment such as `# newdoc id = …` names the group of the sentences up to the next one.
+"""
+
+import re
+from collections.abc import Iterator
+
+from data_prep.errors import SesameError
+from pipeline.tasks.config import TaskConfig
+from pipeline.tasks.examples import Example, TaskFile, read_lines
+from pipeline.tasks.groups import GroupFinder
+
+COLUMNS = 10
+WORD, TAG = 1, 3  # columns, from 0
+UNTAGGED = "_"
+COMMENT = re.compile(r"#\s*(\S.*?)\s*=\s*(.*)")
+
+
+def read_conllu(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
+    """Yield the sentences of one file; every error names file and line."""
+    groups = GroupFinder(file, task)
+    about: dict[str, str] = {}
+    words: list[str] = []
+    tags: list[str] = []
+    start = 1
+    for line, text in (*read_lines(file.path), (0, "")):
+        if text.startswith("#"):
+            if found := COMMENT.fullmatch(text.strip()):
+                about[found[1]] = found[2]
+            continue
+        if text.strip():
+            cells = text.split("\t")
+            _check(file, line, cells)
+            if cells[0].isdigit():
+                start = start if words else line
+                words.append(file.spelt(cells[WORD]))
+                tags.append(cells[TAG])
+            continue
+        if words:
+            group = groups.find(about)
+            gold = tuple(tags) if file.has_labels else None
+            own = "\x1f".join(words) if group is None else group
+            yield Example(tuple(words), gold, own, start, is_grouped=group is not None)
+        words, tags = [], []
+    groups.refuse_absent()
+
+
+def _check(file: TaskFile, line: int, cells: list[str]) -> None:
+    if len(cells) != COLUMNS:
+        raise SesameError(
+            f"{file.path}:{line}: {len(cells)} columns, expected {COLUMNS}, separated by tabs; "
+            "give a CoNLL-U file"
+        )
+    if file.has_labels and cells[0].isdigit() and cells[TAG] in ("", UNTAGGED):
+        raise SesameError(f"{file.path}:{line}: the word has no universal tag in column 4")
