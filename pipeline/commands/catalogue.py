@@ -63,9 +63,7 @@ COMMANDS = {
     "pretrain": Command(_STAGE, "training rows to a pretrained encoder", STAGE_OPTIONS),
     "export": Command(_STAGE, "a pretrained encoder to a folder others can load", STAGE_OPTIONS),
     "finetune": Command(_STAGE, "an encoder and a task to scores and a model", TASK_OPTIONS),
-    "model": Command(
-        _STAGE, "a fine-tuning to a model that predict loads", STAGE_OPTIONS
-    ),
+    "model": Command(_STAGE, "a fine-tuning to a model that predict loads", STAGE_OPTIONS),
     "layers": Command(_STAGE, "an encoder and a task to a score per layer choice", STAGE_OPTIONS),
     "report": Command(_STAGE, "one page about a run", STAGE_OPTIONS),
     "submit": Command(
