@@ -29,6 +29,7 @@ from data_prep.tokenizers.word_marks import split_compact
 
 RUN_TOKENS = 1 << 22  # tokens sorted in memory at a time: 8 to 16 MB, several times over
 MOST_RANGES = 256
+MOST_RUNS = 512  # files that a range keeps open; above, runs are larger
 
 SECTION = np.dtype(
     [
@@ -186,7 +187,7 @@ def gather(task: GatherTask, scratch: Path) -> Iterator[Sections]:
 
     scratch: a path that is used as a prefix of temporary files.
     """
-    runs = 1 + task.tokens // RUN_TOKENS
+    runs = min(1 + task.tokens // RUN_TOKENS, MOST_RUNS)
     if runs == 1:
         yield _sorted(join(list(_stretches(task)), task.dtype))
         return

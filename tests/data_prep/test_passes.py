@@ -138,9 +138,11 @@ def test_the_sorted_streams_do_not_depend_on_the_size_of_runs_and_ranges(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make, _ = build_of("streams", tmp_path)
-    for number, (tokens, ranges) in enumerate(((1 << 24, 256), (150, 4), (37, 2), (500, 64))):
+    sizes = ((1 << 24, 256, 512), (150, 4, 512), (37, 2, 512), (500, 64, 512), (37, 2, 3))
+    for number, (tokens, ranges, runs) in enumerate(sizes):
         monkeypatch.setattr("data_prep.examples.sorting.RUN_TOKENS", tokens)
         monkeypatch.setattr("data_prep.examples.sorting.MOST_RANGES", ranges)
+        monkeypatch.setattr("data_prep.examples.sorting.MOST_RUNS", runs)
         out = tmp_path / str(number)
         out.mkdir()
         make(out, Passes.below(out))
