@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from difflib import get_close_matches
 from math import isfinite
+from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from data_prep.errors import UsageError
@@ -126,7 +127,7 @@ def check_types(config: Any, prefix: str = "") -> None:
         value = getattr(config, item.name)
         if not _is_of_type(value, types[item.name]):
             found = str(value) if isinstance(value, int | float) else type(value).__name__
-            wanted = types[item.name].__name__
+            wanted = getattr(types[item.name], "__name__", str(types[item.name]))
             raise UsageError(f"{prefix}{item.name}: must be of type {wanted}, not {found[:40]}")
 
 
@@ -134,6 +135,13 @@ def _is_of_type(value: Any, kind: Any) -> bool:
     if get_origin(kind) is list:
         each = get_args(kind)[0]
         return isinstance(value, list) and all(_is_of_type(item, each) for item in value)
+    if get_origin(kind) is dict:
+        of_key, of_value = get_args(kind)
+        return isinstance(value, dict) and all(
+            _is_of_type(key, of_key) and _is_of_type(item, of_value) for key, item in value.items()
+        )
+    if isinstance(kind, UnionType):
+        return any(_is_of_type(value, each) for each in get_args(kind))
     if kind is float:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return is_number and abs(value) < 1e300 and isfinite(value)

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pipeline.encoders import Encoder
     from pipeline.inference.fill import Filler
+    from pipeline.inference.models import FinetunedModel
 
-__all__ = ["load_encoder", "load_filler"]
+__all__ = ["load_encoder", "load_filler", "load_model"]
 
 
 def load_encoder(encoder: str | Path, store: str | Path | None = None) -> "Encoder":
@@ -44,3 +45,14 @@ def load_filler(encoder: str | Path, store: str | Path | None = None) -> "Filler
 
     _, inputs = prepare_reference(encoder, store)
     return read_filler(inputs["encoder"])
+
+
+def load_model(reference: str | Path, store: str | Path | None = None) -> "FinetunedModel":
+    """Load a fine-tuned model: `<run>/<task>`, the beginning of a fingerprint, or a folder.
+
+    Runs and fingerprints are looked up in `store` ($SESAME_STORE, else ./store). Raises a
+    `SesameError` if there is no such model, or its folder is damaged.
+    """
+    from pipeline.inference.models import read_model
+
+    return read_model(reference, store)

@@ -26,7 +26,7 @@ from data_prep.config import CorpusConfig
 from data_prep.corpus.cache import PieceCache
 from data_prep.corpus.clean import clean_corpus, plan_cleaning, unit_bytes
 from data_prep.corpus.clean_files import list_clean_files
-from data_prep.corpus.dropped import move_dropped
+from data_prep.corpus.dropped import move_dropped, source_names
 from data_prep.corpus.expand import expand_files
 from data_prep.corpus.matching import group_files
 from data_prep.corpus.placement import place_group
@@ -72,7 +72,7 @@ def make_shards(
     files = list_clean_files(cleaned)
     groups = group_files(files)
     repeats = find_repeats(groups, config, passes)
-    place = functools.partial(place_group, repeats=repeats)
+    place = functools.partial(place_group, repeats=repeats, sources=source_names(config))
     units = [WorkUnit(f"place-{group.number:05d}", group) for group in groups]
     placed = passes.run("place", units, place)
     select = functools.partial(select_documents, config=config, cleaned=cleaned, placed=placed)

@@ -21,7 +21,7 @@ from data_prep.corpus.clean_files import (
     group_hash,
 )
 from data_prep.corpus.cleaner import Cleaned, Cleaner
-from data_prep.corpus.dropped import UNIT_FILE
+from data_prep.corpus.dropped import UNIT_FILE, source_names
 from data_prep.corpus.expand import LARGE_UNITS
 from data_prep.corpus.minhash import signature
 from data_prep.corpus.shard_format import Origin
@@ -113,7 +113,7 @@ def clean_unit(
     """Clean these parts of the corpus into `folder`."""
     tally = Tally(strict=config.strict)
     splitters, cleaner = Splitters(config), Cleaner(config, tally)
-    names = sorted(config.sources) or ["corpus"]
+    names = source_names(config)
     with CleanFileWriter(folder, config.duplicate_characters, file_bytes) as writer:
         for part in parts:
             before = tally.read, tally.dropped.copy()
@@ -123,9 +123,9 @@ def clean_unit(
                     paragraphs = splitters.of(cleaned.language).paragraphs(cleaned.text)
                     writer.add(describe(cleaned, paragraphs, part.file, config))
             part.file.refuse_change()
-            dropped = tally.dropped - before[1]
-            cleaner.dropped.count(names[part.file.source], dropped)
-            tally.count_source(names[part.file.source], tally.read - before[0], dropped)
+            dropped, source = tally.dropped - before[1], names[part.file.source]
+            cleaner.dropped.count(source, dropped)
+            tally.count_source(source, tally.read - before[0], dropped)
     (folder / "tally.json").write_text(json.dumps(tally.as_json()))
     (folder / UNIT_FILE).write_text(cleaner.dropped.as_json())
 

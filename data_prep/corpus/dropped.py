@@ -3,8 +3,8 @@
 Per reason the sample keeps the SAMPLE texts with the smallest hashes, so it depends neither on
 workers nor on how files are divided. It lies as `.dropped.json` beside the shards. It holds text,
 so it stays there: it is no part of the manifest, and nothing but `inspect` reads it.
-Documents that are dropped unread (corpus.where, corpus.exclude, damage) or as repeats are counted
-only.
+Documents that are dropped unread (corpus.where, corpus.exclude, damage) or as equal to others are
+counted only.
 """
 
 import json
@@ -15,11 +15,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from data_prep.corpus.clean_files import text_digest
+import numpy as np
+
+from data_prep.config import CorpusConfig
+from data_prep.corpus.clean_files import CleanFile, Flags, KeptParagraphs, Table, text_digest
 
 SAMPLE = 20  # documents per reason
 LONGEST = 2000  # characters of a document
-UNIT_FILE = "dropped.json"  # in a work unit of the clean pass
+UNIT_FILE = "dropped.json"  # in a work unit of the clean or place pass
 OUTPUT_FILE = ".dropped.json"  # beside the shards; hidden files are no part of an output
 
 
@@ -45,9 +48,29 @@ class Dropped:
         digest = text_digest(text.encode()).hex()
         self._keep(reason, {digest: DroppedDocument(file, id, len(text), text[:LONGEST])})
 
+    def add_stored(self, reason: str, file: CleanFile, table: Table, chosen: Flags) -> None:
+        """Consider documents of a clean file for the sample.
+
+        table, chosen: its SECTION rows, and one flag per document.
+        """
+        if not chosen.any():
+            return
+        ends = np.append(np.flatnonzero(table["section"] == 0), len(table))
+        hashes = {table[row][["low", "high"]].tobytes().hex(): row for row in ends[:-1][chosen]}
+        every = KeptParagraphs(table, file.paragraphs(), np.zeros(len(file.paragraphs()), np.bool_))
+        with open(file.text, "rb") as stream:
+            for digest in sorted(hashes)[:SAMPLE]:
+                first = int(hashes[digest])
+                last = int(ends[np.searchsorted(ends, first, side="right")])
+                read = [every.read(stream, row) for row in range(first, last)]
+                text = b"".join(section for section, _ in read).decode()
+                origin = json.loads(read[0][1])
+                place = origin["source"], origin["id"]
+                self._keep(reason, {digest: DroppedDocument(*place, len(text), text[:LONGEST])})
+
     def count(self, source: str, reasons: Counter[str]) -> None:
         """Add the counts of one source."""
-        self.counts.setdefault(source, Counter()).update(reasons)
+        self.counts.setdefault(source, Counter()).update(+reasons)  # unary plus drops zeros
 
     def update(self, other: "Dropped") -> None:
         """Add the counts and the sample of the next work unit, in corpus order."""
@@ -88,8 +111,13 @@ class Dropped:
         )
 
 
+def source_names(config: CorpusConfig) -> list[str]:
+    """Return the names of the sources by their numbers; `corpus` if they have none."""
+    return sorted(config.sources) or ["corpus"]
+
+
 def join_dropped(units: Iterable[Path], folder: Path) -> None:
-    """Join the samples of the clean pass's units into one file below `folder`."""
+    """Join the samples of work units into one file below `folder`."""
     whole = Dropped()
     for unit in units:
         file = unit / UNIT_FILE

@@ -5,6 +5,7 @@ The place pass has one work unit per group of clean files. It writes
     documents.npy   one flag per document, True if it is dropped
     paragraphs.npy  one flag per paragraph
     counts.json     the rows of each file, what was dropped, and what is left by source and language
+    dropped.json    a sample of the near-duplicates
 """
 
 import json
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from data_prep.arrays import save_array
 from data_prep.corpus.clean_files import SECTION, Flags, KeptParagraphs, Table, documents_of
+from data_prep.corpus.dropped import UNIT_FILE, Dropped
 from data_prep.corpus.matching import Group
 from data_prep.corpus.repeats import Repeats, paragraphs_of, split_flags
 from data_prep.hashing import splitmix64
@@ -36,6 +38,16 @@ class Home:
     documents: slice
     paragraphs: slice
     first_number: int  # number of its first surviving document in the corpus
+
+    def read_sections(self) -> Table:
+        """Read the SECTION rows of the file."""
+        # Read instead of memory-mapped: mapped pages would stay resident and grow with the corpus.
+        return np.fromfile(
+            self.folder / "sections",
+            SECTION,
+            self.sections.stop - self.sections.start,
+            offset=self.sections.start * SECTION.itemsize,
+        )
 
     def dropped_paragraphs(self) -> Flags:
         """Read the flags of the file's paragraphs."""
@@ -62,11 +74,13 @@ class Placed:
     heldout: NDArray[np.bool_]  # [S]
 
 
-def place_group(group: Group, folder: Path, repeats: Repeats) -> None:
+def place_group(group: Group, folder: Path, repeats: Repeats, sources: Sequence[str]) -> None:
     """Make one unit of the place pass.
 
     A document that lost all its paragraphs is dropped too.
+    sources: the names of the sources, for the counts of dropped documents.
     """
+    sample = Dropped()
     counts: Counter[str] = Counter()
     rows: list[list[int]] = []
     documents, paragraphs = [np.zeros(0, np.bool_)], [np.zeros(0, np.bool_)]
@@ -82,8 +96,9 @@ def place_group(group: Group, folder: Path, repeats: Repeats) -> None:
             if gone.any():  # a paragraph split over sections is dropped as a whole
                 begins = np.flatnonzero(found["begins"])
                 gone = np.repeat(gone[begins], np.diff(begins, append=len(gone)))
-            counts["duplicate"] += int(exact.flags.sum())
-            counts["near_duplicate"] += int(lost.sum()) - int(exact.flags.sum())
+            near = lost & ~exact.flags
+            sample.add_stored("near_duplicate", own.file, table, near)
+            reasons = {"duplicate": exact.flags, "near_duplicate": near}
             counts["paragraphs"] += int(found["begins"].sum())
             counts["repeated_paragraphs"] += int((found["begins"] & gone).sum())
             counts["paragraphs_of_dropped"] += int(
@@ -92,8 +107,13 @@ def place_group(group: Group, folder: Path, repeats: Repeats) -> None:
             if gone.any():
                 table = KeptParagraphs(table, found, gone).sections()
                 empty = ~lost & (np.bincount(documents_of(table), table["sentences"]) == 0)
-                counts["duplicate_paragraphs"] += int(empty.sum())
+                reasons["duplicate_paragraphs"] = empty
                 lost |= empty
+            source_of = own.table["source"][own.table["section"] == 0]
+            for reason, flags in reasons.items():
+                counts[reason] += int(flags.sum())
+                for source, number in enumerate(np.bincount(source_of[flags]).tolist()):
+                    sample.count(sources[source], Counter({reason: number}))
             stream.write(table.tobytes())
             kept = table[table["section"] == 0][~lost]
             for column in STRATA:
@@ -106,6 +126,7 @@ def place_group(group: Group, folder: Path, repeats: Repeats) -> None:
             paragraphs.append(gone)
     save_array(folder / "documents.npy", np.concatenate(documents))
     save_array(folder / "paragraphs.npy", np.concatenate(paragraphs))
+    (folder / UNIT_FILE).write_text(sample.as_json())
     (folder / "counts.json").write_text(json.dumps({"rows": rows, "counts": counts}))
 
 
@@ -136,13 +157,7 @@ def find_homes(folders: Sequence[Path]) -> tuple[list[Home], Counter[str]]:
 
 def place_sections(home: Home, heldout_limit: int) -> Placed:
     """Return the placement of the sections of one clean file."""
-    # Read instead of memory-mapped: mapped pages would stay resident and grow with the corpus.
-    table = np.fromfile(
-        home.folder / "sections",
-        SECTION,
-        home.sections.stop - home.sections.start,
-        offset=home.sections.start * SECTION.itemsize,
-    )
+    table = home.read_sections()
     survives = ~np.load(home.folder / "documents.npy", mmap_mode="r")[home.documents]
     document = documents_of(table)
     numbers = home.first_number + np.cumsum(survives) - 1

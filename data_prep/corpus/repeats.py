@@ -183,7 +183,12 @@ def lend(group: Group, folder: Path, pairs: Sequence[Path]) -> None:
     number, first = np.concatenate(numbers), np.concatenate(firsts)
     order = np.argsort(number, kind="stable")
     save_array(folder / "numbers.npy", number[order])
-    save_array(folder / "signatures.npy", _gather(group, first[order]))
+    about = {"descr": "<u4", "fortran_order": False, "shape": (len(order), SIGNATURE_VALUES)}
+    with open(folder / "signatures.npy", "wb") as stream:
+        np.lib.format.write_array_header_1_0(stream, about)
+        for start in range(0, len(order), COMPARED_ROWS):  # those of all pairs would fill memory
+            some = first[order[start : start + COMPARED_ROWS]]
+            stream.write(_gather(group, some).tobytes())
 
 
 def compare_lent(group: Group, folder: Path, lent: Sequence[Path], threshold: float) -> None:

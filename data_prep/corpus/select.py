@@ -51,7 +51,7 @@ def select_documents(
     if no document is left.
     """
     tally = add_tallies(cleaned, config)
-    join_dropped(cleaned, folder)
+    join_dropped([*cleaned, *placed], folder)
     homes, dropped = find_homes(placed)
     repeats = {name: dropped[name] for name in REPEATS if dropped[name]}
     tally.dropped.update(repeats)

@@ -25,8 +25,9 @@ from data_prep.examples.columns import gather_ranges
 from data_prep.examples.segments import Ints, Keys
 from data_prep.examples.text import copies, read_text
 from data_prep.random import key, keys
+from data_prep.tokenizers.word_marks import split_compact
 
-RUN_TOKENS = 1 << 24  # tokens sorted in memory at a time: 32 to 64 MB
+RUN_TOKENS = 1 << 22  # tokens sorted in memory at a time: 8 to 16 MB, several times over
 MOST_RANGES = 256
 
 SECTION = np.dtype(
@@ -51,15 +52,16 @@ class Sections:
     ids: NDArray[np.unsignedinteger]  # [T]
 
     @classmethod
-    def of(cls, folder: Path, part: int) -> "Sections":
-        """Read the sections of a text folder; all hashes are 0."""
+    def of(cls, folder: Path, part: int, dtype: str) -> "Sections":
+        """Read the sections of a text folder, ids in this type; all hashes are 0."""
         text = read_text(folder)
         table = np.zeros(len(text.documents), SECTION)
         table["document"], table["part"] = text.documents, part
         table["section"] = np.arange(len(table))
         table["sentences"] = np.diff(text.sections)
         table["tokens"] = np.diff(text.sentences[text.sections])
-        return cls(table, np.diff(text.sentences).astype(np.int32), text.ids)
+        ids, _ = split_compact(text.ids, dtype)
+        return cls(table, np.diff(text.sentences).astype(np.int32), ids)
 
     def take(self, chosen: Ints) -> "Sections":
         """Return these sections, in this order; `chosen` are indices and may repeat."""
@@ -141,7 +143,7 @@ def scatter(task: ScatterTask, folder: Path) -> None:
     read = []
     for part, text in enumerate(task.texts, task.first):
         used = copies(text, task.seed, task.duplicates)
-        own = Sections.of(text, part).take(np.repeat(np.arange(len(used)), used))
+        own = Sections.of(text, part, task.dtype).take(np.repeat(np.arange(len(used)), used))
         copy = np.arange(len(own.table)) - np.repeat(np.cumsum(used) - used, used)
         own.table["hash"] = _hashes(own.table["document"], copy, task.seed)
         read.append(own)

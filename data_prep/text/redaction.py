@@ -51,7 +51,7 @@ ISSUED = re.compile(
 PHONE = re.compile(
     rf"(?<![\w+])(?:\+|00)[1-9](?:{BETWEEN}{{0,3}}\d){{6,14}}(?!\d)"  # international
     # With an area code that starts with 0; not a date such as 01.02.2020, nor a number 0.1234567.
-    rf"|(?<![\w.,+{HYPHENS}])(?!\d\d?[./-]\d\d?[./-]\d{{2,4}}(?!\d))"
+    rf"|(?<![\w.,+/{HYPHENS}])(?!\d\d?[./-]\d\d?[./-]\d{{2,4}}(?!\d))"
     rf"\(?0[1-9](?:{BETWEEN}{{0,2}}\d){{6,10}}(?!\d)"
     # North American: 555-123-4567.
     rf"|(?<![\w.,{HYPHENS}])(?:1[-. ])?\(?[2-9]\d{{2}}\)?[-. ]{{1,2}}\d{{3}}[-. ]\d{{4}}(?![-.]?\d)"

@@ -22,6 +22,7 @@ CONTENT = {
     "pretrain": "weights and numbers",
     "export": "weights, and the vocabulary entries",
     "finetune": "predictions for the task's own files; weights if kept",
+    "model": "weights, the names of labels, and the tokenizer's vocabulary",
     "layers": "numbers",
     "report": "numbers; text only with share.text=true",
 }

@@ -190,7 +190,7 @@ class _Peer:
             PeerConfig(**stated, num_labels=len(splits.labels))
         )
         self._model.load_state_dict(_encoder_weights(encoder), strict=False)
-        answers = ClassAnswers(splits.labels, [])
+        answers = ClassAnswers(splits.labels)
         self._train, self._dev = (
             answers.encode(encoder, part, LONGEST) for part in (splits.train, splits.dev)
         )

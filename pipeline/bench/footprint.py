@@ -32,6 +32,7 @@ class Footprint:
     files: int  # files and folders made below the watched folder, temporary ones too
     memory: int  # peak bytes
     seconds: float
+    core_seconds: float  # CPU seconds of this process: valid on a busy machine too
     units: int = 0  # work units made
 
     def __sub__(self, part: "Footprint") -> "Footprint":
@@ -45,7 +46,7 @@ class Footprint:
         return Footprint(**{**both, "memory": max(self.memory, other.memory)})
 
 
-NOTHING = Footprint(0, 0, 0, 0, 0, 0.0)
+NOTHING = Footprint(0, 0, 0, 0, 0, 0.0, 0.0)
 
 
 class _Watch:
@@ -88,15 +89,16 @@ def measure_footprint(work: Callable[[], object], folder: Path, traced: bool = F
     watch = _watches[0]
     before, opens, files = _bytes_moved(), watch.opens, watch.files
     with _peak(traced) as peak:
-        started = time.perf_counter()
+        started, used = time.perf_counter(), time.process_time()
         outer, watch.folder = watch.folder, watch.folder or str(folder)
         try:
             work()
         finally:
             watch.folder = outer
-        seconds = time.perf_counter() - started
+        seconds, core_seconds = time.perf_counter() - started, time.process_time() - used
     read, written = (now - then for now, then in zip(_bytes_moved(), before, strict=True))
-    return Footprint(watch.opens - opens, read, written, watch.files - files, peak[0], seconds)
+    opens, files = watch.opens - opens, watch.files - files
+    return Footprint(opens, read, written, files, peak[0], seconds, core_seconds)
 
 
 @contextmanager

@@ -33,7 +33,7 @@ SMALLEST = PIECE_BYTES  # n: bytes of text
 COPIED, CHANGED = 0.05, 0.05  # share of documents that repeat another, exactly or nearly
 UNITS = {
     "units": "", "opens": "", "read": "MB", "written": "MB", "files": "", "memory": "MB",
-    "seconds": "s",
+    "seconds": "s", "core_seconds": "s",
 }  # fmt: skip
 
 Footprints = dict[str, Footprint]  # by "<stage> <pass>"

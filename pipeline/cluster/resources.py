@@ -12,7 +12,12 @@ from data_prep.errors import UsageError
 from data_prep.fields import execution
 from pipeline.config.schema import Config
 
-GPU_STAGES = ("pretrain", "finetune", "layers")  # stages that compute on a GPU if there is one
+GPU_STAGES = (
+    "pretrain",
+    "finetune",
+    "model",
+    "layers",
+)  # stages that compute on a GPU if there is one
 NO_LIMIT = ("UNLIMITED", "INFINITE")
 # What a value may be: a word of a #SBATCH line or of a command, an option, a line of a script.
 WORD = re.compile(r"[^\s\"'\\`$;\x00-\x1f\x7f]+")

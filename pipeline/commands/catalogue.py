@@ -62,7 +62,10 @@ COMMANDS = {
     "examples": Command(_STAGE, "document shards to masked training rows", ARRAY_OPTIONS),
     "pretrain": Command(_STAGE, "training rows to a pretrained encoder", STAGE_OPTIONS),
     "export": Command(_STAGE, "a pretrained encoder to a folder others can load", STAGE_OPTIONS),
-    "finetune": Command(_STAGE, "an encoder and a task to scores", TASK_OPTIONS),
+    "finetune": Command(_STAGE, "an encoder and a task to scores and a model", TASK_OPTIONS),
+    "model": Command(
+        _STAGE, "a fine-tuning to a model that predict loads", STAGE_OPTIONS
+    ),
     "layers": Command(_STAGE, "an encoder and a task to a score per layer choice", STAGE_OPTIONS),
     "report": Command(_STAGE, "one page about a run", STAGE_OPTIONS),
     "submit": Command(
@@ -195,6 +198,17 @@ COMMANDS = {
         "predict the blanks of a text with a BERT, with probabilities",
         takes="encoder=<run or folder> 'text=The film was [MASK].' [top=5] [overrides]",
     ),
+    "predict": Command(
+        "pipeline.commands.predict:predict",
+        "answer every item of a file with a fine-tuned model",
+        takes="model=<run>/<task> input=<.txt, .tsv, .csv, .jsonl, .conll or .json file, or -> "
+        "[output=predictions.jsonl]",
+    ),
+    "evaluate": Command(
+        "pipeline.commands.predict:evaluate",
+        "score a fine-tuned model on the test file of a task",
+        takes="model=<run>/<task> task=<task> [overrides]",
+    ),
     "senses": Command(
         "pipeline.commands.senses:senses",
         "write a page that shows which senses of a word encoders separate",
@@ -211,10 +225,10 @@ COMMANDS = {
 GROUPS = {
     "Work": (
         "run", "plan", "shard", "tokenizer", "vectors", "examples", "pretrain", "export",
-        "finetune", "layers", "report",
+        "finetune", "model", "layers", "report",
     ),
     "Cluster": ("submit", "status", "logs", "sweep", "cancel", "job"),
     "Store": ("list", "board", "path", "du", "clean", "verify", "repair", "audit", "sync"),
     "A look inside": ("inspect", "estimate", "rehearse", "doctor", "bench"),
-    "Using an encoder": ("embed", "fill", "similarity", "senses"),
+    "Using a model": ("predict", "evaluate", "embed", "fill", "similarity", "senses"),
 }  # fmt: skip

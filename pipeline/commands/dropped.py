@@ -48,25 +48,22 @@ def inspect_dropped(overrides: list[str]) -> None:
 
 
 def _table(dropped: Dropped, documents: dict[str, Any]) -> Table:
-    """Return the counts by reason and source; repeats are found over all sources together."""
+    """Return the counts by reason and source."""
     everywhere = Counter(documents["dropped"])
-    sources = sorted(dropped.counts)
     table = Table(title=f"{sum(everywhere.values()):,} of {documents['read']:,} documents dropped")
     table.add_column("reason")
-    for name in (*sources, "all"):
+    sources = sorted(dropped.counts)
+    for name in (*sources, "all", "sample"):
         table.add_column(name, justify="right")
-    table.add_column("sample", justify="right")
     for reason, count in everywhere.most_common():
-        known = [dropped.counts[source][reason] for source in sources]
-        shown = [f"{each:,}" for each in known] if any(known) else ["–"] * len(sources)
-        sample = len(dropped.sample.get(reason, {}))
-        table.add_row(reason, *shown, f"{count:,}", str(sample) if sample else "–")
+        own = [f"{dropped.counts[source][reason]:,}" for source in sources]
+        table.add_row(reason, *own, f"{count:,}", str(len(dropped.sample.get(reason, {}))))
     return table
 
 
 def _show_documents(console: Console, dropped: Dropped, reason: str, count: int) -> None:
-    if reason not in dropped.sample:
-        names = ", ".join(sorted(dropped.sample)) or "none"
+    if not dropped.sample.get(reason):
+        names = ", ".join(sorted(name for name, some in dropped.sample.items() if some)) or "none"
         raise UsageError(f"reason={reason}: there is no sample of it; reasons with one: {names}")
     for _, document in sorted(dropped.sample[reason].items())[:count]:
         cut = f", first {len(document.text):,}" if len(document.text) < document.characters else ""

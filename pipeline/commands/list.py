@@ -8,6 +8,7 @@ from pipeline.board.overview import run_results, run_state
 from pipeline.commands.arguments import Arguments
 from pipeline.commands.store import open_store
 from pipeline.stages import STAGES
+from pipeline.store.models import model_names
 from pipeline.store.runs import Runs
 
 
@@ -17,7 +18,7 @@ def list_runs(arguments: Arguments) -> None:
     store = open_store(arguments)
     runs = Runs(store)
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("run", "outputs", "state", "results"):
+    for heading in ("run", "outputs", "state", "results", "models"):
         table.add_column(heading, overflow="fold")
     for name in runs.names():
         current = runs.current(name)
@@ -25,6 +26,7 @@ def list_runs(arguments: Arguments) -> None:
         count = f"{len(current)} and {earlier} earlier" if earlier else str(len(current))
         outputs = [store.output(entry.stage, entry.fingerprint) for entry in current]
         results = escape(run_results(outputs))
-        table.add_row(escape(name), count, run_state(outputs, STAGES), results)
+        models = escape(", ".join(model_names(name, store)))
+        table.add_row(escape(name), count, run_state(outputs, STAGES), results, models)
     nothing = escape(f"no runs in {store.root}; try: sesame run experiment=demo")
     show(table if runs.names() else nothing)

@@ -13,7 +13,8 @@ from pipeline.commands.sweep import Do, at_once, run_sweep
 from pipeline.config.compose import compose_config
 from pipeline.config.schema import Config
 from pipeline.stages import STAGES
-from pipeline.stages.report import add_report, reported
+from pipeline.stages.model import add_models
+from pipeline.stages.report import UNREPORTED, add_report, reported
 from pipeline.store.outputs import Store
 from pipeline.store.runs import Entry, Runs
 from pipeline.tasks.summary import scores_table
@@ -76,7 +77,7 @@ def _stage(arguments: Arguments, config: Config, report: ReportValue) -> list[No
         refuse_to_pretrain(nodes, arguments.command, arguments.overrides)
     share = arguments.options.get("--share")
     asked = ArraySlice.parse(share) if share is not None else None
-    again = _again(arguments, [target])
+    again = _again(arguments, [each for each in nodes if each in (target, *_models(nodes))])
     console.print(as_table(plan(nodes, graph.store, again)))
     before = nodes if asked is None else [node for node in nodes if node is not target]
     # A page about named runs is recorded under these runs, not under the current experiment.
@@ -87,8 +88,15 @@ def _stage(arguments: Arguments, config: Config, report: ReportValue) -> list[No
         make_share(target, asked)
     elif (table := target.maker.closing(target.output.path)) is not None:
         console.print(table)
+    for model in _models(nodes):
+        said = f"sesame predict model={config.name}/{model.config.task.name} input=<file>"
+        console.print(f"the model is kept; use it: {said}", markup=False, soft_wrap=True)
     print(target.output.path)
     return [target]
+
+
+def _models(nodes: list[Node]) -> list[Node]:
+    return [node for node in nodes if node.stage == "model"]
 
 
 def _run(arguments: Arguments, config: Config, report: ReportValue) -> list[Node]:
@@ -158,9 +166,11 @@ def experiment(config: Config, overrides: list[str]) -> Graph:
     if not config.stages:
         raise UsageError("stages: this experiment names none; choose another experiment=")
     store = Store(Path(config.paths.store))
-    return experiment_graph(
+    graph = experiment_graph(
         store, STAGES, config, lambda point: compose_config([*overrides, *point])
     )
+    add_models(graph)
+    return graph
 
 
 def select_stages(nodes: list[Node], first: str | None, last: str | None) -> list[Node]:
@@ -188,6 +198,7 @@ def stage_graph(name: str, config: Config, overrides: list[str]) -> tuple[Graph,
     target = graph.request(Request(name, config))
     if isinstance(target, Input):
         raise UsageError(f"{name}: {target.path} is used as it is; there is nothing to make")
+    add_models(graph)
     return graph, target
 
 
@@ -202,7 +213,7 @@ def _report(config: Config, overrides: list[str]) -> tuple[Graph, Node]:
     for name in dict.fromkeys(runs.named(text, f"runs={text}") for text in map(str, config.runs)):
         for entry in runs.current(name):
             output = store.output(entry.stage, entry.fingerprint)
-            if entry.stage != "report" and output.is_done:
+            if entry.stage not in UNREPORTED and output.is_done:
                 role = "/".join(part for part in (name, entry.stage, entry.label) if part)
                 if role in found:  # for example fine-tunings of two tasks under one label
                     role = f"{role}/{entry.fingerprint[:8]}"

@@ -133,15 +133,22 @@ STORE_FILES: dict[str, tuple[StoreFile, ...]] = {
             "predictions.json", "SQuAD: answers by question id, for the official script.", False
         ),
         StoreFile("null_odds.json", 'SQuAD 2.0: the margin of "no answer", by question id.', False),
-        StoreFile(
-            "model.safetensors", "The best epoch's weights (`finetune.keep_model=true`).", False
-        ),
+        StoreFile(".model/**", "The trained model, until stage `model` takes it over.", False),
         StoreFile(
             "answers/*", "Predictions for files without labels, in a leaderboard's format.", False
         ),
         StoreFile(
             "submission.zip", "A suite (`task=glue`): the answers of all its members.", False
         ),
+    ),
+    "model": (
+        StoreFile("finetuned.json", "The task, the head's settings, labels, scale, thresholds."),
+        StoreFile("model.safetensors", "Encoder and head under their Hugging Face names.", False),
+        StoreFile("config.json", "The class of `transformers` that loads it, and labels.", False),
+        StoreFile("head.safetensors", "The head of a model that no such class fits.", False),
+        StoreFile("encoder/**", "The encoder of a model that no such class fits.", False),
+        StoreFile("README.md", "The model card: task, counts, scores over seeds.", False),
+        *_TOKENIZER,
     ),
     "layers": (
         StoreFile("layers.json", "The score of every layer choice and seed.", False),

@@ -128,6 +128,12 @@ class Config:
         "experiment's own pretraining if not set",
         holds_environment=True,
     )
+    keep: bool | None = execution(
+        None,
+        "keep fine-tuned models, for predict, evaluate and encoder=; of several seeds the one with "
+        "the best development score; when not set, all are kept but those of random encoders and "
+        "of sweeps (-m)",
+    )
     verify: str = execution(
         "sampled",
         "compare files of the store above 64 MB with their manifest by sampled blocks, or in full; "

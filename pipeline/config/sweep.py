@@ -19,6 +19,7 @@ from pipeline.config.compose import (
 )
 from pipeline.config.unset import BASE, run_name
 
+KEEP = "keep"
 LAUNCHER, SWEEPER = "hydra/launcher", "hydra/sweeper"
 
 
@@ -79,6 +80,8 @@ def read_sweep(overrides: list[str]) -> Sweep:
     swept = swept_keys([*ready, *params])
     if choices.sweeper == "basic" and params:
         ready = [*ready, *params, "hydra.sweeper.params=null"]
+    if KEEP not in given:
+        ready.append(f"{KEEP}=false")  # a sweep's models would fill the disk
     if not choices.name and "name" not in given:
         model = "sweep" if "model" in swept else choices.model
         ready.append(f"name={run_name(ready, model, result_names())}")

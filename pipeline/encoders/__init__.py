@@ -5,6 +5,7 @@ May use `training`, `models`, `data`, `store` and `data_prep`.
 
 from pipeline.encoders.apart import SentencesApart
 from pipeline.encoders.bert import BertEncoder
+from pipeline.encoders.class_heads import SENTENCES, ClassHead, class_head
 from pipeline.encoders.concatenation import Concatenation
 from pipeline.encoders.elmo import ElmoEncoder
 from pipeline.encoders.inputs import (
@@ -22,7 +23,23 @@ from pipeline.encoders.load import load_encoder, random_encoder
 from pipeline.encoders.static import StaticEncoder
 
 __all__ = [
-    "BertEncoder", "Concatenation", "ElmoEncoder", "EncodedInputs", "Encoder", "InputBatch",
-    "SentencesApart", "StaticEncoder", "WordUnits", "Words", "evaluation_order",
-    "kept_lengths", "load_encoder", "offsets_of", "random_encoder", "runs",
+    "SENTENCES",
+    "BertEncoder",
+    "ClassHead",
+    "Concatenation",
+    "ElmoEncoder",
+    "EncodedInputs",
+    "Encoder",
+    "InputBatch",
+    "SentencesApart",
+    "StaticEncoder",
+    "WordUnits",
+    "Words",
+    "class_head",
+    "evaluation_order",
+    "kept_lengths",
+    "load_encoder",
+    "offsets_of",
+    "random_encoder",
+    "runs",
 ]  # fmt: skip

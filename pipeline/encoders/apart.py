@@ -57,6 +57,11 @@ class SentencesApart(Encoder):
         )
         return states
 
+    @property
+    def plain(self) -> Encoder:
+        """The wrapped encoder."""
+        return self.encoder.plain
+
     def blocks(self) -> list[list[nn.Parameter]]:
         """Return the wrapped encoder's blocks."""
         return self.encoder.blocks()

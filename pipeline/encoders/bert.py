@@ -3,17 +3,23 @@
 E inputs, P parts of an input (one sentence or two)
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors.torch import save
 from torch import Tensor, nn
 
-from data_prep.errors import SesameError
+from data_prep.errors import SesameError, UsageError
+from data_prep.files import atomic_write, write_atomically
 from data_prep.text.words import TextWords
 from data_prep.tokenizers import Tokenizer
 from data_prep.tokenizers.alignment import Alignment, concatenate
+from pipeline.encoders.class_heads import HAS_POOLER, SENTENCES, DenseTransform, Transform
 from pipeline.encoders.inputs import (
     EncodedInputs,
     InputBatch,
@@ -28,7 +34,13 @@ from pipeline.encoders.inputs import (
     starts_of,
 )
 from pipeline.encoders.interface import Encoder
-from pipeline.models.bert.network import Bert
+from pipeline.encoders.tokenizer_files import copy_tokenizer
+from pipeline.models.bert.architectures import ARCHITECTURES
+from pipeline.models.bert.huggingface import to_huggingface
+from pipeline.models.bert.network import Bert, MaskedHead, initialise
+from pipeline.models.untrusted import State
+
+POOLER = ".pooler."  # part of the names of its tensors
 
 
 class BertEncoder(Encoder):
@@ -36,9 +48,26 @@ class BertEncoder(Encoder):
 
     joins_pairs = True
 
-    def __init__(self, bert: Bert, tokenizer: Tokenizer) -> None:
+    def __init__(
+        self,
+        bert: Bert,
+        tokenizer: Tokenizer,
+        source: Path | None = None,
+        masked: MaskedHead | None = None,
+        has_pooler: bool = True,
+    ) -> None:
+        """masked: the pretrained masked-LM head, with whose layers ModernBERT's heads begin.
+
+        has_pooler: False if the pooler's weights are random.
+        """
         super().__init__()
         self.bert = bert
+        self.source = source
+        self._masked = [masked]  # in a list, so that it is not a submodule
+        self._has_pooler = has_pooler
+        fitting = [each for each in ARCHITECTURES if not each.amiss(bert.config, "none")]
+        self._architecture = fitting[0] if fitting else None
+        self.model_type = fitting[0].model_type if fitting else None
         self.tokenizer = tokenizer
         self.hidden = bert.config.hidden
         self.states = bert.config.layers + 1
@@ -100,6 +129,49 @@ class BertEncoder(Encoder):
     def frame(self, sentences: int) -> int:
         """Return 1 for [CLS] and 1 per sentence for [SEP]."""
         return 1 + sentences
+
+    def head_layers(self, kind: str) -> Transform | None:
+        """Return BERT's pooler, RoFormer's dense layer, or ModernBERT's dense layer and norm."""
+        if self.model_type == "modernbert":
+            transform = DenseTransform(self.bert.config, has_norm=True)
+            [masked] = self._masked
+            if masked is not None:
+                transform.dense.load_state_dict(masked.transform.state_dict())
+                transform.norm.load_state_dict(masked.norm.state_dict())
+            return transform
+        if kind not in SENTENCES or self.model_type is None:
+            return None
+        if self.model_type == "roformer":
+            return DenseTransform(self.bert.config, has_norm=False)
+        if not self._has_pooler:
+            initialise(self.bert.pooler, self.bert.config.init_std)
+        return self.bert.pool
+
+    def save(self, folder: Path) -> None:
+        """Write a Hugging Face folder of the encoder alone."""
+        self.save_with(folder, {}, {}, None)
+
+    def save_with(
+        self, folder: Path, head: State, stated: dict[str, Any], name: str | None
+    ) -> None:
+        """Write a Hugging Face folder of the encoder and a class's head.
+
+        head: tensors by the names of the class `name`. stated: more content for config.json.
+        """
+        architecture = self._architecture
+        if architecture is None or self.source is None:
+            raise UsageError("no class of transformers computes what this encoder does")
+        ours = {f"bert.{key}": value.cpu() for key, value in self.bert.state_dict().items()}
+        config = self.bert.config
+        weights = to_huggingface(ours, architecture, config) | head
+        if name is not None and not name.endswith(HAS_POOLER):
+            weights = {key: value for key, value in weights.items() if POOLER not in key}
+        with atomic_write(folder / "model.safetensors") as stream:
+            stream.write(save(weights, {"format": "pt"}))
+        base = architecture.stated(config, self.bert.vocab_size, self.tokenizer.pad)
+        written = base | {"architectures": [name or architecture.bare_model]} | stated
+        write_atomically(folder / "config.json", json.dumps(written, indent=2) + "\n")
+        copy_tokenizer(self.source, folder, config.max_positions, config.segments)
 
     def blocks(self) -> list[list[nn.Parameter]]:
         """Return the embeddings, then one block per layer; the last has final norm and pooler."""

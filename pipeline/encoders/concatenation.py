@@ -7,6 +7,7 @@ member with fewer layers repeats its lowest.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -25,6 +26,8 @@ from pipeline.encoders.inputs import (
 )
 from pipeline.encoders.interface import Encoder
 from pipeline.encoders.words import sentences_as_words
+
+MEMBERS = "members"  # subfolder of a saved concatenation
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,13 @@ class Concatenation(Encoder):
             cut=int((fitting_EP < sizes_EP).any(1).sum()),
             members=members,
         )
+
+    def save(self, folder: Path) -> None:
+        """Write one folder per member, in order."""
+        for number, member in enumerate(self._encoders):
+            own = folder / MEMBERS / f"{number:02d}"
+            own.mkdir(parents=True)
+            member.save(own)
 
     def word_units(self, sentences: Sequence[Words]) -> WordUnits:
         """Return the maximum units over members; an input may begin where every member allows."""

@@ -22,6 +22,7 @@ from data_prep.tokenizers.characters import (
     character_ids,
     symbol_counts,
 )
+from data_prep.tokenizers.vocabulary import COUNTS, VOCABULARY
 from data_prep.tokenizers.words import split_like_elmo
 from pipeline.data.device import send
 from pipeline.encoders.inputs import (
@@ -35,7 +36,8 @@ from pipeline.encoders.inputs import (
     runs,
 )
 from pipeline.encoders.interface import Encoder
-from pipeline.models.elmo.allennlp import load_allennlp
+from pipeline.encoders.tokenizer_files import TOKENIZER_FILES, copy_files
+from pipeline.models.elmo.allennlp import load_allennlp, write_allennlp
 from pipeline.models.elmo.config import ElmoConfig
 from pipeline.models.elmo.network import Elmo
 
@@ -45,12 +47,13 @@ BEGIN, END = 0, 1  # token ids of <S> and </S>
 class ElmoEncoder(Encoder):
     """An ELMo. Token ids number the words seen so far."""
 
-    def __init__(self, elmo: Elmo, library: tokenizers.Tokenizer | None) -> None:
+    def __init__(self, elmo: Elmo, source: Path) -> None:
         super().__init__()
         self.elmo = elmo
+        self.source = source
         self.hidden = 2 * elmo.config.projection
         self.states = elmo.config.layers + 1
-        self._library = library
+        self._library = _library(source)
         self._numbers = {BEGIN_SENTENCE: BEGIN, END_SENTENCE: END}
         self._characters = character_ids(list(self._numbers), elmo.config.max_characters)
 
@@ -63,6 +66,12 @@ class ElmoEncoder(Encoder):
         """Encode given words in the same layout; no word is split."""
         normal = [[self._normalise(words) for words in parts] for parts in inputs]
         return self._encode(normal, max_length)
+
+    def save(self, folder: Path) -> None:
+        """Write AllenNLP's two files, and the files of its words."""
+        write_allennlp(folder, self.elmo)
+        assert self.source is not None, "set by the constructor"
+        copy_files(self.source, folder, (*TOKENIZER_FILES, VOCABULARY, COUNTS))
 
     def frame(self, sentences: int) -> int:
         """Return 2 per sentence, for `<S>` and `</S>`."""
@@ -139,12 +148,12 @@ def _sentences(batch: InputBatch) -> Ints:
 
 def load_elmo_encoder(folder: Path) -> ElmoEncoder:
     """Load an encoder from AllenNLP's two files; a tokenizer in the folder defines the words."""
-    return ElmoEncoder(load_allennlp(folder), _library(folder))
+    return ElmoEncoder(load_allennlp(folder), folder)
 
 
 def random_elmo_encoder(model: ElmoConfig, tokenizer: Path) -> ElmoEncoder:
     """Return an untrained encoder with the words of a tokenizer."""
-    return ElmoEncoder(Elmo(model), _library(tokenizer))
+    return ElmoEncoder(Elmo(model), tokenizer)
 
 
 def _library(folder: Path) -> tokenizers.Tokenizer | None:

@@ -8,11 +8,14 @@ N units of a batch, E inputs, D hidden width
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from data_prep.errors import UsageError
+from pipeline.encoders.class_heads import Transform
 from pipeline.encoders.embed import Layers, Vectors, embed
 from pipeline.encoders.inputs import EncodedInputs, InputBatch, Words, WordUnits
 
@@ -27,6 +30,8 @@ class Encoder(nn.Module, ABC):
     states: int  # number of hidden states per unit: the embeddings and every layer
     longest: int | None = None  # maximum units of an input; None if there is no limit
     joins_pairs = False  # True if the two sentences of a pair see each other
+    source: Path | None = None  # folder with its tokenizer or words
+    model_type: str | None = None  # of transformers' classes, see `class_heads`; None: it has none
 
     @abstractmethod
     def encode_texts(self, inputs: Sequence[tuple[str, ...]], max_length: int) -> EncodedInputs:
@@ -63,6 +68,25 @@ class Encoder(nn.Module, ABC):
     def frame(self, sentences: int) -> int:
         """Return the number of special units in an input of this many sentences."""
         return 0
+
+    def head_layers(self, kind: str) -> Transform | None:
+        """Return the layers of transformers' class between hidden states and the last linear one.
+
+        None if the class has none. Parameters of a returned module belong to the head.
+        """
+        return None
+
+    def save(self, folder: Path) -> None:
+        """Write the encoder to an empty folder, so that `load_encoder` reads it.
+
+        Raises a UsageError for an encoder that has no form on disk.
+        """
+        raise UsageError(f"{type(self).__name__}: this encoder cannot be saved")
+
+    @property
+    def plain(self) -> "Encoder":
+        """The encoder itself, without wrappers that store states or separate sentences."""
+        return self
 
     def blocks(self) -> list[list[nn.Parameter]]:
         """Return the parameters in blocks, embeddings first, for layer-wise learning rates."""

@@ -9,23 +9,30 @@ import torch
 from data_prep.tokenizers import Tokenizer
 from data_prep.vectors.table import VECTORS, read_table
 from pipeline.encoders.bert import BertEncoder
+from pipeline.encoders.concatenation import MEMBERS, Concatenation
 from pipeline.encoders.elmo import load_elmo_encoder, random_elmo_encoder
 from pipeline.encoders.interface import Encoder
 from pipeline.encoders.static import StaticEncoder
 from pipeline.models.bert.config import BertConfig
-from pipeline.models.bert.huggingface import load_folder
+from pipeline.models.bert.huggingface import load_for_pretraining
 from pipeline.models.bert.network import Bert
 from pipeline.models.config import ModelConfig
 from pipeline.models.registry import family_of, family_of_folder
 
 
 def _load_bert_encoder(folder: Path) -> BertEncoder:
-    return BertEncoder(load_folder(folder), Tokenizer.load(folder))
+    model, missing = load_for_pretraining(folder)
+    masked = None if "masked-LM head" in missing else model.masked
+    tokenizer = Tokenizer.load(folder)
+    return BertEncoder(model.bert, tokenizer, folder, masked, "pooler" not in missing)
 
 
 def _random_bert_encoder(model: BertConfig, tokenizer: Path) -> BertEncoder:
     vocabulary = Tokenizer.load(tokenizer)
-    return BertEncoder(Bert(model, vocabulary.size), vocabulary)
+    return BertEncoder(Bert(model, vocabulary.size), vocabulary, tokenizer)
+
+
+OF_MODEL = "encoder"  # subfolder; see pipeline.tasks.finetuned
 
 
 class _Makers(NamedTuple):
@@ -40,9 +47,15 @@ MAKERS = {  # by `Family.folder_format`
 
 
 def load_encoder(folder: Path) -> Encoder:
-    """Load word vectors, an ELMo (AllenNLP's two files) or a Hugging Face BERT from a folder."""
+    """Load word vectors, an ELMo (AllenNLP's two files), a Hugging Face BERT, or several."""
     if (folder / VECTORS).exists():
         return StaticEncoder(read_table(folder))
+    if (folder / OF_MODEL).is_dir():  # a fine-tuned model in Sesame's own form
+        return load_encoder(folder / OF_MODEL)
+    if (folder / MEMBERS).is_dir():
+        return Concatenation(
+            [load_encoder(member) for member in sorted(folder.glob(f"{MEMBERS}/*"))]
+        )
     return MAKERS[family_of_folder(folder).folder_format].load(folder)
 
 

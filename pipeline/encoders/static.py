@@ -1,10 +1,12 @@
 """Static word vectors as an encoder: a word has the same vector in every sentence.
 
 Only the vectors of words seen so far are held in memory. `finetune.mode=full` trains them. A word
-that is not in the table is looked up in lower case. Unknown words have a vector of zeros.
+that is not in the table is looked up in lower case. Unknown words have a vector of zeros, which
+is not trained.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -49,9 +51,17 @@ class StaticEncoder(WordEncoder):
         }
         return np.array([tokens[word] for word in words], np.int32)
 
+    def save(self, folder: Path) -> None:
+        """Write the table; rows that were trained have their new vectors."""
+        vectors = np.array(self._table.vectors)
+        rows = np.array(list(self._tokens), np.int64)
+        tokens = np.array(list(self._tokens.values()), np.int64)
+        vectors[rows] = self.vectors.detach().cpu().numpy()[tokens]
+        VectorTable(self._table.words, vectors).write(folder)
+
     def forward(self, batch: InputBatch) -> list[Tensor]:
         """Return the vectors as the only layer."""
-        return [nn.functional.embedding(batch.tokens_N, self.vectors)]
+        return [nn.functional.embedding(batch.tokens_N, self.vectors, padding_idx=UNKNOWN)]
 
     def _row(self, word: str) -> int | None:
         return self._rows.get(word, self._rows.get(word.lower()))

@@ -103,6 +103,11 @@ class StoredStates(Encoder):
         """Return the wrapped encoder's number of special units."""
         return self._encoder[0].frame(sentences)
 
+    @property
+    def plain(self) -> Encoder:
+        """The wrapped encoder."""
+        return self._encoder[0].plain
+
     def forward(self, batch: InputBatch) -> list[Tensor]:
         """Return the stored hidden states of every layer; compute those not stored."""
         if isinstance(batch, StoredBatch):

@@ -16,8 +16,9 @@ from data_prep.errors import SesameError
 from data_prep.files import atomic_write, write_atomically
 from data_prep.tokenizers.characters import character_ids, symbol_counts
 from data_prep.tokenizers.vocabulary import COUNTS, VOCABULARY
+from pipeline.encoders.tokenizer_files import TOKENIZER_FILES, copy_files
 from pipeline.export.card import Facts, front_matter, record
-from pipeline.export.huggingface import PROBES, TOKENIZER_FILES
+from pipeline.export.huggingface import PROBES
 from pipeline.models.elmo.allennlp import load_allennlp, write_allennlp
 from pipeline.models.elmo.config import ElmoConfig
 from pipeline.models.elmo.family import SOFTMAX
@@ -55,9 +56,7 @@ def export_allennlp(
     write_allennlp(out, model.elmo)
     with atomic_write(out / SOFTMAX) as stream:
         stream.write(save(model.softmax.state_dict()))
-    for name in (*TOKENIZER_FILES, VOCABULARY, COUNTS):
-        if (tokenizer / name).exists():
-            write_atomically(out / name, (tokenizer / name).read_bytes())
+    copy_files(tokenizer, out, (*TOKENIZER_FILES, VOCABULARY, COUNTS))
     about = ABOUT.format(
         layers=config.layers,
         cell=config.cell,

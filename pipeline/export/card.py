@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.examples.config import ExamplesConfig
-from data_prep.reading.source_files import FORMAT, SourceFile
+from data_prep.reading.source_files import FORMAT
 from pipeline.config.schema import ExportConfig
 from pipeline.models.bert.architectures import Architecture
 from pipeline.models.bert.config import BertConfig
@@ -164,8 +164,10 @@ def _data(manifest: dict[str, Any]) -> Iterator[str]:
 
 
 def _kind(name: str) -> str:
-    file = SourceFile(Path(name), name)
-    return f".{file.format}{file.compression}"
+    """Return the ending of a corpus file, with that of its compression."""
+    found = FORMAT.search(name)
+    assert found is not None, "names of other files are left out"
+    return f".{(found[1] or found[3]).lower()}{(found[2] or '').lower()}"
 
 
 def evaluations(pretrain: Path) -> dict[int, dict[str, float]]:

@@ -16,6 +16,7 @@ from torch import Tensor
 from data_prep.errors import SesameError
 from data_prep.files import atomic_write, write_atomically
 from data_prep.tokenizers import Tokenizer
+from pipeline.encoders.tokenizer_files import copy_tokenizer
 from pipeline.export.card import Facts, model_card, pairs_of
 from pipeline.models.bert.architectures import Architecture, fitting
 from pipeline.models.bert.config import BertConfig
@@ -29,14 +30,6 @@ PROBES = (
     "The quick brown fox jumps over the lazy dog.",
     "naïve Ünïcödé, 12,345.67 (tests)!",
     "Москва 東京 don't well-known",
-)
-TOKENIZER_FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "vocab.txt",
-    "spiece.model",
-    "sesame.json",
 )
 
 
@@ -58,7 +51,7 @@ def export_huggingface(
         stream.write(save(theirs, {"format": "pt"}))
     stated = architecture.stated(config, vocab_size, words.pad)
     write_atomically(out / "config.json", json.dumps(stated, indent=2) + "\n")
-    _copy_tokenizer(tokenizer, out, config)
+    copy_tokenizer(tokenizer, out, config.max_positions, config.segments)
     card = model_card(architecture, config, vocab_size, words.kind, facts)
     write_atomically(out / "README.md", card)
     _prove_tokenizer(words, out)
@@ -67,18 +60,6 @@ def export_huggingface(
         "step": facts.step,
         "parameters": sum(tensor.numel() for tensor in model.parameters()),
     }
-
-
-def _copy_tokenizer(tokenizer: Path, out: Path, config: BertConfig) -> None:
-    """Copy the tokenizer's files; add the model's maximum length and input names."""
-    for name in TOKENIZER_FILES:
-        if (tokenizer / name).exists():
-            write_atomically(out / name, (tokenizer / name).read_bytes())
-    settings = out / "tokenizer_config.json"
-    stated = json.loads(settings.read_text()) | {"model_max_length": config.max_positions}
-    if not config.segments:
-        stated["model_input_names"] = ["input_ids", "attention_mask"]
-    write_atomically(settings, json.dumps(stated, indent=2, ensure_ascii=False) + "\n")
 
 
 def _prove_tokenizer(words: Tokenizer, out: Path) -> None:

@@ -1,4 +1,4 @@
-"""Use an encoder: fill blanks, compare word similarity, separate senses.
+"""Use a model: predict with a fine-tuned one, fill blanks, compare words, separate senses.
 
 May use `pages`, `workflow` and everything below them.
 """

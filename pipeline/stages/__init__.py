@@ -7,6 +7,7 @@ from pipeline.stages.examples import Examples
 from pipeline.stages.export import Export
 from pipeline.stages.finetune import Finetune
 from pipeline.stages.layers import Layers
+from pipeline.stages.model import Model
 from pipeline.stages.pretrain import Pretrain
 from pipeline.stages.report import Report
 from pipeline.stages.shard import Shard
@@ -17,7 +18,7 @@ from pipeline.workflow.stage import Stage
 STAGES: dict[str, Stage] = {
     stage.name: stage
     for stage in (
-        Shard(), Tokenizer(), Vectors(), Examples(), Pretrain(), Export(), Finetune(), Layers(),
-        Report(),
+        Shard(), Tokenizer(), Vectors(), Examples(), Pretrain(), Export(), Finetune(), Model(),
+        Layers(), Report(),
     )
 }  # fmt: skip

@@ -15,8 +15,10 @@ from data_prep.errors import SesameError, UsageError
 from pipeline.config.schema import Config, ExportConfig
 from pipeline.models.registry import family_of
 from pipeline.stages.tokenizer import upstream
+from pipeline.store.models import find_model
 from pipeline.store.outputs import Output, fingerprint
 from pipeline.store.references import Folder, resolve
+from pipeline.store.runs import Runs
 from pipeline.store.verify import refuse_damage
 from pipeline.training.source import read_model
 from pipeline.workflow.stage import Input, Instance, Node, Planner, Request, Stage, Work
@@ -68,6 +70,8 @@ class Export(Stage):
         if text is None or text in graph.pretrainings:
             reference, own = _meant_pretraining(graph, text) or ("", config)
             return self._add_own(graph, reference, own, config)
+        if (model := _finetuned(graph, text)) is not None:
+            return model
         found = resolve("encoder", text, "pretrain", graph.store)
         if isinstance(found, Folder):
             return _vectors(graph, found, config) or _folder(graph, found)
@@ -123,6 +127,15 @@ def _meant_pretraining(graph: Planner, name: str | None) -> tuple[str, Config] |
             "of its own name"
         )
     return next(iter(meant.items()), None)
+
+
+def _finetuned(graph: Planner, text: str) -> Input | None:
+    """Return the fine-tuned model `<run>/<task>` as an encoder; None for other references."""
+    run, slash, task = text.partition("/")
+    if not slash or not task or Path(text).exists() or run not in Runs(graph.store).names():
+        return None
+    folder = find_model(f"encoder={text}", text, graph.store)
+    return Input(f"model/{folder.name}", folder)
 
 
 def _vectors(graph: Planner, folder: Folder, config: Config) -> Node | None:

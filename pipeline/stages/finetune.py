@@ -6,7 +6,6 @@ word vectors, several of these, only a tokenizer (`random`) or nothing (`tfidf`,
     predictions.jsonl  per test example: inputs, gold, prediction and confidence
     predictions.json   answers by question, for SQuAD's official script (spans)
     null_odds.json     by question, the score of "no answer" relative to the best answer (SQuAD 2.0)
-    model.safetensors  trained weights of the best epoch (finetune.keep_model=true)
     answers/           predictions for files without labels, in the leaderboard's format
 A suite of tasks reads the outputs of its members and writes
     scores.json        the average of their scores
@@ -15,10 +14,9 @@ Try it: sesame finetune experiment=demo task=polarity
 """
 
 import json
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.markup import escape
 from rich.table import Table
@@ -31,23 +29,19 @@ from pipeline.stages.encoder_inputs import (
     encoder_keys,
     encoder_label,
     encoder_requests,
-    open_encoder,
 )
-from pipeline.tasks.config import FinetuneConfig
+from pipeline.stages.tuning import train
 from pipeline.tasks.metrics import confusion, scores_by_type
 from pipeline.tasks.splits import missing_files, read_splits, task_files
 from pipeline.tasks.suite import ANSWERS, members_with_data, score_suite
 from pipeline.workflow.stage import Request, Stage, UserFiles, Work
-
-if TYPE_CHECKING:
-    from pipeline.encoders import Encoder
 
 
 class Finetune(Stage):
     """The stage that fine-tunes an encoder on a task and scores it."""
 
     name = "finetune"
-    format = 6
+    format = 7
     sections = ("task", "finetune")
     obeyed = ("tracking",)
     runs_beside = True
@@ -75,10 +69,6 @@ class Finetune(Stage):
 
     def run(self, work: Work) -> dict[str, Any]:
         """Fine-tune once, score the test split and write the files above; return the scores."""
-        from safetensors.torch import save
-
-        from pipeline.stages.tracked import followed
-        from pipeline.tasks.finetuning import finetune
         from pipeline.tasks.majority import answer_majority
         from pipeline.tasks.submission import (
             span_details,
@@ -99,13 +89,7 @@ class Finetune(Stage):
         elif MAJORITY in work.config.encoders:
             outcome = answer_majority(splits, task)
         else:
-            encoder = open_encoder(work.config, work.inputs, config.seed)
-            with (
-                _computing(encoder, config, work.out / ".states") as own,
-                followed(work) as run,
-            ):
-                outcome = finetune(own, splits, task, config, run.after_epoch)
-                run.scored(outcome.steps, outcome.scores)
+            outcome = train(work, splits)
 
         with atomic_write(work.out / "predictions.jsonl") as stream:
             for example, guess in zip(splits.test, outcome.predictions, strict=True):
@@ -147,8 +131,6 @@ class Finetune(Stage):
             gold = [str(example.gold) for example in splits.test]
             guesses = [str(guess.answer) for guess in outcome.predictions]
             scores["confusion"] = confusion(gold, guesses, splits.labels).tolist()
-        if outcome.weights:
-            write_atomically(work.out / "model.safetensors", save(outcome.weights))
         # Labels and entity types may be private text: they go into scores.json, not the manifest.
         named: dict[str, Any] = scores | {"labels": splits.labels}
         if task.kind == "tag":
@@ -167,21 +149,6 @@ class Finetune(Stage):
         for name, value in sorted(found["scores"].items(), key=lambda item: item[0] != first):
             table.add_row(name, f"{100 * value:.1f}")
         return table
-
-
-def _computing(
-    encoder: "Encoder", config: FinetuneConfig, folder: Path
-) -> AbstractContextManager["Encoder"]:
-    """Return the encoder; a frozen one is wrapped to compute each hidden state once for all epochs.
-
-    The wrapper stores states below `folder` and removes them at the end of the `with` block.
-    """
-    from pipeline.encoders.stored import stored_states
-    from pipeline.tasks.finetuning import choose_device
-
-    if config.mode == "full" or encoder.states == 1:  # static vectors are only looked up
-        return nullcontext(encoder)
-    return stored_states(encoder, folder, choose_device(config.accelerator))
 
 
 def _run_suite(work: Work) -> dict[str, Any]:

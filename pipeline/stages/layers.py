@@ -140,7 +140,6 @@ def head_config(config: Config) -> FinetuneConfig:
         head="bilstm",
         layers="last",
         layer_decay=1.0,
-        keep_model=False,
         lr=config.layers.lr,
         epochs=config.layers.epochs,
         patience=config.layers.patience,

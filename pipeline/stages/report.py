@@ -69,11 +69,14 @@ def add_report(graph: Planner, config: Config, about: dict[str, Input]) -> Node:
     return graph.place(Report.name, own, "", about)
 
 
+UNREPORTED = ("model", "report")  # their scores are those of the fine-tunings
+
+
 def reported(graph: Planner) -> dict[str, Input]:
     """Return all outputs of the graph by role, for a report."""
     roles: dict[str, Input] = {}
     for node in graph.nodes.values():
-        if node.stage == Report.name:
+        if node.stage in UNREPORTED:
             continue
         role = f"{node.stage}/{node.label}" if node.label else node.stage
         if role in roles:  # for example the examples of two phases

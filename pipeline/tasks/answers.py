@@ -10,6 +10,7 @@ U rows of the head's answers, C classes
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,10 @@ class Answers(ABC):
     outputs: int  # columns of the head's answers (C)
 
     @abstractmethod
+    def fitted(self) -> dict[str, Any]:
+        """Return what was learnt besides weights, as JSON: the arguments of `kinds.restore`."""
+
+    @abstractmethod
     def encode(self, encoder: Encoder, examples: Sequence[Example], max_length: int) -> TaskData:
         """Return inputs of at most `max_length` units, with targets."""
 
@@ -65,9 +70,13 @@ class ClassAnswers(Answers):
 
     kind = "classify"
 
-    def __init__(self, labels: Sequence[str], train: Sequence[Example]) -> None:
+    def __init__(self, labels: Sequence[str]) -> None:
         self.labels = list(labels)
         self.outputs = len(labels)
+
+    def fitted(self) -> dict[str, Any]:
+        """Return the labels, in the order of the logits."""
+        return {"labels": self.labels}
 
     def encode(self, encoder: Encoder, examples: Sequence[Example], max_length: int) -> TaskData:
         """Encode sentences or pairs; the targets are label numbers, 0 without a label."""
@@ -92,10 +101,26 @@ class NumberAnswers(Answers):
     kind = "regress"
     outputs = 1
 
-    def __init__(self, labels: Sequence[str], train: Sequence[Example]) -> None:
+    def __init__(self, mean: float, deviation: float, least: float, most: float) -> None:
         self.labels = []
+        self._mean, self._deviation = mean, deviation
+        self._least, self._most = least, most
+
+    @classmethod
+    def of(cls, train: Sequence[Example]) -> "NumberAnswers":
+        """Return the scale of the training examples: answers stay within their range."""
         values = np.array([example.gold for example in train], np.float64)
-        self._mean, self._deviation = float(values.mean()), float(values.std()) or 1.0
+        range_ = float(values.min()), float(values.max())
+        return cls(float(values.mean()), float(values.std()) or 1.0, *range_)
+
+    def fitted(self) -> dict[str, Any]:
+        """Return the scale and range of the numbers."""
+        return {
+            "mean": self._mean,
+            "deviation": self._deviation,
+            "least": self._least,
+            "most": self._most,
+        }
 
     def encode(self, encoder: Encoder, examples: Sequence[Example], max_length: int) -> TaskData:
         """Encode sentences or pairs; the targets are standardised numbers."""
@@ -106,8 +131,9 @@ class NumberAnswers(Answers):
         return TaskData(examples, inputs, np.ones(len(gold), np.int64), gold)
 
     def decode(self, outputs_UC: Floats, data: TaskData) -> list[Prediction]:
-        """Return numbers on the scale of the gold numbers."""
+        """Return numbers on the scale of the gold numbers, within the range of the training's."""
         values = outputs_UC[:, 0].astype(np.float64) * self._deviation + self._mean
+        values = values.clip(self._least, self._most)
         return [Prediction(float(value), None) for value in values]
 
 
@@ -116,9 +142,13 @@ class TagAnswers(Answers):
 
     kind = "tag"
 
-    def __init__(self, labels: Sequence[str], train: Sequence[Example]) -> None:
+    def __init__(self, labels: Sequence[str]) -> None:
         self.labels = list(labels)
         self.outputs = len(labels)
+
+    def fitted(self) -> dict[str, Any]:
+        """Return the tags, in the order of the logits."""
+        return {"labels": self.labels}
 
     def encode(self, encoder: Encoder, examples: Sequence[Example], max_length: int) -> TaskData:
         """Encode sentences as words; the targets are tag numbers.

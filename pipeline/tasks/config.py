@@ -195,8 +195,12 @@ class FinetuneConfig:
         "hidden states that the head reads",
         choices=LAYERS,
     )
-    pooling: str = result(
-        "mean", "how the vectors of a sentence become one vector", choices=("mean", "first", "max")
+    pooling: str | None = result(
+        None,
+        "how the vectors of a sentence become one vector; pooler is the layer over the first token "
+        "that transformers' classes have; when not set, the pooler where the encoder has one and "
+        "is trained with a linear head on its last layer, else the mean",
+        choices=("pooler", "mean", "first", "max"),
     )
     pairs: str = result(
         "together",
@@ -238,9 +242,6 @@ class FinetuneConfig:
         None, "stop after this many epochs without a better development score; counts only after a "
         "score above 0", at_least=1,
     )  # fmt: skip
-    keep_model: bool = result(
-        False, "write the best epoch's weights: the head and, if trained, the encoder"
-    )
     accelerator: str = execution(
         "auto", "device to compute on", choices=("auto", "cpu", "cuda", "mps")
     )

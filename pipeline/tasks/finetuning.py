@@ -9,25 +9,25 @@ Try it: sesame finetune encoder=mine task=sst2 task.data_dir=/data/glue/SST-2
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
 from data_prep.errors import SesameError, UsageError
 from data_prep.progress import progress
-from pipeline.encoders import Encoder, InputBatch, SentencesApart, evaluation_order
-from pipeline.tasks.answers import Answers, Floats, Prediction
+from pipeline.encoders import Encoder
+from pipeline.tasks.answers import Answers, Prediction
 from pipeline.tasks.batches import TaskData, training_order
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
 from pipeline.tasks.examples import Example
-from pipeline.tasks.heads import Head
+from pipeline.tasks.finetuned import Finetuned, build
 from pipeline.tasks.kinds import make_answers
 from pipeline.tasks.lazy_rows import lazy_tables
+from pipeline.tasks.model import Model, head_outputs
 from pipeline.tasks.optimizer import Optimizer
 from pipeline.tasks.splits import Splits
 
@@ -57,43 +57,7 @@ class Outcome:
     best_epoch: int  # the epoch whose weights were used, counted from 1
     steps: int  # optimizer steps
     cut: int  # inputs truncated to finetune.max_seq_length
-    weights: dict[str, Tensor] = field(default_factory=dict)  # with finetune.keep_model
     mix: dict[str, Any] | None = None  # learned layer weights, with finetune.layers=mix
-
-
-class Model(nn.Module):
-    """An encoder with a head. `frozen`: the encoder gets no gradients and no dropout."""
-
-    def __init__(self, encoder: Encoder, head: Head, frozen: bool) -> None:
-        super().__init__()
-        self.encoder = encoder
-        self.head = head
-        self.frozen = frozen
-        encoder.requires_grad_(not frozen)
-
-    @property
-    def device(self) -> torch.device:
-        """The device of the weights."""
-        return self.head.output.weight.device
-
-    def train(self, mode: bool = True) -> "Model":
-        """Set training mode; a frozen encoder always stays in evaluation mode."""
-        super().train(mode)
-        self.encoder.train(mode and not self.frozen)
-        return self
-
-    def forward(self, batch: InputBatch) -> Tensor:
-        """Return the head's answers [U, C] for a batch (rows as in `heads`)."""
-        if self.head.reads_first:
-            return self.head.answer(self.encoder.first_states(batch))
-        answers: Tensor = self.head(self.encoder(batch), batch)
-        return answers
-
-    def trained_state(self) -> dict[str, Tensor]:
-        """Return a copy of all trained parameters and of the head's buffers."""
-        learned = {n: value for n, value in self.named_parameters() if value.requires_grad}
-        counted = dict(self.head.named_buffers(prefix="head"))
-        return {name: value.detach().clone() for name, value in (learned | counted).items()}
 
 
 def finetune(
@@ -102,30 +66,28 @@ def finetune(
     task: TaskConfig,
     config: FinetuneConfig,
     after_epoch: AfterEpoch = lambda epoch: None,
+    keep: Callable[[Finetuned], None] = lambda finetuned: None,
 ) -> Outcome:
     """Train, keep the epoch with the best development score, and score the test set.
 
-    Calls `after_epoch` at the end of every epoch.
+    Calls `after_epoch` at the end of every epoch, and `keep` with the best epoch's model.
 
     Changes the encoder's weights in place unless finetune.mode=frozen. Raises a SesameError if the
     loss is not finite.
     """
     answers = make_answers(task, splits.labels, splits.train)
-    has_pairs = task.text_b is not None
-    if has_pairs and config.pairs == "apart" and encoder.joins_pairs:
-        encoder = SentencesApart(encoder)
-
-    def encode(examples: Sequence[Example]) -> TaskData:
-        return answers.encode(encoder, examples, config.max_seq_length)
-
-    train, dev, test = encode(splits.train), encode(splits.dev), encode(splits.test)
-    with torch.random.fork_rng():
+    device = choose_device(config.accelerator)
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(config.seed)
-        apart = has_pairs and not encoder.joins_pairs
-        head = Head(task.kind, answers.outputs, encoder, config, apart)
-        model = Model(encoder, head, config.mode == "frozen")
-        model.to(choose_device(config.accelerator))
+        model = build(encoder, answers, task, config).model
+
+        def encode(examples: Sequence[Example]) -> TaskData:
+            return answers.encode(model.encoder, examples, config.max_seq_length)
+
+        train, dev, test = encode(splits.train), encode(splits.dev), encode(splits.test)
+        model.to(device)
         fit = _fit(model, train, dev, answers, task, config, after_epoch)
+    keep(Finetuned(model, fit.answers, task, config))
 
     def predict(examples: Sequence[Example]) -> list[Prediction]:
         data = test if examples is splits.test else encode(examples)
@@ -137,8 +99,7 @@ def finetune(
         best_epoch=fit.best_epoch,
         steps=fit.steps,
         cut=sum(part.inputs.cut for part in (train, dev, test)),
-        weights=model.trained_state() if config.keep_model else {},
-        mix=head.layers.learned(),
+        mix=model.head.layers.learned(),
     )
 
 
@@ -231,21 +192,6 @@ def train_step(
     torch.autograd.backward(loss)
     optimizer.step()
     return loss.item()
-
-
-@torch.inference_mode()
-def head_outputs(model: Model, data: TaskData) -> Floats:
-    """Return the head's answers for all inputs, in their order: [U, C].
-
-    Puts the model into evaluation mode.
-    """
-    model.eval()
-    outputs = np.empty((len(data.gold), model.head.output.out_features), np.float32)
-    for rows in evaluation_order(data.inputs.lengths):
-        batch = data.inputs.batch(rows).to(model.device)
-        answers_UC = model.head.decide(model(batch), batch).float().cpu().numpy()
-        outputs[data.places(rows)] = answers_UC
-    return outputs
 
 
 def choose_device(accelerator: str) -> torch.device:

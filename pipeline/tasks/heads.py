@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from data_prep.errors import UsageError
-from pipeline.encoders import Encoder, InputBatch
+from pipeline.encoders import SENTENCES, Encoder, InputBatch
 from pipeline.tasks.config import FinetuneConfig
 from pipeline.tasks.crf import Crf, lay
 
@@ -133,7 +133,7 @@ class Head(nn.Module):
     ) -> None:
         super().__init__()
         self.kind = kind
-        self.pooling = config.pooling
+        self.pooling = chosen_pooling(kind, encoder, config, apart)
         self.layers = LayerChoice(config.layers, encoder.states, encoder.hidden)
         width = self.layers.width
         self.context = None if config.head == "linear" else Context(config.head, width)
@@ -142,17 +142,35 @@ class Head(nn.Module):
         self.alike = Standardised() if apart else None
         self.output = nn.Linear(4 * width + 1 if apart else width, classes)
         self.crf = Crf(classes) if config.crf else None
+        # In transformers' class the layers before the last linear one; see `class_heads`.
+        self.transform = encoder.plain.head_layers(kind) if self._has_transform(config) else None
         nn.init.normal_(self.output.weight, std=0.02)
         nn.init.zeros_(self.output.bias)
         if apart and kind == "regress":
             nn.init.ones_(self.output.weight[:, -1])
 
+    def _has_transform(self, config: FinetuneConfig) -> bool:
+        if self.kind in SENTENCES:
+            return self.pooling == "pooler"
+        return is_plain(config) and config.mode == "full"
+
+    @property
+    def fits_class(self) -> bool:
+        """True if transformers' class for this kind of task computes the same from last states."""
+        is_pooled = self.kind not in SENTENCES or self.pooling == "pooler"
+        return (
+            is_pooled
+            and self.layers.choice == "last"
+            and not (self.context or self.alike or self.crf)
+        )
+
     @property
     def reads_first(self) -> bool:
         """True if the head reads only the last hidden state of each input's first unit."""
         return (
-            self.kind in ("classify", "regress")
-            and (self.layers.choice, self.pooling) == ("last", "first")
+            self.kind in SENTENCES
+            and self.layers.choice == "last"
+            and self.pooling in ("first", "pooler")
             and self.context is None
             and self.alike is None
         )
@@ -164,12 +182,14 @@ class Head(nn.Module):
             x, lengths = x[batch.word_starts_W], batch.word_counts
         if self.context is not None:
             x = self.context(x, lengths)
-        if self.kind in ("classify", "regress"):
+        if self.kind in SENTENCES:
             x = self._pooled(x, batch)
         return self.answer(x)
 
     def answer(self, x_UD: Tensor) -> Tensor:
-        """Apply dropout and the linear layer to pooled vectors."""
+        """Apply the class's own layers, if any, dropout and the linear layer to vectors."""
+        if self.transform is not None:
+            x_UD = self.transform(x_UD)
         answers: Tensor = self.output(self.dropout(x_UD))
         return answers
 
@@ -214,9 +234,31 @@ def span_loss(logits_N2: Tensor, gold_N2: Tensor, lengths: NDArray[np.int64]) ->
     return (sums_E2.log().sum() - chosen) / (2 * len(lengths))
 
 
+def is_plain(config: FinetuneConfig) -> bool:
+    """Return True for a linear layer on the last hidden states."""
+    return (config.layers, config.head) == ("last", "linear")
+
+
+def chosen_pooling(kind: str, encoder: Encoder, config: FinetuneConfig, apart: bool) -> str:
+    """Return finetune.pooling; if it is not set, the pooler where the encoder has one, else mean.
+
+    The pooler is for heads as transformers' classes have them: see `is_plain`. Raises a UsageError
+    if it is asked for and cannot be had.
+    """
+    can_pool = encoder.plain.model_type is not None and is_plain(config) and not apart
+    if config.pooling == "pooler" and kind in SENTENCES and not can_pool:
+        raise UsageError(
+            "finetune.pooling=pooler: needs a BERT, ModernBERT or RoFormer encoder that reads "
+            "pairs together, finetune.layers=last and finetune.head=linear; choose mean"
+        )
+    if config.pooling is not None:
+        return config.pooling
+    return "pooler" if can_pool and config.mode == "full" else "mean"
+
+
 def pool(x_ND: Tensor, lengths: NDArray[np.int64], how: str) -> Tensor:
-    """Return one vector per run of units. `how`: first, mean or max."""
+    """Return one vector per run of units. `how`: first, mean or max; pooler reads the first."""
     lengths_E = torch.from_numpy(lengths).to(x_ND.device)
-    if how == "first":
+    if how in ("first", "pooler"):
         return x_ND[lengths_E.cumsum(0) - lengths_E]
     return torch.segment_reduce(x_ND, how, lengths=lengths_E)

@@ -1,21 +1,29 @@
 """Choose the `Answers` class of each kind of task."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from pipeline.tasks.answers import Answers, ClassAnswers, NumberAnswers, TagAnswers
 from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.examples import Example
 from pipeline.tasks.span_answers import SpanAnswers
 
-FROM_TRAINING: dict[str, Callable[[Sequence[str], Sequence[Example]], Answers]] = {
-    "classify": ClassAnswers,
-    "regress": NumberAnswers,
-    "tag": TagAnswers,
-}
-
 
 def make_answers(task: TaskConfig, labels: Sequence[str], train: Sequence[Example]) -> Answers:
     """Return the task's `Answers`, fitted to the training examples."""
-    if task.kind == "span":
-        return SpanAnswers(task)
-    return FROM_TRAINING[task.kind](labels, train)
+    if task.kind == "regress":
+        return NumberAnswers.of(train)
+    return restore(task, {} if task.kind == "span" else {"labels": labels})
+
+
+def restore(task: TaskConfig, fitted: dict[str, Any]) -> Answers:
+    """Return the `Answers` whose `fitted` these are."""
+    match task.kind:
+        case "classify":
+            return ClassAnswers(**fitted)
+        case "regress":
+            return NumberAnswers(**fitted)
+        case "tag":
+            return TagAnswers(**fitted)
+        case _:
+            return SpanAnswers(task, **fitted)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -27,6 +28,7 @@ class SpanPrediction(Prediction):
 
     margin: float  # logit sum of "no answer" minus the logit sum of the best span
     n_best: tuple[tuple[str, float], ...]  # spans and their probabilities, best first
+    spans: tuple[Span, ...]  # the characters of each in the passage
 
 
 class SpanAnswers(Answers):
@@ -39,6 +41,10 @@ class SpanAnswers(Answers):
         self.labels = []
         self.threshold = threshold  # predict "no answer" if the margin is larger
         self._task = task
+
+    def fitted(self) -> dict[str, Any]:
+        """Return the margin above which a question has no answer."""
+        return {"threshold": self.threshold}
 
     def encode(self, encoder: Encoder, examples: Sequence[Example], max_length: int) -> SpanData:
         """Encode windows of passages; the targets mark where answers start and end."""
@@ -92,13 +98,14 @@ class SpanAnswers(Answers):
         sure = np.exp(rivals - rivals.max())
         sure /= sure.sum()
         passage = example.texts[1]
+        places = tuple(span for span, _ in ranked)
         n_best = tuple(
             (passage[start:end], float(p))
             for ((start, end), _), p in zip(ranked, sure, strict=False)
         )
         if self._task.unanswerable and margin > self.threshold:
-            return SpanPrediction("", float(sure[-1]), margin, n_best)
-        return SpanPrediction(*n_best[0], margin, n_best)
+            return SpanPrediction("", float(sure[-1]), margin, n_best, places)
+        return SpanPrediction(*n_best[0], margin, n_best, places)
 
 
 def best_spans(outputs_UC: Floats, window: Window, max_words: int) -> list[tuple[Span, float]]:

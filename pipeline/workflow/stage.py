@@ -5,6 +5,7 @@ for its inputs and for the settings that enter its fingerprint. `execute` calls 
 No other code depends on which stage it is.
 """
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,8 +27,8 @@ from pipeline.store.outputs import Output, Store
 
 # The order of execution, of tables and of the report; `pipeline.stages.STAGES` has each of them.
 STAGE_ORDER = (
-    "shard", "tokenizer", "vectors", "examples", "pretrain", "export", "finetune", "layers",
-    "report",
+    "shard", "tokenizer", "vectors", "examples", "pretrain", "export", "finetune", "model",
+    "layers", "report",
 )  # fmt: skip
 
 
@@ -199,7 +200,8 @@ class Stage(ABC):
     def how_far(self, out: Path) -> str:
         """Describe the progress of an unfinished output, for the plan."""
         units = out / UNITS
-        made = sum(1 for path in units.rglob("*") if path.is_dir()) if units.is_dir() else 0
+        names = os.listdir(units) if units.is_dir() else []  # one listing, however many units
+        made = sum(not name.startswith(".") for name in names)
         return f"{made} pieces made" if made else "started"
 
     def closing(self, out: Path) -> Table | None:

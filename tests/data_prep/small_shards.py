@@ -3,6 +3,8 @@
 import hashlib
 import json
 import random
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -59,3 +61,35 @@ def shard(out: Path, paths: Any, piece_bytes: int = PIECE_BYTES, **values: Any) 
 def write_documents(path: Path, texts: list[str]) -> Path:
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     return path
+
+
+KILLED = """
+import json, os, signal, sys
+from pathlib import Path
+from data_prep.config import CorpusConfig
+from data_prep.corpus.build import make_shards
+keys, out, left, piece_bytes = json.loads(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:])
+rename = os.replace
+def rename_until_killed(source, target):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    rename(source, target)
+os.replace = rename_until_killed
+make_shards(CorpusConfig(**keys, workers=1), out, piece_bytes)
+"""
+
+
+def kill_at_rename(
+    out: Path, renames: int, keys: dict[str, Any], piece_bytes: int = PIECE_BYTES, modules: str = ""
+) -> int:
+    """Run the stage in a process that is killed at its n-th rename; return its exit code.
+
+    modules: a folder with Python modules that the config names.
+    """
+    script = f"import sys; sys.path.insert(0, {modules!r})\n{KILLED}" if modules else KILLED
+    arguments = [json.dumps(keys), str(out), str(renames), str(piece_bytes)]
+    return subprocess.run(
+        [sys.executable, "-c", script, *arguments], capture_output=True
+    ).returncode

@@ -16,6 +16,8 @@ from data_prep.errors import SesameError, UsageError
 from data_prep.passes import ArraySlice, Passes, SliceDone
 from data_prep.ray_tasks import RayTasks
 from data_prep.work_units import LocalPool, WorkUnit
+from pipeline.config.schema import Config
+from pipeline.workflow.stage import Work
 from tests.data_prep.small_shards import config_for, digests, document, write_documents
 
 
@@ -124,6 +126,13 @@ def test_a_cluster_that_does_not_answer_is_named(
         address = f"127.0.0.1:{bound.getsockname()[1]}"
         with pytest.raises(SesameError, match=f"^ray_address={address}: no Ray cluster answers"):
             Passes(tmp_path, RayTasks(address)).run("none", units(1), fail)
+
+
+def test_the_config_chooses_the_executor(tmp_path: Path) -> None:
+    pool = Work(Config(), {}, tmp_path, "abcd").passes(3, ("clean",))
+    assert (pool.executor, pool.divided) == (LocalPool(3), ("clean",))
+    config = Config(executor="ray", ray_address="head:6379")
+    assert Work(config, {}, tmp_path, "abcd").passes(3, ()).executor == RayTasks("head:6379")
 
 
 def test_the_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

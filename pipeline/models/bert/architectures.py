@@ -40,6 +40,11 @@ class Architecture:
     layers: str  # prefix of the layers' names
     layer_modules: Names  # inside a layer
 
+    @property
+    def bare_model(self) -> str:
+        """The class of the encoder alone, such as BertModel."""
+        return f"{self.model.partition('For')[0]}Model"
+
     def names(self, ours: str) -> list[str]:
         """Return the names of the tensors that, concatenated, are our tensor; empty if it has no
         counterpart."""

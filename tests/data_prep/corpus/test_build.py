@@ -6,8 +6,6 @@ import json
 import random
 import shutil
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -35,6 +33,7 @@ from tests.data_prep.small_shards import (
     digests,
     document,
     everything,
+    kill_at_rename,
     sections,
     shard,
     write_documents,
@@ -143,28 +142,8 @@ def test_bytes_do_not_depend_on_how_files_are_cut(
         assert digests(out) == digests(reference[0])
 
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from data_prep.config import CorpusConfig
-from data_prep.corpus.build import make_shards
-paths, out, left = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
-rename = os.replace
-def rename_until_killed(source, target):
-    global left
-    left -= 1
-    if left == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    rename(source, target)
-os.replace = rename_until_killed
-make_shards(CorpusConfig(paths=paths, workers=1, shard_size=100_000), out, {piece_bytes})
-"""
-
-
 def kill(corpus: Path, out: Path, renames: int) -> int:
-    script = KILLED.replace("{piece_bytes}", str(PIECE_BYTES))
-    command = [sys.executable, "-c", script, str(corpus), str(out), str(renames)]
-    return subprocess.run(command, capture_output=True).returncode
+    return kill_at_rename(out, renames, {"paths": str(corpus), "shard_size": 100_000})
 
 
 def test_a_killed_stage_ends_up_with_the_same_bytes(

@@ -104,6 +104,26 @@ def test_nothing_held_out_is_trained_on(tmp_path: Path, texts: list[str]) -> Non
     assert held and not set(held) & set(sentences_of(tmp_path / "out", "train"))
 
 
+@pytest.mark.parametrize(("files", "buckets", "rows"), [(1, 4, 7), (3, 1, 1 << 20), (2, 16, 50)])
+def test_repeats_do_not_depend_on_groups_buckets_and_blocks(
+    files: int, buckets: int, rows: int, tmp_path: Path, texts: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    changed = [f"{text} A word more." for text in texts[:20]]
+    paragraphs = [f"{paragraph(random.Random(n))}\n\n{texts[n]}" for n in range(20, 40)]
+    every = [*texts, *texts[:9], *changed, *paragraphs]
+    usual = shard(tmp_path / "usual", every, near_duplicates=0.8)
+    assert min(usual["documents"]["dropped"][why] for why in ("duplicate", "near_duplicate")) > 0
+    assert usual["paragraphs"]["dropped"]["duplicate"] > 0
+    for name, value in (
+        ("GROUP_FILES", files), ("BUCKETS_PER_GROUP", buckets), ("BLOCK_ROWS", rows),
+    ):  # fmt: skip
+        monkeypatch.setattr(f"data_prep.corpus.matching.{name}", value)
+    assert shard(tmp_path / "other", every, near_duplicates=0.8) == usual
+    for split in ("train", "heldout"):
+        assert written(tmp_path / "other", split) == written(tmp_path / "usual", split)
+
+
 def test_how_much_is_compared_is_a_setting(tmp_path: Path, texts: list[str]) -> None:
     counts = shard(tmp_path / "a", [*texts, texts[3]], deduplicate="documents")
     assert counts["documents"]["dropped"] == {"duplicate": 1}

@@ -6,8 +6,7 @@ The same bytes on any number of workers, after kills and from the cache; counter
 import json
 import random
 import signal
-import subprocess
-import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,9 @@ import pytest
 
 from data_prep.corpus.build import make_shards
 from data_prep.corpus.cache import PieceCache
+from data_prep.corpus.dropped import OUTPUT_FILE, SAMPLE, Dropped
 from tests.data_prep.corpus.test_reprints import article, scan
-from tests.data_prep.small_shards import config_for, digests
+from tests.data_prep.small_shards import config_for, digests, kill_at_rename
 
 PIECE_BYTES = 8000
 HOOK = """\
@@ -87,13 +87,19 @@ def reference(
 def test_every_step_took_something_and_counters_balance(
     reference: tuple[Path, dict[str, Any]],
 ) -> None:
-    counts = reference[1]
+    out, counts = reference
     documents = counts["documents"]
     assert documents["read"] == documents["kept"] + sum(documents["dropped"].values())
     taken = {"where", "hook_seventeenth", "decontaminate", "near_duplicate", "min_characters"}
     assert taken <= documents["dropped"].keys()
     assert documents["repaired"]["decontaminated"] > 0
     assert counts["redacted"].keys() == {"EMAIL", "NAME"}
+    found = Dropped.from_json((out / OUTPUT_FILE).read_text())
+    assert sum(found.counts.values(), start=Counter()) == documents["dropped"]
+    unread = {"where", "duplicate"}
+    for reason in documents["dropped"].keys() - unread:
+        assert len(found.sample[reason]) == min(documents["dropped"][reason], SAMPLE)
+    assert all("[EMAIL]" in one.text for one in found.sample["near_duplicate"].values())
 
 
 def test_two_workers_write_the_same_bytes(
@@ -125,32 +131,11 @@ def plan(config: Any, cache: PieceCache) -> list[Any]:
     return plan_cleaning(survey(config.paths, config.sources).files, config, PIECE_BYTES, cache)
 
 
-KILLED = """
-import json, os, signal, sys
-from pathlib import Path
-from data_prep.config import CorpusConfig
-from data_prep.corpus.build import make_shards
-keys, out, left, piece_bytes = json.loads(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:])
-rename = os.replace
-def rename_until_killed(source, target):
-    global left
-    left -= 1
-    if left == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    rename(source, target)
-os.replace = rename_until_killed
-make_shards(CorpusConfig(**keys, workers=1), out, piece_bytes)
-"""
-
-
 def test_a_killed_stage_ends_up_with_the_same_bytes(
     keys: dict[str, Any], reference: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
     hooks = str(Path(keys["redact_names_file"]).parent)
     for renames in (4, 12):
-        arguments = [json.dumps(keys), str(tmp_path), str(renames), str(PIECE_BYTES)]
-        script = f"import sys; sys.path.insert(0, {hooks!r})\n{KILLED}"
-        killed = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True)
-        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        assert kill_at_rename(tmp_path, renames, keys, PIECE_BYTES, hooks) == -signal.SIGKILL
     assert make_shards(config_for(**keys), tmp_path, PIECE_BYTES) == reference[1]
     assert digests(tmp_path) == digests(reference[0])

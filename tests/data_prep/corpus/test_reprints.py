@@ -3,11 +3,14 @@
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from data_prep.config import CorpusConfig
+from data_prep.corpus import repeats
+from data_prep.corpus.matching import Group
 from data_prep.corpus.minhash import letter_shingles, signature
 from data_prep.errors import UsageError
 from tests.data_prep.small_shards import sections, shard
@@ -95,3 +98,24 @@ def test_letters_without_a_similarity_are_refused() -> None:
         UsageError, match=r"corpus\.near_duplicates_over=characters: .*such as 0\.5"
     ):
         CorpusConfig(near_duplicates_over="characters").check()
+
+
+def test_signatures_are_gathered_in_bounded_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A document has several partners, so the signatures of all pairs would not fit in memory."""
+    rng = random.Random(5)
+    path = write(tmp_path / "in", [variant(base, rng, 0.02) for base in [article(rng)] * 60])
+    keys = {"near_duplicates": 0.5, "languages": "none"}
+    counts = shard(tmp_path / "a", path, **keys)
+    assert counts["documents"]["kept"] == 1
+    gather, sizes = repeats._gather, []
+
+    def count(group: Group, numbers: Any) -> Any:
+        sizes.append(len(numbers))
+        return gather(group, numbers)
+
+    monkeypatch.setattr(repeats, "_gather", count)
+    monkeypatch.setattr(repeats, "COMPARED_ROWS", 16)
+    assert shard(tmp_path / "b", path, **keys) == counts
+    assert max(sizes) == 16 and sum(sizes) > 2 * 200

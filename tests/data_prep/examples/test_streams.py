@@ -10,14 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from data_prep.config import TokenizerConfig
 from data_prep.corpus.shard_format import Origin, StoredSection, parts, read_sections, write_shard
 from data_prep.errors import SesameError
 from data_prep.examples import streams
 from data_prep.examples.chunks import ChunkStore
 from data_prep.examples.streams import build_streams
 from data_prep.tokenizers import Tokenizer
+from data_prep.tokenizers.counting import WordCounts
+from data_prep.tokenizers.vocabulary import write_words
 from tests.data_prep.small_examples import read_all
-from tests.pipeline.toy_streams import make_examples, make_shards, streams_config
+from tests.pipeline.toy_streams import RARE, WORDS, make_examples, make_shards, streams_config
 
 Made = tuple[Path, Path, Path]
 
@@ -109,6 +112,24 @@ def test_counts_balance(made: Made) -> None:
     assert counts["rows"] == store.rows == counts["sentences"] + counts["cut"]
     assert counts["words"] == counts["pieces"] == store.tokens - 2 * store.rows
     assert 0 < counts["unknown"] < counts["words"] / 10
+
+
+@pytest.mark.parametrize("words", [40_000, 70_000])
+def test_ids_of_large_vocabularies_stay_whole(words: int, made: Made, tmp_path: Path) -> None:
+    """Ids take two bytes, four with a bit for marks, and four: the sort changes the type."""
+    rare = [f"never{number}" for number in range(words)]
+    known = [*rare, *WORDS, *RARE]  # the words of the text have the largest ids
+    folder, out = tmp_path / "tokenizer", tmp_path / "out"
+    folder.mkdir(), out.mkdir()
+    counts = WordCounts(known, list(range(len(known), 0, -1)), 1000, len(known))
+    write_words(counts, folder, TokenizerConfig(kind="words", vocab_size=len(known)))
+    build_streams(made[0], folder, out, streams_config())
+    usual, large = Tokenizer.load(made[1]), Tokenizer.load(folder)
+    for split in ("train", "heldout"):
+        before, after = rows(made[2], split), rows(out, split)
+        assert [[large.piece(id) for id in row] for _, row in after] == [
+            [usual.piece(id) for id in row] for _, row in before
+        ]
 
 
 def test_no_training_text_is_an_error(made: Made, tmp_path: Path) -> None:

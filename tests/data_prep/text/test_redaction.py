@@ -56,6 +56,7 @@ def test_each_kind_is_found_in_its_written_forms(text: str, expected: str) -> No
         "In 1984 there were 1,024 cafés, 0.12345678 of them open from 12:30:45 to 14.30.",
         "On 2020-01-31, 01.02.2020 and 3/4/1999 it cost 1 000 000 kr, or 12,345,678.90.",
         "A ratio of 3.14159265 and version 1.2.3, std::vector, a::b, @home, me@localhost.",
+        "Sent: 10/08/2000 11:52 AM, or 2000/08/10 11:52; 05/2001.",
         "The scores were 10-8, 21-19 and 1984–1985; page 12345678.",
     ],
 )

@@ -38,7 +38,7 @@ def test_dropped_documents_are_counted_and_shown(
     assert "3 of 33 documents dropped" in table
     rows = {line.split()[1]: line.split()[3::2] for line in table.splitlines() if "│" in line}
     assert rows["min_characters"] == rows["min_letters"] == ["1", "1", "1"]
-    assert rows["duplicate"] == ["–", "1", "–"], "repeats are found over all sources together"
+    assert rows["duplicate"] == ["1", "1", "0"], "equal documents are counted only"
     shown = inspect("reason=min_characters")
     assert "notes.jsonl" in shown and "13 characters" in shown and "[red]short[/]" in shown
     with pytest.raises(UsageError, match=r"reason=fraction: .*: min_characters, min_letters"):

@@ -76,7 +76,7 @@ def test_a_sweep_in_a_recipe_ends_in_the_table_of_one_on_the_command_line(user: 
 def test_the_command_line_replaces_what_the_recipe_sweeps(user: Path) -> None:
     points = read_sweep(["experiment=mine", "finetune.seed=7"]).points()
     assert [point[1:] for point in points] == [
-        ["finetune.seed=7", f"task.train_examples={count}"] for count in (12, 24)
+        ["finetune.seed=7", f"task.train_examples={count}", "keep=False"] for count in (12, 24)
     ]
 
 

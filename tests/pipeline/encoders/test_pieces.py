@@ -182,7 +182,7 @@ def test_strings_words_and_concatenations_are_read_as_wholes(
         read.clear()
         words = text.split()
         example = Example(tuple(words), ("O",) * len(words), "", 0)
-        data = TagAnswers(["O"], []).encode(encoder, [example], 512)
+        data = TagAnswers(["O"]).encode(encoder, [example], 512)
         assert rows_of(data.inputs) == [[own.cls, *whole(own, " ".join(words)), own.sep]]
 
 

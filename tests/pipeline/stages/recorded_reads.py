@@ -79,6 +79,8 @@ SCENARIOS: tuple[tuple[str, list[str]], ...] = (
     ("finetune", [*BERT, *TAGS, "encoder=glove.txt", "finetune.crf=true", "finetune.head=bilstm"]),
     ("finetune", [*BERT, *SPANS, "encoder=random"]),
     ("finetune", [*BERT, "task=suite", "encoder=majority"]),
+    ("model", [*BERT, *TABLE, "encoder=random"]),
+    ("model", [*BERT, *TAGS, "encoder=glove.txt"]),
     ("report", [*BERT, *TABLE, "encoder=majority"]),
     ("layers", [*BERT, *TAGS, *HEADS, "encoder=glove.txt"]),
     ("layers", [*BERT, *TABLE, *HEADS, "encoder=glove.txt"]),

@@ -30,8 +30,10 @@ from pipeline.tasks import heads, lazy_rows
 from pipeline.tasks.batches import training_order
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
 from pipeline.tasks.examples import Example, Gold
-from pipeline.tasks.finetuning import Model, Outcome, choose_device, finetune
+from pipeline.tasks.finetuned import Finetuned
+from pipeline.tasks.finetuning import Outcome, choose_device, finetune
 from pipeline.tasks.heads import Head
+from pipeline.tasks.model import Model
 from pipeline.tasks.optimizer import Optimizer
 from pipeline.tasks.splits import Splits
 from pipeline.workflow.stage import Work
@@ -194,13 +196,16 @@ def test_learning_rates_fall_with_depth(tokenizer: Path) -> None:
 def test_lazy_tables_change_nothing_but_the_price(
     tokenizer: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = replace(FAST, lr=1e-3, layer_decay=0.8, clip=0.1, epochs=3, keep_model=True)
+    config = replace(FAST, lr=1e-3, layer_decay=0.8, clip=0.1, epochs=3)
     weights = []
     for many in (0, 10_000):  # all tables lazy, or none
         monkeypatch.setattr(lazy_rows, "MANY", many)
         encoder = new_encoder(tokenizer)
         tables = [m for m in encoder.modules() if isinstance(m, torch.nn.Embedding)]
-        weights.append(finetune(encoder, toy("tag"), TASKS["tag"], config).weights)
+        finetune(
+            encoder, toy("tag"), TASKS["tag"], config,
+            keep=lambda finetuned: weights.append(finetuned.model.trained_state()),
+        )  # fmt: skip
         assert tables == [m for m in encoder.modules() if isinstance(m, torch.nn.Embedding)]
     lazy, eager = weights
     assert lazy.keys() == eager.keys()
@@ -230,9 +235,10 @@ def test_a_head_that_reads_first_units_answers_as_any_other(
 def test_the_weights_that_are_kept_have_the_encoder_s_own_shape(tokenizer: Path) -> None:
     encoder = new_encoder(tokenizer)
     assert isinstance(encoder, BertEncoder)
-    config = replace(FAST, epochs=1, keep_model=True, pooling="first")
-    outcome = finetune(encoder, toy("classify", 32), TASKS["classify"], config)
-    trained = outcome.weights["encoder.bert.embeddings.tokens.weight"]
+    config = replace(FAST, epochs=1, pooling="first")
+    kept: list[Finetuned] = []
+    finetune(encoder, toy("classify", 32), TASKS["classify"], config, keep=kept.append)
+    trained = kept[0].model.trained_state()["encoder.bert.embeddings.tokens.weight"]
     assert torch.equal(trained, encoder.bert.embeddings.tokens.weight)
     assert len(trained) == encoder.tokenizer.size
 

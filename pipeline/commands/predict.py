@@ -1,0 +1,82 @@
+"""`sesame predict` and `sesame evaluate`: use a fine-tuned model on other files."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from rich.table import Table
+
+from data_prep.errors import UsageError
+from data_prep.progress import console
+from pipeline.commands.arguments import Arguments, take_own
+from pipeline.commands.store import open_store
+from pipeline.config.compose import compose_config
+from pipeline.store.models import find_model
+from pipeline.tasks.splits import read_splits
+
+SHOWN_FAULTS = 5
+
+
+def predict(arguments: Arguments) -> None:
+    """Answer every item of a file, in order."""
+    own, overrides = take_own(arguments.overrides, {"model": "", "input": "", "output": ""})
+    store = open_store(replace(arguments, overrides=overrides))
+    if not own["model"] or not own["input"]:
+        raise UsageError("predict: name a model and a file: model=<run>/<task> input=<file>")
+    folder = find_model(f"model={own['model']}", own["model"], store)
+
+    from pipeline.inference.forms import check_form, convert
+    from pipeline.inference.items import STANDARD_INPUT, read_items
+    from pipeline.inference.models import FinetunedModel
+    from pipeline.inference.predicting import predict_file, predict_lines
+    from pipeline.tasks.finetuned import load_finetuned
+
+    model = FinetunedModel(load_finetuned(folder), folder)
+    if own["input"] == STANDARD_INPUT and not own["output"]:
+        tally = predict_lines(model, read_items(own["input"], model), sys.stdout.buffer)
+    else:
+        output = Path(own["output"] or "predictions.jsonl")
+        check_form(output, model.kind)
+        lines = output if output.suffix == ".jsonl" else output.with_name(f"{output.name}.jsonl")
+        tally = predict_file(model, own["input"], lines)
+        if lines != output:
+            convert(lines, output, Path(own["input"]))
+            lines.unlink()
+        print(output)
+    went_on = f", {tally.skipped:,} of them before" if tally.skipped else ""
+    console.print(f"{tally.items + tally.skipped:,} items{went_on}", markup=False)
+    if tally.faults:
+        shown = "; ".join(f"line {n}: {fault}" for n, fault in tally.faults[:SHOWN_FAULTS])
+        more = "; …" if len(tally.faults) > SHOWN_FAULTS else ""
+        console.print(f"{len(tally.faults):,} lines have no answer: {shown}{more}", markup=False)
+
+
+def evaluate(arguments: Arguments) -> None:
+    """Score a fine-tuned model on the test file of a task."""
+    own, overrides = take_own(arguments.overrides, {"model": ""})
+    if not own["model"]:
+        raise UsageError("evaluate: name a model and a task: model=<run>/<task> task=<task>")
+    config = compose_config(overrides)
+    store = open_store(replace(arguments, overrides=overrides))
+    folder = find_model(f"model={own['model']}", own["model"], store)
+
+    from pipeline.tasks.finetuned import load_finetuned
+
+    finetuned = load_finetuned(folder)
+    if config.task.kind != finetuned.task.kind:
+        raise UsageError(
+            f"task={config.task.name}: its kind is {config.task.kind}, the model's "
+            f"{finetuned.task.kind}; choose another task or model"
+        )
+    splits = read_splits(config.task, config.finetune.seed)
+    unknown = sorted(set(splits.labels) - set(finetuned.answers.labels))
+    if unknown:
+        raise UsageError(
+            f"task={config.task.name}: {len(unknown)} of its labels are not among the model's "
+            f"{len(finetuned.answers.labels)}; evaluate on a task with the same labels"
+        )
+    scores = finetuned.answers.score(splits.test, finetuned.predict(splits.test))
+    table = Table(title=f"{config.task.name}: {len(splits.test):,} examples", show_header=False)
+    for name, value in sorted(scores.items(), key=lambda item: item[0] != config.task.metric):
+        table.add_row(name, f"{100 * value:.1f}")
+    console.print(table)

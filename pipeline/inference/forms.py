@@ -1,0 +1,90 @@
+"""Write predictions in the forms of leaderboards and annotation tools, from their JSON lines.
+
+.tsv    GLUE: index and prediction
+.conll  a word and its tag per line
+.json   SQuAD: question id to answer
+.ann    brat: entities with character offsets in the input, whose lines are the sentences
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from data_prep.errors import SesameError, UsageError
+from data_prep.files import atomic_write
+
+Answers = Iterator[dict[str, Any]]
+
+
+def convert(predictions: Path, output: Path, source: Path) -> None:
+    """Write `output` from JSON lines; its ending decides the form.
+
+    Raises a SesameError if a line of the input had no answer: these forms have one for each.
+    """
+    write = FORMS[output.suffix]
+    with predictions.open("rb") as lines, atomic_write(output) as sink:
+        for text in write(_checked(map(json.loads, lines), output), source):
+            sink.write(text.encode())
+
+
+def check_form(output: Path, kind: str) -> None:
+    """Raise UsageError if a kind of task has no such form."""
+    fitting = {
+        "classify": (".jsonl", ".tsv"),
+        "regress": (".jsonl", ".tsv"),
+        "tag": (".jsonl", ".conll", ".ann"),
+        "span": (".jsonl", ".json"),
+    }[kind]
+    if output.suffix not in fitting:
+        raise UsageError(f"output={output}: answers of this model end in {' or '.join(fitting)}")
+
+
+def _checked(answers: Answers, output: Path) -> Answers:
+    for answer in answers:
+        if "error" in answer:
+            raise SesameError(
+                f"line {answer['line']} of the input {answer['error']}, and a {output.suffix} file "
+                "needs an answer for each; correct it, or write a .jsonl file"
+            )
+        yield answer
+
+
+def _glue(answers: Answers, source: Path) -> Iterator[str]:
+    yield "index\tprediction\n"
+    for number, answer in enumerate(answers):
+        value = answer["label"] if "label" in answer else f"{answer['value']:.3f}"
+        yield f"{number}\t{value}\n"
+
+
+def _conll(answers: Answers, source: Path) -> Iterator[str]:
+    for number, answer in enumerate(answers):
+        rows = zip(answer["words"], answer["tags"], strict=True)
+        yield ("\n" if number else "") + "".join(f"{word}\t{tag}\n" for word, tag in rows)
+
+
+def _squad(answers: Answers, source: Path) -> Iterator[str]:
+    found = {answer.get("id", str(answer["line"])): answer["text"] for answer in answers}
+    yield json.dumps(found, ensure_ascii=False)
+
+
+def _brat(answers: Answers, source: Path) -> Iterator[str]:
+    """Yield T lines; the sentences must be the lines of a .txt file."""
+    if source.suffix != ".txt":
+        raise UsageError(f"input={source}: brat's offsets count the characters of a .txt file")
+    number = start = 0
+    with source.open(encoding="utf-8", newline="") as text:
+        for line, answer in zip(text, answers, strict=True):
+            for entity in answer["entities"]:
+                number += 1
+                first, last = start + entity["start"], start + entity["end"]
+                yield f"T{number}\t{entity['type']} {first} {last}\t{entity['text']}\n"
+            start += len(line)
+
+
+FORMS: dict[str, Callable[[Answers, Path], Iterator[str]]] = {
+    ".tsv": _glue,
+    ".conll": _conll,
+    ".json": _squad,
+    ".ann": _brat,
+}

@@ -1,0 +1,228 @@
+"""Read the items of a file for a fine-tuned model, one at a time.
+
+    .txt       an item per line; the texts of a pair are separated by a tab
+    .tsv .csv  a row per item; the columns have the task's names (task.text_a, task.text_b)
+    .jsonl     an object per item: those names, or `text`; `words` for tagging; `question` and
+               `context` for spans; an `id` is repeated in the output
+    .conll     a word per line, blank lines between sentences (tagging)
+    .json      SQuAD's questions (spans)
+    -          standard input: lines of JSON or of text
+A line that cannot be read is an item with its fault, so that the output has a line for each.
+"""
+
+import csv
+import itertools
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from data_prep.errors import UsageError
+from pipeline.inference.models import FinetunedModel, Item
+from pipeline.tasks.config import TaskConfig
+from pipeline.tasks.examples import TaskFile
+from pipeline.tasks.squad import read_squad
+
+STANDARD_INPUT = "-"
+ENDINGS = ".txt, .tsv, .csv, .jsonl, .conll or, for questions, .json"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One item of a file, or the fault of a line that has none."""
+
+    number: int  # counted from 1
+    item: Item | None
+    id: str | None = None
+    fault: str = ""
+
+
+def read_items(path: str, model: FinetunedModel) -> Iterator[Line]:
+    """Yield the items of a file, in order; bounded memory but for SQuAD's files.
+
+    Raises UsageError for a file that cannot hold the model's items.
+    """
+    task = model.finetuned.task
+    ending = ".txt" if path == STANDARD_INPUT else Path(path).suffix.lower()
+    readers = {".txt": _read_text, ".jsonl": _read_json, ".tsv": _read_tsv, ".csv": _read_csv}
+    if ending == ".json" and model.kind == "span":
+        yield from _read_questions(Path(path), task)
+        return
+    if ending == ".conll" and model.kind == "tag":
+        readers[".conll"] = _read_conll
+    if ending not in readers:
+        raise UsageError(f"input={path}: a file for this model ends in {ENDINGS}")
+    with _opened(path) as lines:
+        for line in readers[ending](_decoded(lines), task):
+            yield _checked(line, model)
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[Iterable[bytes]]:
+    if path == STANDARD_INPUT:
+        yield sys.stdin.buffer
+        return
+    with ExitStack() as stack:
+        try:
+            stream = stack.enter_context(Path(path).open("rb"))
+        except OSError as error:
+            raise UsageError(f"input={path}: cannot be read ({error.strerror})") from error
+        yield stream
+
+
+def _decoded(lines: Iterable[bytes]) -> Iterator[tuple[int, str | None]]:
+    """Yield (number, text without its line end); None for a line that is not UTF-8."""
+    for number, raw in enumerate(lines, start=1):
+        try:
+            text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError:
+            yield number, None
+            continue
+        yield number, text.rstrip("\r\n")
+
+
+def _checked(line: Line, model: FinetunedModel) -> Line:
+    """Return the line, with a fault if its item is not of the model's form."""
+    if line.item is None:
+        return line
+    try:
+        model.example(line.item)
+    except UsageError:
+        wanted = "a pair" if model.takes_pairs else "one text"
+        return Line(line.number, None, line.id, f"must be {wanted}")
+    return line
+
+
+Lines = Iterator[tuple[int, str | None]]
+NOT_UTF8 = "not UTF-8"
+
+
+def _read_text(lines: Lines, task: TaskConfig) -> Iterator[Line]:
+    for number, text in lines:
+        if text is None:
+            yield Line(number, None, fault=NOT_UTF8)
+        elif text.lstrip().startswith("{"):
+            yield _json_line(number, text, task)
+        else:
+            yield Line(number, _text_item(text, task))
+
+
+def _text_item(text: str, task: TaskConfig) -> Item:
+    if task.text_b is None and task.kind != "span":
+        return text
+    first, tab, second = text.partition("\t")
+    return (first, second) if tab else first
+
+
+def _read_json(lines: Lines, task: TaskConfig) -> Iterator[Line]:
+    for number, text in lines:
+        if text is None:
+            yield Line(number, None, fault=NOT_UTF8)
+        else:
+            yield _json_line(number, text, task)
+
+
+def _json_line(number: int, text: str, task: TaskConfig) -> Line:
+    try:
+        row = json.loads(text)
+    except (ValueError, RecursionError):
+        return Line(number, None, fault="not JSON")
+    if not isinstance(row, dict):
+        return Line(number, None, fault="not a JSON object")
+    own = row.get("id")
+    name = None if own is None else str(own)
+    words = row.get("words")
+    if task.kind == "tag" and isinstance(words, list) and all(isinstance(w, str) for w in words):
+        return Line(number, words, name)
+    found = [row.get(key) for key in _keys(task)]
+    if len(found) == 1 and found[0] is None:
+        found = [row.get("text")]
+    if not all(isinstance(value, str) for value in found):
+        lacking = ", ".join(_keys(task))
+        return Line(number, None, name, f"has no text in {lacking}")
+    texts: list[Any] = found
+    return Line(number, texts[0] if len(texts) == 1 else (texts[0], texts[1]), name)
+
+
+def _keys(task: TaskConfig) -> list[str]:
+    if task.kind == "span":
+        return ["question", "context"]
+    return [task.text_a] if task.text_b is None else [task.text_a, task.text_b]
+
+
+def _read_tsv(lines: Lines, task: TaskConfig) -> Iterator[Line]:
+    return _read_rows(((n, None if text is None else text.split("\t")) for n, text in lines), task)
+
+
+def _read_csv(lines: Lines, task: TaskConfig) -> Iterator[Line]:
+    """Read rows of CSV; a row that is not valid is one fault."""
+    place = 0
+
+    def texts() -> Iterator[str]:
+        nonlocal place
+        for number, text in lines:
+            place = number
+            yield ("\ufffd" if text is None else text) + "\n"
+
+    def cells() -> Iterator[tuple[int, list[str] | None]]:
+        rows = csv.reader(texts())
+        while True:
+            try:
+                row = next(rows)
+            except StopIteration:
+                return
+            except csv.Error:
+                yield place, None
+                continue
+            yield place, row
+
+    return _read_rows(cells(), task)
+
+
+def _read_rows(rows: Iterator[tuple[int, list[str] | None]], task: TaskConfig) -> Iterator[Line]:
+    first = next(rows, None)
+    if first is None:
+        return
+    names = first[1] or []
+    wanted = _keys(task)
+    renamed = [task.aliases.get(name, name) for name in names]
+    if task.columns and task.text_a not in renamed:
+        renamed, rows = task.columns, itertools.chain([first], rows)
+    if not set(wanted) <= set(renamed):
+        raise UsageError(
+            f"input: the first line must name the columns {', '.join(wanted)}; rename them, or "
+            "give a .txt or .jsonl file"
+        )
+    places = [renamed.index(name) for name in wanted]
+    for number, cells in rows:
+        if cells is None or len(cells) != len(renamed):
+            yield Line(number, None, fault=f"has not {len(renamed)} columns")
+            continue
+        texts = [cells[place].strip() for place in places]
+        yield Line(number, texts[0] if len(texts) == 1 else (texts[0], texts[1]))
+
+
+def _read_conll(lines: Lines, task: TaskConfig) -> Iterator[Line]:
+    words: list[str] = []
+    start, fault = 1, ""
+    for number, text in itertools.chain(lines, [(0, "")]):
+        if text is None:
+            fault = NOT_UTF8
+            continue
+        cells = text.split()
+        if cells and cells[0] != "-DOCSTART-" and not text.startswith("# "):
+            start = start if words else number
+            words.append(cells[0])
+        elif not cells and (words or fault):
+            yield Line(start, None if fault else words, fault=fault)
+            words, fault = [], ""
+
+
+def _read_questions(path: Path, task: TaskConfig) -> Iterator[Line]:
+    file = TaskFile(path, has_labels=False)
+    for number, example in enumerate(read_squad(file, task), start=1):
+        question, passage = example.texts
+        yield Line(number, (question, passage), example.id)

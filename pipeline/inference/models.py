@@ -1,0 +1,123 @@
+"""Load a fine-tuned model and ask it, from Python.
+
+    from pipeline import load_model
+
+    model = load_model("mine/ner")
+    for tags in model.predict(["Anna met Bo in Lund."]):
+        print(tags.entities)
+
+A reference is `<run>/<task>`, the beginning of a fingerprint, or a folder.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from data_prep.errors import UsageError
+from data_prep.text.words import split_like_bert
+from pipeline.inference.results import Number, Result, answer_of, label_of, tags_of
+from pipeline.store.models import find_model
+from pipeline.store.outputs import Store
+from pipeline.tasks.examples import Example
+from pipeline.tasks.finetuned import Finetuned, load_finetuned
+
+# A text, the two texts of a pair, a question and its passage, or the words of a sentence.
+Item = str | tuple[str, str] | list[str]
+
+
+@dataclass(frozen=True)
+class FinetunedModel:
+    """A fine-tuned model that answers texts."""
+
+    finetuned: Finetuned
+    folder: Path
+
+    @property
+    def kind(self) -> str:
+        """The kind of its task: classify, regress, tag or span."""
+        return self.finetuned.task.kind
+
+    @property
+    def takes_pairs(self) -> bool:
+        """True if an item is a pair: two texts, or a question and its passage."""
+        return self.kind == "span" or self.finetuned.task.text_b is not None
+
+    def predict(self, items: Sequence[Item]) -> list[Result]:
+        """Return one result per item, in order.
+
+        An item is a text, a pair, or for tagging also a list of words. Raises a UsageError for an
+        item of another form. An empty text is answered too.
+        """
+        return self._ask([self.example(item) for item in items], items)
+
+    def example(self, item: Item) -> Example:
+        """Return an item as the task's example, without an answer."""
+        is_pair = isinstance(item, tuple) and len(item) == 2
+        is_words = isinstance(item, list) and self.kind == "tag"
+        if self.takes_pairs != is_pair or not (isinstance(item, str) or is_pair or is_words):
+            wanted = "a pair (text, text)" if self.takes_pairs else "a text"
+            raise UsageError(f"predict: an item must be {wanted}, not a {type(item).__name__}")
+        if self.kind == "tag":
+            words = tuple(item) if is_words else split_like_bert(str(item))[0]
+            return Example(words, None, "", 0)
+        return Example((item,) if isinstance(item, str) else tuple(item), None, "", 0)
+
+    def _ask(self, examples: list[Example], items: Sequence[Item]) -> list[Result]:
+        answered = [n for n, example in enumerate(examples) if self.kind != "tag" or example.texts]
+        results: list[Result | None] = [None] * len(examples)
+        own = [examples[number] for number in answered]
+        if self.kind == "span":
+            for number, guess in zip(answered, self.finetuned.predict(own), strict=True):
+                results[number] = answer_of(guess)
+        elif self.kind == "regress":
+            for number, guess in zip(answered, self.finetuned.predict(own), strict=True):
+                assert isinstance(guess.answer, float)
+                results[number] = Number(guess.answer)
+        else:
+            self._label(own, answered, items, results)
+        labels = self.finetuned.answers.labels
+        empty = np.zeros((0, len(labels)))
+        return [
+            tags_of(empty, labels, [], [], "") if result is None else result for result in results
+        ]
+
+    def _label(
+        self,
+        examples: list[Example],
+        answered: list[int],
+        items: Sequence[Item],
+        results: list[Result | None],
+    ) -> None:
+        """Fill in the labels of texts, or of the words of sentences."""
+        labels = self.finetuned.answers.labels
+        logits = self.finetuned.logits(examples) if examples else np.zeros((0, len(labels)))
+        start = 0
+        for number, example in zip(answered, examples, strict=True):
+            if self.kind == "classify":
+                results[number] = label_of(logits[start], labels)
+                start += 1
+                continue
+            end = start + len(example.texts)
+            item = items[number]
+            if isinstance(item, str):
+                text, places = item, [(int(a), int(b)) for a, b in split_like_bert(item)[1]]
+            else:
+                text, places = " ".join(item), _places(example.texts)
+            results[number] = tags_of(logits[start:end], labels, example.texts, places, text)
+            start = end
+
+
+def _places(words: Sequence[str]) -> list[tuple[int, int]]:
+    """Return the characters of words that are joined by single spaces."""
+    ends = np.cumsum([len(word) + 1 for word in words]) - 1
+    return [(int(end) - len(word), int(end)) for word, end in zip(words, ends, strict=True)]
+
+
+def read_model(reference: str | Path, store: str | Path | None = None) -> FinetunedModel:
+    """Load the model of a reference; see `pipeline.load_model`."""
+    place = Store(Path(store or os.environ.get("SESAME_STORE", "store")))
+    folder = find_model(f"model={reference}", str(reference), place)
+    return FinetunedModel(load_finetuned(folder), folder)

@@ -1,0 +1,116 @@
+"""Predict the items of a file: in batches, in order, going on where an interrupted run stopped.
+
+Writes one JSON line per item to `<output>.part`, and renames it when all are there. Beside it,
+`<output>.part.json` says which model and input it belongs to.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+from data_prep.errors import UsageError
+from data_prep.files import read_json_object, write_atomically
+from pipeline.inference.items import STANDARD_INPUT, Line, read_items
+from pipeline.inference.models import FinetunedModel
+from pipeline.inference.results import as_json
+from pipeline.tasks.finetuned import MODEL
+
+BATCH_ITEMS = 512  # sorted by length together; bounds memory and what an interruption loses
+
+
+@dataclass
+class Tally:
+    """Items answered and lines with a fault; the first faults are shown."""
+
+    items: int = 0
+    skipped: int = 0  # answered by an earlier, interrupted run
+    faults: list[tuple[int, str]] = field(default_factory=list)  # line number, fault
+
+
+def predict_file(model: FinetunedModel, source: str, output: Path) -> Tally:
+    """Write the answers to a file; return the counts.
+
+    Goes on with `<output>.part` if it belongs to the same model and input. Raises UsageError if it
+    belongs to others.
+    """
+    partial = output.with_name(f"{output.name}.part")
+    about = output.with_name(f"{partial.name}.json")
+    identity = _identity(model, source)
+    done = 0
+    if partial.exists():
+        if read_json_object(about) != identity:
+            raise UsageError(
+                f"output={output}: {partial} belongs to another model or input; remove it, or "
+                "choose another output"
+            )
+        done = _keep_whole_lines(partial)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(about, json.dumps(identity))
+    with partial.open("ab") as sink:
+        tally = predict_lines(model, read_items(source, model), sink, done)
+        sink.flush()
+        os.fsync(sink.fileno())
+    os.replace(partial, output)
+    about.unlink()
+    return tally
+
+
+def predict_lines(
+    model: FinetunedModel, lines: Iterable[Line], sink: BinaryIO, done: int = 0
+) -> Tally:
+    """Write a JSON line per item to `sink`; the first `done` items are passed over."""
+    tally = Tally(skipped=done)
+    rest = iter(lines)
+    for line in islice(rest, done):
+        _note(line, tally)
+    while batch := list(islice(rest, BATCH_ITEMS)):
+        for answer in _answers(model, batch, tally):
+            sink.write(json.dumps(answer, ensure_ascii=False).encode() + b"\n")
+        sink.flush()
+    return tally
+
+
+def _answers(model: FinetunedModel, batch: list[Line], tally: Tally) -> Iterator[dict[str, object]]:
+    items = [line.item for line in batch if line.item is not None]
+    results = iter(model.predict(items))
+    for line in batch:
+        tally.items += 1
+        _note(line, tally)
+        named = {} if line.id is None else {"id": line.id}
+        if line.item is None:
+            yield {"line": line.number, **named, "error": line.fault}
+        else:
+            yield {"line": line.number, **named, **as_json(next(results))}
+
+
+def _note(line: Line, tally: Tally) -> None:
+    if line.item is None:
+        tally.faults.append((line.number, line.fault))
+
+
+def _identity(model: FinetunedModel, source: str) -> dict[str, object]:
+    """Return what an interrupted output must agree with."""
+    stated = hashlib.sha256((model.folder / MODEL).read_bytes())
+    stated.update(str(sorted((p.name, p.stat().st_size) for p in model.folder.iterdir())).encode())
+    if source == STANDARD_INPUT:
+        return {"model": stated.hexdigest(), "input": STANDARD_INPUT}
+    status = os.stat(source) if os.path.exists(source) else None
+    size = [status.st_size, status.st_mtime_ns] if status else []
+    return {"model": stated.hexdigest(), "input": [os.path.basename(source), *size]}
+
+
+def _keep_whole_lines(path: Path) -> int:
+    """Cut a last line that was not finished; return the number of lines."""
+    with path.open("r+b") as stream:
+        lines = end = 0
+        for line in stream:
+            if not line.endswith(b"\n"):
+                break
+            lines, end = lines + 1, end + len(line)
+        stream.truncate(end)
+    return lines

@@ -1,0 +1,154 @@
+"""Typed answers of a fine-tuned model, one class per kind of task.
+
+Character offsets count Python characters of the given text; ends are excluded.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from pipeline.tasks.answers import Prediction
+from pipeline.tasks.span_answers import SpanPrediction
+
+
+@dataclass(frozen=True)
+class Label:
+    """The label of a text or pair, with the probabilities of all labels."""
+
+    label: str
+    score: float
+    scores: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Number:
+    """The number of a text or pair."""
+
+    value: float
+
+
+@dataclass(frozen=True)
+class Entity:
+    """A tagged run of words: the type, the characters, and the least certain word's probability."""
+
+    type: str
+    start: int
+    end: int
+    text: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Tags:
+    """A tag per word, and the entities that BIO tags form."""
+
+    words: list[str]
+    tags: list[str]
+    scores: list[float]
+    entities: list[Entity]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to a question; an empty text says that the passage has none."""
+
+    text: str
+    start: int | None
+    end: int | None
+    score: float
+    n_best: list["Answer"]
+
+
+Result = Label | Number | Tags | Answer
+
+
+def as_json(result: Result) -> dict[str, Any]:
+    """Return a result as plain values; probabilities have six digits."""
+    rounded: dict[str, Any] = _rounded(asdict(result))
+    if isinstance(result, Answer):
+        rounded["n_best"] = [
+            {key: value for key, value in each.items() if key != "n_best"}
+            for each in rounded["n_best"]
+        ]
+    return rounded
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return round(value, 6)
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, list) else value
+
+
+def label_of(logits_C: np.ndarray[Any, Any], labels: Sequence[str]) -> Label:
+    """Return the most probable label."""
+    shares = softmax(logits_C)
+    best = int(shares.argmax())
+    return Label(labels[best], float(shares[best]), dict(zip(labels, shares.tolist(), strict=True)))
+
+
+def tags_of(
+    logits_WC: np.ndarray[Any, Any],
+    labels: Sequence[str],
+    words: Sequence[str],
+    characters: Sequence[tuple[int, int]],
+    text: str,
+) -> Tags:
+    """Return the most probable tags of a sentence; words and their characters are in `text`."""
+    shares = softmax(logits_WC)
+    best = shares.argmax(1)
+    tags = [labels[number] for number in best]
+    scores = shares[np.arange(len(best)), best].tolist()
+    return Tags(list(words), tags, scores, _entities(tags, scores, characters, text))
+
+
+def _entities(
+    tags: Sequence[str],
+    scores: Sequence[float],
+    characters: Sequence[tuple[int, int]],
+    text: str,
+) -> list[Entity]:
+    """Return the runs of BIO tags; an I- of another type, or after O, begins a new entity."""
+    runs: list[tuple[str, int, int]] = []  # type, first word, last word
+    for place, tag in enumerate(tags):
+        mark, _, kind = tag.partition("-")
+        if mark not in ("B", "I") or not kind:
+            continue
+        is_next = runs and runs[-1][2] == place - 1 and runs[-1][0] == kind
+        if mark == "I" and is_next:
+            runs[-1] = (kind, runs[-1][1], place)
+        else:
+            runs.append((kind, place, place))
+    return [
+        Entity(
+            kind,
+            int(characters[first][0]),
+            int(characters[last][1]),
+            text[characters[first][0] : characters[last][1]],
+            min(scores[first : last + 1]),
+        )
+        for kind, first, last in runs
+    ]
+
+
+def answer_of(guess: Prediction) -> Answer:
+    """Return the best span of a passage, with its rivals."""
+    assert isinstance(guess, SpanPrediction) and guess.confidence is not None
+    rivals = [
+        Answer(text, start, end, score, [])
+        for (text, score), (start, end) in zip(guess.n_best, guess.spans, strict=True)
+    ]
+    if not guess.answer:
+        return Answer("", None, None, guess.confidence, rivals)
+    best = rivals[0]
+    return Answer(best.text, best.start, best.end, guess.confidence, rivals)
+
+
+def softmax(logits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return probabilities over the last axis."""
+    shifted = np.exp(logits.astype(np.float64) - logits.max(-1, keepdims=True))
+    shares: np.ndarray[Any, Any] = shifted / shifted.sum(-1, keepdims=True)
+    return shares

@@ -1,0 +1,81 @@
+"""One fine-tuning, as the stages `finetune` and `model` do it; its model may be kept."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipeline.config.schema import FLOORS, RANDOM, Config
+from pipeline.stages.encoder_inputs import open_encoder
+from pipeline.tasks.config import FinetuneConfig
+from pipeline.tasks.examples import Example
+from pipeline.tasks.splits import Splits, read_splits
+from pipeline.workflow.stage import Work
+
+if TYPE_CHECKING:
+    from pipeline.encoders import Encoder
+    from pipeline.tasks.finetuned import Finetuned
+    from pipeline.tasks.finetuning import Outcome
+
+KEPT = ".model"  # in the output of a fine-tuning, until the stage `model` takes it over
+PROVED = 8  # development examples on which a saved model is compared with the trained one
+
+
+def keeps_model(config: Config) -> bool:
+    """Return True if the model of a fine-tuning is to be kept.
+
+    `keep` decides. If it is not set, all are kept but those of untrained encoders. Baselines and
+    suites have none.
+    """
+    if FLOORS.keys() & set(config.encoders) or config.task.members:
+        return False
+    return RANDOM not in config.encoders if config.keep is None else config.keep
+
+
+def train(work: Work, splits: Splits | None = None) -> "Outcome":
+    """Fine-tune once; leave the model in a hidden folder if it is to be kept."""
+    from pipeline.stages.tracked import followed
+    from pipeline.tasks.finetuning import finetune
+
+    task, config = work.config.task, work.config.finetune
+    splits = splits or read_splits(task, config.seed)
+    encoder = open_encoder(work.config, work.inputs, config.seed)
+
+    def keep(finetuned: "Finetuned") -> None:
+        if keeps_model(work.config):
+            leave_model(work.out, finetuned, splits.dev[:PROVED])
+
+    with _computing(encoder, config, work.out / ".states") as own, followed(work) as run:
+        outcome = finetune(own, splits, task, config, run.after_epoch, keep)
+        run.scored(outcome.steps, outcome.scores)
+    return outcome
+
+
+def _computing(
+    encoder: "Encoder", config: FinetuneConfig, folder: Path
+) -> AbstractContextManager["Encoder"]:
+    """Return the encoder; a frozen one is wrapped to compute each hidden state once for all epochs.
+
+    The wrapper stores states below `folder` and removes them at the end of the `with` block.
+    """
+    from pipeline.encoders.stored import stored_states
+    from pipeline.tasks.finetuning import choose_device
+
+    if config.mode == "full" or encoder.states == 1:  # static vectors are only looked up
+        return nullcontext(encoder)
+    return stored_states(encoder, folder, choose_device(config.accelerator))
+
+
+def leave_model(out: Path, finetuned: "Finetuned", examples: Sequence[Example]) -> None:
+    """Write the model of a fine-tuning to its hidden folder, and prove it on some examples."""
+    from pipeline.tasks.finetuned import prove_model, save_model
+
+    partial = out / f"{KEPT}.tmp"
+    for folder in (partial, out / KEPT):
+        shutil.rmtree(folder, ignore_errors=True)
+    partial.mkdir()
+    save_model(finetuned, partial)
+    prove_model(finetuned, partial, examples)
+    os.replace(partial, out / KEPT)

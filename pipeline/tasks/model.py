@@ -1,0 +1,63 @@
+"""An encoder with a head, and its answers for a set of inputs.
+
+U rows of the head's answers, C classes
+"""
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pipeline.encoders import Encoder, InputBatch, evaluation_order
+from pipeline.tasks.answers import Floats
+from pipeline.tasks.batches import TaskData
+from pipeline.tasks.heads import Head
+
+
+class Model(nn.Module):
+    """An encoder with a head. `frozen`: the encoder gets no gradients and no dropout."""
+
+    def __init__(self, encoder: Encoder, head: Head, frozen: bool) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.head = head
+        self.frozen = frozen
+        encoder.requires_grad_(not frozen)
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the weights."""
+        return self.head.output.weight.device
+
+    def train(self, mode: bool = True) -> "Model":
+        """Set training mode; a frozen encoder always stays in evaluation mode."""
+        super().train(mode)
+        self.encoder.train(mode and not self.frozen)
+        return self
+
+    def forward(self, batch: InputBatch) -> Tensor:
+        """Return the head's answers [U, C] for a batch (rows as in `heads`)."""
+        if self.head.reads_first:
+            return self.head.answer(self.encoder.first_states(batch))
+        answers: Tensor = self.head(self.encoder(batch), batch)
+        return answers
+
+    def trained_state(self) -> dict[str, Tensor]:
+        """Return a copy of all trained parameters and of the head's buffers."""
+        learned = {n: value for n, value in self.named_parameters() if value.requires_grad}
+        counted = dict(self.head.named_buffers(prefix="head"))
+        return {name: value.detach().clone() for name, value in (learned | counted).items()}
+
+
+@torch.inference_mode()
+def head_outputs(model: Model, data: TaskData) -> Floats:
+    """Return the head's answers for all inputs, in their order: [U, C].
+
+    Puts the model into evaluation mode.
+    """
+    model.eval()
+    outputs = np.empty((len(data.gold), model.head.output.out_features), np.float32)
+    for rows in evaluation_order(data.inputs.lengths):
+        batch = data.inputs.batch(rows).to(model.device)
+        answers_UC = model.head.decide(model(batch), batch).float().cpu().numpy()
+        outputs[data.places(rows)] = answers_UC
+    return outputs

@@ -1,0 +1,88 @@
+"""The model card of a fine-tuned model: task, counts, scores over seeds, and how to use it.
+
+A card holds numbers and settings only: no text, and no names of files.
+"""
+
+import json
+from statistics import fmean, stdev
+from typing import Any
+
+CARD = """\
+---
+library_name: {library}
+tags:
+- sesame
+---
+
+# {task}: {encoder}
+
+{about}
+
+## Use
+
+```python
+from pipeline import load_model
+
+model = load_model("path/to/this/folder")
+model.predict([{example}])
+```
+
+On the command line: `sesame predict model=path/to/this/folder input=file.jsonl`.{transformers}
+
+## Scores
+
+{metric} by seed. This is seed {seed}, which has the best score on the development set.
+
+| seed | development | test |
+| --- | --- | --- |
+{rows}
+
+Test: mean {mean:.1f}{deviation} over {seeds}.
+
+## Making
+
+- {train:,} training, {dev:,} development and {test:,} test examples
+- settings: `{settings}`
+
+A model repeats the errors and prejudices of the texts and labels it was trained on. What a
+vocabulary or the names of labels give away, this folder gives away.
+"""
+ABOUT = {
+    "classify": "Assigns one of {labels} labels to a text or a pair of texts.",
+    "regress": "Gives a number for a text or a pair of texts.",
+    "tag": "Tags every word with one of {labels} tags.",
+    "span": "Finds the answer to a question in a passage.",
+}
+EXAMPLES = {
+    "classify": '"a text", "another text"',
+    "regress": '("a text", "another text")',
+    "tag": '"A sentence with names."',
+    "span": '("a question", "the passage with its answer")',
+}
+
+
+def model_card(stated: dict[str, Any], facts: dict[str, Any]) -> str:
+    """Return the README.md of a saved model.
+
+    stated: its `finetuned.json`. facts: see `pipeline.stages.model.gather`.
+    """
+    form, kind = stated["form"], stated["task"]["kind"]
+    rows = zip(facts["seeds"], facts["dev_scores"], facts["test_scores"], strict=True)
+    tests = [100 * score for score in facts["test_scores"]]
+    is_class = form != "sesame"
+    return CARD.format(
+        library="transformers" if is_class else "sesame",
+        task=facts["task"],
+        encoder=facts["encoder"],
+        about=ABOUT[kind].format(labels=len(stated["answers"].get("labels", []))),
+        example=EXAMPLES[kind],
+        transformers=f" In transformers: `{form}.from_pretrained(…)`." if is_class else "",
+        metric=facts["metric"],
+        seed=facts["seed"],
+        rows="\n".join(f"| {s} | {100 * dev:.1f} | {100 * test:.1f} |" for s, dev, test in rows),
+        mean=fmean(tests),
+        deviation=f", deviation {stdev(tests):.1f}" if len(tests) > 1 else "",
+        seeds="one seed" if len(tests) == 1 else f"{len(tests)} seeds",
+        settings=json.dumps(stated["finetune"], sort_keys=True),
+        **facts["examples"],
+    )

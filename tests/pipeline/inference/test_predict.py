@@ -1,0 +1,352 @@
+"""A fine-tuned model is kept, found, and answers files, from the command line and from Python."""
+
+import io
+import json
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_prep.errors import UsageError
+from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
+from pipeline import load_model
+from pipeline.commands.main import run
+from pipeline.encoders import random_encoder
+from pipeline.inference import predicting
+from pipeline.inference.items import read_items
+from pipeline.inference.models import FinetunedModel, read_model
+from pipeline.inference.predicting import predict_file
+from pipeline.inference.results import Entity, Label, Tags
+from pipeline.models.bert.config import BertConfig
+from pipeline.store.outputs import Store
+
+WORDS = ["good", "bad", "film", "plot", "anna", "bo", "in", "lund", "."]
+BERT = BertConfig(layers=1, hidden=16, heads=2, intermediate=32, max_positions=32)
+TASKS = {
+    "mood": "name: mood\ntrain: mood.tsv\n",
+    "alike": "name: alike\ntrain: alike.tsv\nkind: regress\nmetric: pearson\n"
+    "text_a: a\ntext_b: b\n",
+    "names": "name: names\ntrain: names.conll\nkind: tag\nreader: conll\nmetric: entity_f1\n",
+    "quiz": "name: quiz\ntrain: quiz.json\ndev: quiz.json\nkind: span\nreader: squad\nmetric: f1\n",
+}
+SETTINGS = [
+    "experiment=bert_tiny", "name=mine", "finetune.epochs=12", "finetune.lr=0.01",
+    "finetune.max_seq_length=32", "finetune.batch_size=16",
+]  # fmt: skip
+
+
+def write_task_files(folder: Path) -> None:
+    draw = random.Random(0)
+    texts = [draw.choices(WORDS[:4], k=draw.randint(2, 6)) for _ in range(120)]
+    moods = [f"{' '.join(words)}\t{'up' if 'good' in words else 'down'}" for words in texts]
+    (folder / "mood.tsv").write_text("\n".join(["sentence\tlabel", *moods, ""]))
+    pairs = [f"{' '.join(words)}\t{words[0]}\t{len(words) / 2}" for words in texts]
+    (folder / "alike.tsv").write_text("\n".join(["a\tb\tlabel", *pairs, ""]))
+    sentences = [draw.choices(WORDS, k=draw.randint(3, 8)) for _ in range(120)]
+    tagged = [
+        "\n".join(f"{word} {'B-PER' if word in ('anna', 'bo') else 'O'}" for word in words)
+        for words in sentences
+    ]
+    (folder / "names.conll").write_text("\n\n".join([*tagged, ""]))
+    questions = [
+        {
+            "context": " ".join(words),
+            "qas": [
+                {
+                    "id": f"q{number}",
+                    "question": "good film",
+                    "answers": [{"text": words[0], "answer_start": 0}],
+                }
+            ],
+        }
+        for number, words in enumerate(sentences[:30])
+    ]
+    (folder / "quiz.json").write_text(json.dumps({"data": [{"paragraphs": questions}]}))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working directory with a kept model for each kind of task."""
+    folder = tmp_path_factory.mktemp("user")
+    tokenizer = folder / "tokenizer"
+    tokenizer.mkdir()
+    library = from_vocabulary([*Specials().names(), *WORDS], True, False, Specials())
+    write_folder(tokenizer, library, Specials(), None)
+    (folder / "encoder").mkdir()
+    random_encoder(BERT, tokenizer, seed=0).save(folder / "encoder")
+    write_task_files(folder)
+    (folder / "conf" / "task").mkdir(parents=True)
+    for name, text in TASKS.items():
+        (folder / "conf" / "task" / f"{name}.yaml").write_text(f"{text}data_dir: {folder}\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("OMP_NUM_THREADS", "1")
+        for task in TASKS:
+            assert run(["finetune", *SETTINGS, "encoder=./encoder", f"task={task}"]) == 0
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def here(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+
+
+def predicted(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_labels_are_predicted_with_their_probabilities() -> None:
+    good, bad, empty = load_model("mine/mood").predict(["good good film", "bad plot", ""])
+    assert isinstance(good, Label) and isinstance(bad, Label) and isinstance(empty, Label)
+    assert (good.label, bad.label) == ("up", "down")
+    assert sum(good.scores.values()) == pytest.approx(1) and good.scores["up"] == good.score
+    assert load_model("mine/mood").predict([]) == []
+
+
+def test_entities_have_the_characters_of_the_given_text() -> None:
+    text = "film (anna), bo  in lund."
+    [tags, of_words] = load_model("mine/names").predict([text, ["anna", "in", "lund"]])
+    assert isinstance(tags, Tags) and isinstance(of_words, Tags)
+    assert [text[each.start : each.end] for each in tags.entities] == ["anna", "bo"]
+    assert [each.text for each in tags.entities] == ["anna", "bo"]
+    [entity] = of_words.entities
+    assert entity == Entity("PER", 0, 4, "anna", entity.score) and 0 < entity.score <= 1
+    assert len(tags.words) == len(tags.tags) == len(tags.scores)
+
+
+def test_answers_have_offsets_and_rivals() -> None:
+    passage = "bo in film lund"
+    [answer] = load_model("mine/quiz").predict([("good film", passage)])
+    assert answer.text == passage[answer.start : answer.end]
+    assert len(answer.n_best) > 1 and answer.n_best[0].text == answer.text
+    assert all(passage[each.start : each.end] == each.text for each in answer.n_best)
+
+
+@pytest.mark.parametrize("item", [3, ("a", "b", "c"), ["a", "b"], ("a", "b")])
+def test_an_item_of_another_form_is_refused(item: Any) -> None:
+    with pytest.raises(UsageError, match="an item must be a text"):
+        load_model("mine/mood").predict([item])
+
+
+FORMS = {
+    "a.txt": "good film\nbad plot\n",
+    "a.tsv": "id\tsentence\n7\tgood film\n8\tbad plot\n",
+    "a.csv": 'sentence,n\n"good film",1\nbad plot,2\n',
+    "a.jsonl": '{"sentence": "good film"}\n{"text": "bad plot", "id": "x"}\n',
+}
+
+
+@pytest.mark.parametrize("name", list(FORMS))
+def test_every_form_of_a_file_gives_the_same_answers(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(FORMS[name])
+    output = tmp_path / "out.jsonl"
+    assert run(["predict", "model=mine/mood", f"input={tmp_path / name}", f"output={output}"]) == 0
+    found = predicted(output)
+    assert [each["label"] for each in found] == ["up", "down"]
+    assert [each.get("id") for each in found] == [None, "x" if name == "a.jsonl" else None]
+
+
+def test_pairs_words_and_questions_are_read(tmp_path: Path) -> None:
+    (tmp_path / "pairs.txt").write_text("good film\tbad plot\nno tab here\n")
+    model = read_model("mine/alike")
+    first, second = read_items(str(tmp_path / "pairs.txt"), model)
+    assert first.item == ("good film", "bad plot") and second.fault == "must be a pair"
+    (tmp_path / "a.conll").write_text("anna O\nin O\n\nbo\n")
+    words = read_items(str(tmp_path / "a.conll"), read_model("mine/names"))
+    assert [line.item for line in words] == [["anna", "in"], ["bo"]]
+    questions = read_items("quiz.json", read_model("mine/quiz"))
+    assert next(questions).id == "q0"
+
+
+def test_bad_lines_are_counted_and_keep_their_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.jsonl").write_bytes(
+        b'{"text": "good film"}\n{oops\n\xff\xfe\n{"other": 1}\n[1]\n{"text": "bad plot"}\n'
+    )
+    output = tmp_path / "out.jsonl"
+    run(["predict", "model=mine/mood", f"input={tmp_path / 'a.jsonl'}", f"output={output}"])
+    found = predicted(output)
+    assert [each["line"] for each in found] == [1, 2, 3, 4, 5, 6]
+    assert [each.get("error") for each in found] == [
+        None, "not JSON", "not UTF-8", "has no text in sentence", "not a JSON object", None
+    ]  # fmt: skip
+    assert "4 lines have no answer: line 2: not JSON" in capsys.readouterr().err
+
+
+def test_leaderboards_and_tools_get_their_forms(tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text("anna in lund\nbo\n")
+    (tmp_path / "mood.txt").write_text("good film\nbad plot\n")
+
+    def output(task: str, source: str, ending: str) -> str:
+        path = tmp_path / f"{task}{ending}"
+        assert run(["predict", f"model=mine/{task}", f"input={source}", f"output={path}"]) == 0
+        return path.read_text()
+
+    assert (
+        output("mood", str(tmp_path / "mood.txt"), ".tsv") == "index\tprediction\n0\tup\n1\tdown\n"
+    )
+    assert output("names", str(tmp_path / "t.txt"), ".conll").splitlines()[0] == "anna\tB-PER"
+    assert output("names", str(tmp_path / "t.txt"), ".ann") == (
+        "T1\tPER 0 4\tanna\nT2\tPER 13 15\tbo\n"
+    )
+    assert set(json.loads(output("quiz", "quiz.json", ".json"))) == {f"q{n}" for n in range(30)}
+    assert run(["predict", "model=mine/mood", "input=mood.tsv", "output=x.conll"]) == 2
+
+
+def test_an_interrupted_prediction_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(predicting, "BATCH_ITEMS", 4)
+    source = tmp_path / "a.txt"
+    source.write_text("".join(f"good film{' bad' * (n % 3)}\n" for n in range(30)))
+    model = read_model("mine/mood")
+    whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
+    predict_file(model, str(source), whole)
+    asked: list[int] = []
+    predict = FinetunedModel.predict
+
+    def stop_at_third(self: FinetunedModel, items: Any) -> Any:
+        asked.append(len(items))
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return predict(self, items)
+
+    monkeypatch.setattr(FinetunedModel, "predict", stop_at_third)
+    with pytest.raises(KeyboardInterrupt):
+        predict_file(model, str(source), cut)
+    assert not cut.exists()
+    with cut.with_name("cut.jsonl.part").open("ab") as partial:
+        partial.write(b'{"line": 9, "lab')  # killed inside a line
+    tally = predict_file(model, str(source), cut)
+    assert (tally.skipped, tally.items) == (8, 22)
+    assert cut.read_bytes() == whole.read_bytes()
+    assert not list(tmp_path.glob("cut.jsonl.*"))
+
+
+def test_the_rest_of_another_prediction_is_not_continued(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("good\n")
+    (tmp_path / "out.jsonl.part").write_text("{}\n")
+    (tmp_path / "out.jsonl.part.json").write_text("{}")
+    with pytest.raises(UsageError, match="belongs to another model or input; remove it"):
+        predict_file(read_model("mine/mood"), str(tmp_path / "a.txt"), tmp_path / "out.jsonl")
+
+
+def test_standard_input_is_answered_line_by_line(
+    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    lines = io.BytesIO(b'good film\n{"text": "bad plot"}\n')
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(lines))
+    assert run(["predict", "model=mine/mood", "input=-"]) == 0
+    found = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
+    assert [each["label"] for each in found] == ["up", "down"]
+
+
+def test_a_model_is_scored_on_a_task(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["evaluate", "model=mine/mood", "experiment=bert_tiny", "task=mood"]) == 0
+    said = capsys.readouterr().err
+    assert "accuracy" in said
+    assert run(["evaluate", "model=mine/mood", "experiment=bert_tiny", "task=names"]) == 2
+    assert "its kind is tag, the model's classify" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("reference", "hint"),
+    [
+        ("mine/moods", "the models of this run are mine/alike, mine/mood, mine/names, mine/quiz"),
+        ("mime/mood", "did you mean mine?"),
+        ("mine", "names 4 models; give one of"),
+        ("./encoder", "there is no such model"),
+    ],
+)
+def test_a_wrong_reference_is_answered_with_what_there_is(reference: str, hint: str) -> None:
+    with pytest.raises(UsageError, match="model=") as refused:
+        load_model(reference)
+    assert hint in str(refused.value)
+
+
+def test_predicting_changes_nothing_in_the_store(tmp_path: Path) -> None:
+    def state() -> dict[str, int]:
+        files = Path("store").rglob("*")
+        return {str(path): path.stat().st_mtime_ns for path in files if path.is_file()}
+
+    before = state()
+    (tmp_path / "a.txt").write_text("good\n")
+    run(["predict", "model=mine/mood", f"input={tmp_path / 'a.txt'}", f"output={tmp_path}/o.jsonl"])
+    assert state() == before
+
+
+def test_a_model_is_an_encoder_of_the_next_task(capsys: pytest.CaptureFixture[str]) -> None:
+    settings = [*SETTINGS, "finetune.epochs=1", "name=next", "keep=false"]
+    assert run(["finetune", *settings, "encoder=mine/mood", "task=alike"]) == 0
+    assert "alike" in capsys.readouterr().err
+    assert run(["predict", "model=next/alike", "input=mood.tsv"]) == 2
+
+
+def test_the_best_of_several_seeds_is_kept_and_trained_again_if_need_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = """# @package _global_
+defaults: [bert_tiny, _self_]
+name: seeds
+stages: [finetune]
+instances:
+  tuned: {stage: finetune, sweep: {finetune.seed: [1, 2, 3]}}
+"""
+    Path("conf/experiment").mkdir(exist_ok=True)
+    Path("conf/experiment/seeds.yaml").write_text(recipe)
+    words = ["run", "experiment=seeds", "encoder=./encoder", "task=mood", *SETTINGS[2:]]
+    assert run([*words, "finetune.epochs=1", "--at-once=1"]) == 0
+    store = Store(Path("store"))
+    [made] = [
+        each for each in store.outputs("model") if len(each.manifest()["counts"]["seeds"]) > 1
+    ]
+    counts = made.manifest()["counts"]
+    best = counts["seeds"][counts["dev_scores"].index(max(counts["dev_scores"]))]
+    assert counts["seed"] == best and len(counts["test_scores"]) == 3
+    assert not list(Path("store/finetune").glob("*/.model")), "the models of other seeds are gone"
+    weights = (made.path / "model.safetensors").read_bytes()
+    subprocess.run(["rm", "-r", str(made.path)], check=True)
+    capsys.readouterr()
+    assert run([*words, "finetune.epochs=1", "--at-once=1"]) == 0
+    assert "was not kept, so it is trained again" in capsys.readouterr().err
+    assert (made.path / "model.safetensors").read_bytes() == weights
+    text = (made.path / "README.md").read_text()
+    assert "over 3 seeds" in text and str(Path.cwd()) not in text
+
+
+def test_sweeps_keep_no_model_unless_told(capsys: pytest.CaptureFixture[str]) -> None:
+    words = [
+        "finetune",
+        "-m",
+        "--at-once=1",
+        *SETTINGS,
+        "finetune.epochs=1",
+        "encoder=./encoder",
+        "task=mood",
+    ]
+    before = len(list(Store(Path("store")).outputs("model")))
+    assert run([*words, "name=swept", "finetune.dropout=0.2,0.3"]) == 0
+    assert len(list(Store(Path("store")).outputs("model"))) == before
+    assert run([*words, "name=swept", "finetune.dropout=0.2,0.3", "keep=true"]) == 0
+    assert len(list(Store(Path("store")).outputs("model"))) == before + 2
+
+
+def test_a_killed_prediction_leaves_a_part_that_goes_on(place: Path, tmp_path: Path) -> None:
+    source = tmp_path / "many.txt"
+    source.write_text("good film bad plot\n" * 60_000)
+    output = tmp_path / "out.jsonl"
+    command = [sys.executable, "-m", "pipeline.commands.main", "predict", "model=mine/mood",
+               f"input={source}", f"output={output}"]  # fmt: skip
+    process = subprocess.Popen(command, cwd=place)
+    partial = output.with_name("out.jsonl.part")
+    while process.poll() is None and not (partial.exists() and partial.stat().st_size):
+        pass
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    done = partial.read_bytes().count(b"\n")
+    assert 0 < done < 60_000
+    tally = predict_file(read_model("mine/mood"), str(source), output)
+    assert tally.skipped >= done - 1 and tally.skipped + tally.items == 60_000
