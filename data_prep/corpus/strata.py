@@ -17,6 +17,7 @@ from data_prep.text.languages import UNDETERMINED
 
 REPEATED = "repeated"  # the reason of all drops after cleaning: duplicates of other documents
 BY_SOURCE, BY_LANGUAGE = "by_source", "by_language"
+Divided = Mapping[str, Collection[str]]  # names by BY_SOURCE or BY_LANGUAGE
 
 
 def count_strata(tally: Tally, placed: Mapping[str, int], sources: Sequence[str]) -> dict[str, Any]:
@@ -50,13 +51,13 @@ def _balance(cleaned: Mapping[str, Counter[str]], kept: Mapping[str, int]) -> di
     return balanced
 
 
-def told_apart(shards: Path) -> dict[str, Collection[str]]:
+def told_apart(shards: Path) -> Divided:
     """Return what a shard folder's counts are divided by: names of sources, codes of languages."""
     counted = read_statistics(shards)
     return {by: counted[by] for by in (BY_SOURCE, BY_LANGUAGE) if by in counted}
 
 
-def strata_of(section: Section, divided: Mapping[str, Collection[str]]) -> list[tuple[str, str]]:
+def strata_of(section: Section, divided: Divided) -> list[tuple[str, str]]:
     """Return the strata of a section as (by_source or by_language, name)."""
     names = {BY_SOURCE: section.source.split("/", 1)[0], BY_LANGUAGE: section.language}
     return [(by, name) for by in divided if (name := names[by]) in divided[by] and name is not None]

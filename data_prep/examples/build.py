@@ -8,11 +8,13 @@
 At the end a sample is compared with the tokenizer library.
 
 Reads a folder of document shards and a tokenizer folder; writes `train-*.tar`, `heldout-*.tar`
-with their indexes and `statistics.json`. The work units depend on the shards only, so the bytes do
-not depend on the number of workers.
+with their indexes and `statistics.json`; with several sources or languages `heldout-strata.json`,
+which lists the held-out documents of each. The work units depend on the shards only, so the bytes
+do not depend on the number of workers.
 Try it: sesame examples 'corpus.paths=[my_texts/]'
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -20,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.corpus.shard_format import ShardPart, named_sources, parts
+from data_prep.corpus.strata import told_apart
 from data_prep.errors import SesameError
 from data_prep.examples.common_passes import SPLITS, finish, tokenize, write_splits
 from data_prep.examples.config import ExamplesConfig
@@ -36,7 +39,8 @@ from data_prep.examples.rows import cut_pairs, make_rows, pair_limit, write_rows
 from data_prep.examples.rows_files import read_counts
 from data_prep.examples.segments import Text
 from data_prep.examples.statistics import statistics, summary
-from data_prep.examples.text import Unit, copies, read_text
+from data_prep.examples.text import HELD_OUT_STRATA, Unit, copies, join_strata, read_text
+from data_prep.files import write_atomically
 from data_prep.passes import Passes
 from data_prep.tokenizers import load_tokenizer
 from data_prep.work_units import LocalPool, WorkUnit
@@ -72,7 +76,8 @@ def build(
     found = {split: parts(shards, split) for split in SPLITS}
     if not found["train"]:
         raise SesameError(f"{shards}: there is no training text; add documents to the corpus")
-    texts = tokenize(found, tokenizer, config, passes, named_sources(shards))
+    divided = told_apart(shards)
+    texts = tokenize(found, tokenizer, config, passes, named_sources(shards), divided)
     counted = {split: [read_counts(text) for text in texts[split]] for split in SPLITS}
     units = {split: _units(counted[split], split, passes.root) for split in SPLITS}
     partners = _find_partners(units, tokenizer, config, passes)
@@ -91,6 +96,9 @@ def build(
         }
     if every["train"]["rows"] == 0:
         raise SesameError(f"{shards}: the training text gives no example; add text to the corpus")
+    if divided:
+        strata = join_strata(texts["heldout"])
+        write_atomically(out / HELD_OUT_STRATA, json.dumps(strata) + "\n")
     masks = {"heldout_masks": asdict(HELD_OUT_MASKS)} if config.masks_differ else {}
     finish({**every, **masks}, config, passes, out)
     return {split: summary(every[split]) for split in SPLITS}

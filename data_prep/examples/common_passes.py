@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.corpus.shard_format import ShardPart
+from data_prep.corpus.strata import Divided
 from data_prep.examples.config import ExamplesConfig
 from data_prep.examples.reuse import Reuse
 from data_prep.examples.rows import is_static, mask_rule
@@ -43,12 +44,17 @@ SPLITS = ("train", "heldout")
 
 @dataclass(frozen=True)
 class TextTask:
-    """Tokenize one part of a shard; `sources` are the names of the corpus's sources."""
+    """Tokenize one part of a shard.
+
+    sources: the names of the corpus's sources.
+    divided: of held-out text, what its documents are divided by (`told_apart`).
+    """
 
     part: ShardPart
     tokenizer: Path
     config: ExamplesConfig
     sources: tuple[str, ...] = ()
+    divided: Divided | None = None
 
 
 def tokenize(
@@ -57,13 +63,14 @@ def tokenize(
     config: ExamplesConfig,
     passes: Passes,
     sources: tuple[str, ...] = (),
+    divided: Divided | None = None,
 ) -> dict[str, list[Path]]:
     """Tokenize the parts of all splits; return the text folders by split."""
     units = {
         split: [
             WorkUnit(
                 Unit(passes.root, split, number).text.name,
-                TextTask(part, tokenizer, config, sources),
+                TextTask(part, tokenizer, config, sources, divided if split == "heldout" else None),
             )
             for number, part in enumerate(found[split])
         ]
@@ -77,7 +84,9 @@ def make_text(task: TextTask, folder: Path) -> None:
     """Run a `TextTask`: write the tokenized text to `folder`."""
     config = task.config
     tokenizer = load_tokenizer(task.tokenizer)
-    write_text(task.part, tokenizer, folder, task.sources, config.seed, config.duplicates)
+    write_text(
+        task.part, tokenizer, folder, task.sources, config.seed, config.duplicates, task.divided
+    )
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ section) and counts.json. Sentences without tokens are left out.
 """
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +17,14 @@ import numpy as np
 from data_prep.arrays import save_array
 from data_prep.corpus.mixture import count_copies
 from data_prep.corpus.shard_format import Section, ShardPart, hash_name, read_sections
+from data_prep.corpus.strata import Divided, strata_of
 from data_prep.examples.segments import Ints, Text
 from data_prep.tokenizers import Tokenizer
 from data_prep.tokenizers.word_marks import compact
+
+STRATA = "strata.json"  # in a text folder
+HELD_OUT_STRATA = "heldout-strata.json"  # in the output, if the corpus is divided
+Strata = dict[str, dict[str, list[int]]]  # documents by by_source or by_language, then by name
 
 
 @dataclass(frozen=True)
@@ -59,12 +64,15 @@ def write_text(
     sources: Collection[str] = (),
     seed: int = 0,
     duplicates: int = 1,
+    divided: Divided | None = None,
 ) -> None:
     """Tokenize a part of a shard and write its text folder.
 
     sources: the names of the corpus's sources, if it has any.
     seed, duplicates: of the examples; only the largest number of copies is counted here.
+    divided: if given, the documents of each source and language are listed in strata.json.
     """
+    strata: Strata = {by: {} for by in divided or ()}
     sentences: list[str] = []
     sections: list[tuple[int, int, int, int, int]] = []
     weights: list[float] = []
@@ -73,6 +81,8 @@ def write_text(
         sections.append((section.document, section.section, len(sentences), *numbers))
         weights.append(section.weight)
         sentences.extend(section.sentences)
+        for by, name in strata_of(section, divided or {}):
+            strata[by].setdefault(name, []).append(section.document)
     sections.append((-1, -1, len(sentences), -1, -1))
     encoded = tokenizer.encode_marked(sentences)
     is_empty = np.diff(encoded.offsets) == 0
@@ -94,6 +104,21 @@ def write_text(
         "pieces": len(encoded.ids),
     }
     (folder / "counts.json").write_text(json.dumps(counts))
+    if divided:
+        (folder / STRATA).write_text(json.dumps(strata))
+
+
+def join_strata(folders: Iterable[Path]) -> Strata:
+    """Return the documents of each source and language over several text folders, in order."""
+    joined: dict[str, dict[str, set[int]]] = {}
+    for folder in folders:
+        for by, names in json.loads((folder / STRATA).read_text()).items():
+            for name, documents in names.items():
+                joined.setdefault(by, {}).setdefault(name, set()).update(documents)
+    return {
+        by: {name: sorted(documents) for name, documents in sorted(names.items())}
+        for by, names in joined.items()
+    }
 
 
 def stratum_number(section: Section, sources: Collection[str]) -> int:

@@ -6,7 +6,7 @@ for each source and language; the sums of all units are added.
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from data_prep.corpus.shard_format import ShardPart
-from data_prep.corpus.strata import strata_of, told_apart
+from data_prep.corpus.strata import Divided, strata_of, told_apart
 from data_prep.passes import Passes
 from data_prep.text.segmentation import count_words
 from data_prep.tokenizers.counting import count_raw_words, grouped_parts, sections_of
@@ -23,7 +23,6 @@ from data_prep.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from data_prep.work_units import WorkUnit
 
 WHOLE = ""  # the stratum of all text
-Divided = Mapping[str, Collection[str]]
 
 
 @dataclass(frozen=True)

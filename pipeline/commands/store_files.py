@@ -77,6 +77,11 @@ STORE_FILES: dict[str, tuple[StoreFile, ...]] = {
             "*.tar.index.json", "Byte offsets, row counts and checksums of the tar's chunks."
         ),
         StoreFile("statistics.json", "Lengths, labels, masks, and the validator's checks."),
+        StoreFile(
+            "heldout-strata.json",
+            "The numbers of held-out documents by source and language, if there are several.",
+            False,
+        ),
     ),
     "pretrain": (
         StoreFile("config.json", "The architecture and the size of the vocabulary."),

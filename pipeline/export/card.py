@@ -171,7 +171,10 @@ def _kind(name: str) -> str:
 
 
 def evaluations(pretrain: Path) -> dict[int, dict[str, float]]:
-    """Return held-out losses and accuracies by step, skipping losses that were not finite."""
+    """Return held-out losses and accuracies by step, skipping losses that were not finite.
+
+    Losses by source and language are left out: the names of sources are the user's.
+    """
     text = (pretrain / "metrics.jsonl").read_text()
     whole = text[: text.rfind("\n") + 1]  # the last line may still be incomplete
     lines = map(json.loads, whole.splitlines())
@@ -179,7 +182,8 @@ def evaluations(pretrain: Path) -> dict[int, dict[str, float]]:
         line["step"]: {
             key: value
             for key, value in line.items()
-            if key.startswith("heldout_") and value is not None  # None without sentence pairs
+            if key.startswith("heldout_") and "/" not in key
+            if value is not None  # as without sentence pairs
         }
         for line in lines
         if line.get("heldout_loss") is not None

@@ -56,6 +56,15 @@ def vocabulary_tables(counts: dict[str, Any]) -> Iterator[Table]:
         yield Table(f"Fit of the vocabulary by {by}", columns, rows)
 
 
+def loss_tables(losses: Mapping[str, Mapping[str, float]], title: str) -> Iterator[Table]:
+    """Yield tables of the held-out loss at the end, from the counts of `pretrain`."""
+    for key, by in DIVISIONS.items():
+        if key in losses:
+            rows = [[name, f"{loss:.3f}"] for name, loss in sorted(losses[key].items())]
+            columns = (Column(by), Column("loss", True))
+            yield Table(f"Held-out loss by {by}{title}", columns, rows)
+
+
 def _shown(value: float | None, form: Any) -> str:
     return "" if value is None else str(form(value))
 

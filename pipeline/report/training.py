@@ -17,6 +17,7 @@ from pipeline.pages.blocks import (
 from pipeline.pages.wording import count, distinct, duration, percent, share, short
 from pipeline.report.collect import Collected, points
 from pipeline.report.curves import STEPS, TOKENS, Journal, draw_curves, time_scale
+from pipeline.report.strata import loss_tables
 
 GB = 1e9
 
@@ -40,6 +41,9 @@ def training_section(collected: Collected) -> Section | None:
         blocks += [Heading("By tokens"), Figures(draw_curves(journals, TOKENS))]
         by_time = draw_curves(journals, time_scale(journals))
         blocks += [Heading("By time"), Figures(by_time)] if by_time else []
+    for journal in journals:
+        losses = journal.made.counts.get("heldout_loss", {})
+        blocks += loss_tables(losses, f", {journal.made.title}" if len(journals) > 1 else "")
     blocks += _dropped(journals)
     return Section("training", "Pretraining", blocks)
 

@@ -30,6 +30,7 @@ from pipeline.models.config import ModelConfig
 from pipeline.models.registry import family_of
 from pipeline.stages.examples import example_sets
 from pipeline.stages.watching import reporting
+from pipeline.store.journal import read_lines
 from pipeline.store.outputs import REQUEST, Output, Store
 from pipeline.training.config import InitConfig
 from pipeline.training.schedule import check_budget
@@ -39,6 +40,8 @@ from pipeline.workflow.stage import Instance, Planner, Request, Stage, Work
 if TYPE_CHECKING:
     from pipeline.training.exits import Diverged, Dropped
     from pipeline.training.job import Job
+
+STRATUM_LOSS = "heldout_loss/"  # in metrics.jsonl, then "source/<name>" or "language/<code>"
 
 
 class Pretrain(Stage):
@@ -157,7 +160,8 @@ class Pretrain(Stage):
         trainer = work.config.trainer
         remove_old(folder, trainer.keep_checkpoints, trainer.keep_every)
         shutil.rmtree(work.out / REPORTS)
-        return {"steps": state.step, "updates": state.updates, "tokens": state.tokens}
+        counts = {"steps": state.step, "updates": state.updates, "tokens": state.tokens}
+        return counts | losses_by_stratum(work.out / "metrics.jsonl")
 
     def how_far(self, out: Path) -> str:
         """Return the step of the last checkpoint as text, for the plan."""
@@ -171,6 +175,19 @@ class Pretrain(Stage):
         budget = json.loads((out / REQUEST).read_text())["config"]["trainer"]["max_steps"]
         total = f" of {budget:,}" if budget else ""
         return f"step {int(saved[-1].name):,}{total}"
+
+
+def losses_by_stratum(metrics: Path) -> dict[str, Any]:
+    """Return the last held-out losses by source and by language; empty if none were recorded."""
+    found: dict[str, dict[str, float]] = {}
+    last: dict[str, Any] = {}
+    for line in read_lines(metrics):
+        last = line if "heldout_loss" in line else last
+    for key, value in last.items():
+        if key.startswith(STRATUM_LOSS):
+            by, name = key.removeprefix(STRATUM_LOSS).split("/", 1)
+            found.setdefault(f"by_{by}", {})[name] = value
+    return {"heldout_loss": found} if found else {}
 
 
 def check_family(config: Config) -> None:

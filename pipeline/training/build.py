@@ -16,6 +16,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from data_prep.examples.chunks import ChunkStore
 from pipeline.data.cursor import BatchSchedule, Cursor, Identity, Place, check
 from pipeline.data.loader import Step
+from pipeline.data.strata import Stratum, read_strata
 from pipeline.models.cost import RowCost
 from pipeline.models.family import Feed
 from pipeline.models.registry import family_of
@@ -104,11 +105,34 @@ class Data:
 
     def held_out(self, phase: int) -> Iterable[Any]:
         """Return this rank's held-out batches, in the sequence length of phase number `phase`."""
+        feed = self._held_out_feed(phase)
+        return family_of(self.job.model).held_out(self.job.model, feed, self.job.trainer.eval_rows)
+
+    def held_out_strata(self, phase: int) -> dict[str, Iterable[Any]]:
+        """Return the batches of `held_out` by source and by language; empty without either.
+
+        Streams (ELMo) cross documents and are not divided.
+        """
+        if not family_of(self.job.model).masks_tokens:
+            return {}
+        feed = self._held_out_feed(phase)
+        assert feed.micro_batch_size is not None
+        found = {
+            name: Stratum(
+                feed.store,
+                documents,
+                rows=self.job.trainer.eval_rows,
+                micro_batch_size=feed.micro_batch_size,
+                rank=feed.rank,
+                world=feed.world,
+            )
+            for name, documents in read_strata(feed.store).items()
+        }
+        return {name: stratum for name, stratum in found.items() if len(stratum)}
+
+    def _held_out_feed(self, phase: int) -> Feed:
         feed = self._feed(ChunkStore(Path(self.job.examples[phase]), "heldout"), phase)
-        if feed.micro_batch_size is None:
-            feed = replace(feed, micro_batch_size=EVALUATION_ROWS)
-        family = family_of(self.job.model)
-        return family.held_out(self.job.model, feed, self.job.trainer.eval_rows)
+        return replace(feed, micro_batch_size=feed.micro_batch_size or EVALUATION_ROWS)
 
 
 def open_data(job: Job, rank: int, accelerator: str) -> Data:
@@ -253,7 +277,15 @@ def assemble(
     callbacks = [
         Start(checkpoint, Journal(run_dir / "launches.jsonl", fence)),
         Metrics(metrics, timing, meter, trainer.log_every, track),
-        Evaluation(data.held_out, trainer.eval_every, job.source is not None, metrics, track, say),
+        Evaluation(
+            data.held_out,
+            data.held_out_strata,
+            trainer.eval_every,
+            job.source is not None,
+            metrics,
+            track,
+            say,
+        ),
         Checkpoints(saver, trainer.checkpoint_every, [metrics, timing], job.stop_at),
         bar,
         watchdog,

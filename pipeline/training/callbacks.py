@@ -7,7 +7,7 @@ import faulthandler
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -98,6 +98,8 @@ NOT_FINITE = "the held-out loss is not finite"
 class Evaluation(EndOfStep):
     """Evaluates on held-out rows every `every` steps and at the end.
 
+    At the end the loss is also recorded for each source and language (`strata`).
+
     A held-out loss that is not finite is recorded as null, with the reason, and training continues:
     if the weights are bad, the next steps are dropped anyway. Two cases raise `SesameError` on
     every rank: after the last step, because the model would be unusable, and before the first step
@@ -107,13 +109,15 @@ class Evaluation(EndOfStep):
     def __init__(
         self,
         held_out: Callable[[int], Iterable[Any]],
+        strata: Callable[[int], Mapping[str, Iterable[Any]]],
         every: int,
         at_start: bool,
         metrics: Journal,
         track: Callable[[dict[str, Any]], None],
         say: Callable[[str], None],
     ) -> None:
-        self._held_out, self._every, self._at_start = held_out, every, at_start
+        self._held_out, self._strata = held_out, strata
+        self._every, self._at_start = every, at_start
         self._metrics, self._track, self._say = metrics, track, say
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -136,9 +140,12 @@ class Evaluation(EndOfStep):
 
     def _evaluate(self, module: Pretraining) -> bool:
         """Evaluate and record; return True on every rank if the loss is finite. Collective."""
-        means = evaluate(module, self._held_out(module.state.cursor.phase))
-        step = module.state.step
+        phase, step = module.state.cursor.phase, module.state.step
+        means = evaluate(module, self._held_out(phase))
         is_finite = means["loss"] is not None and math.isfinite(means["loss"])
+        if module.finished and is_finite:
+            for name, batches in self._strata(phase).items():
+                means[f"loss/{name}"] = evaluate(module, batches)["loss"]
         if module.engine.rank == 0:
             line = held_out_line(step, means, is_finite)
             self._metrics.append(line)

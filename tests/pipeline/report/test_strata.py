@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pipeline.report.strata import document_tables, vocabulary_tables
+from pipeline.report.strata import document_tables, loss_tables, vocabulary_tables
 
 DOCUMENTS: dict[str, Any] = {
     "by_source": {"notes": {"read": 10, "kept": 10, "dropped": {}}},
@@ -26,6 +26,13 @@ def test_documents_are_shown_by_source_and_language() -> None:
 def test_vocabularies_are_shown_by_language() -> None:
     (languages,) = vocabulary_tables({"heldout": {"by_language": {"sv": FIT}}})
     assert languages.rows == [["sv", "200", "1.23", "0.0\u202f%", ""]]
+
+
+def test_losses_are_shown_by_source_and_language() -> None:
+    losses = {"by_language": {"sv": 2.3456, "en": 1.0}, "by_source": {"notes": 3.0}}
+    sources, languages = loss_tables(losses, ", mine")
+    assert sources.caption == "Held-out loss by source, mine"
+    assert languages.rows == [["en", "1.000"], ["sv", "2.346"]]
 
 
 def test_without_division_there_is_no_table() -> None:

@@ -11,8 +11,10 @@ import torch
 
 from data_prep.errors import SesameError
 from pipeline.data.cursor import Cursor, Identity
+from pipeline.export.card import evaluations
 from pipeline.models.bert.objective import MaskedTokens
 from pipeline.models.sums import Sums
+from pipeline.stages.pretrain import losses_by_stratum
 from pipeline.store.journal import Journal
 from pipeline.training import callbacks
 from pipeline.training.callbacks import Evaluation
@@ -46,7 +48,9 @@ def evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Evaluat
     said: list[str] = []
     metrics = Journal(tmp_path / "metrics.jsonl", lambda: None)
     nowhere: Any = lambda line: None  # noqa: E731
-    return Evaluation(lambda phase: [], 4, True, metrics, nowhere, said.append), said
+    return Evaluation(
+        lambda phase: [], lambda phase: {}, 4, True, metrics, nowhere, said.append
+    ), said
 
 
 def test_on_the_way_it_is_recorded_as_null_and_said(
@@ -75,3 +79,30 @@ def test_training_does_not_start_from_such_a_model(
     module = module_at(0)
     with pytest.raises(SesameError, match=r"choose another init\.source"):
         evaluation[0].on_train_start(module.trainer, module)
+
+
+def test_the_last_line_has_the_loss_of_each_source_and_language(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(callbacks, "evaluate", lambda module, batches: {"loss": float(batches[0])})
+    metrics = Journal(tmp_path / "metrics.jsonl", lambda: None)
+    nowhere: Any = lambda line: None  # noqa: E731
+    strata = {"source/notes": [2], "language/sv": [3]}
+    callback = Evaluation(lambda phase: [1], lambda phase: strata, 4, True, metrics, nowhere, print)
+    callback.after_step(module_at(4))
+    callback.after_step(module_at(LAST))
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert lines == [
+        {"step": 4, "heldout_loss": 1.0},
+        {
+            "step": LAST,
+            "heldout_loss": 1.0,
+            "heldout_loss/source/notes": 2.0,
+            "heldout_loss/language/sv": 3.0,
+        },
+    ]
+    assert losses_by_stratum(tmp_path / "metrics.jsonl") == {
+        "heldout_loss": {"by_source": {"notes": 2.0}, "by_language": {"sv": 3.0}}
+    }
+    assert evaluations(tmp_path)[LAST] == {"heldout_loss": 1.0}, "a card names no source"
+    assert losses_by_stratum(tmp_path / "none.jsonl") == {}
