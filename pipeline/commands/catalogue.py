@@ -155,7 +155,7 @@ COMMANDS = {
     ),
     "inspect": Command(
         "pipeline.commands.inspect:inspect_examples",
-        "show decoded examples with masks, dropped documents, or files that are not read",
+        "show decoded examples, dropped documents or unread files",
         takes="[dropped | unread] [reason=<why>] [count=5] [shard=<file to check>] [overrides]",
     ),
     "estimate": Command(
