@@ -6,10 +6,8 @@ architectures without pairs have no pooler and pair head.
 D width of a head
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -17,7 +15,7 @@ from torch import Tensor
 from data_prep.errors import SesameError, UsageError
 from pipeline.models.bert.architectures import ROFORMER, Architecture, read_stated
 from pipeline.models.bert.config import BertConfig
-from pipeline.models.bert.network import Bert, BertForPretraining
+from pipeline.models.bert.network import BertForPretraining
 from pipeline.models.positions import sinusoids
 from pipeline.models.untrusted import (
     State,
@@ -25,8 +23,6 @@ from pipeline.models.untrusted import (
     refuse_unusable,
     refused_weights,
 )
-
-Network = TypeVar("Network", Bert, BertForPretraining)
 
 # Parts that a folder may lack, by the beginning of their tensors' names.
 HEADS = {"bert.pooler": "pooler", "masked": "masked-LM head", "pair": "pair head"}
@@ -101,27 +97,12 @@ class _Folder:
     path: Path
 
 
-def load_folder(folder: Path) -> Bert:
-    """Read the encoder of a Hugging Face folder; a missing pooler keeps random weights."""
-    model, _ = _load(folder, Bert, "bert.")
-    return model
-
-
 def load_for_pretraining(folder: Path) -> tuple[BertForPretraining, list[str]]:
     """Read encoder and heads of a Hugging Face folder.
 
-    Also returns the names of the parts that the folder lacks; they keep random weights.
-    """
-    return _load(folder, BertForPretraining, "")
-
-
-def _load(
-    folder: Path, build: Callable[[BertConfig, int], Network], prefix: str
-) -> tuple[Network, list[str]]:
-    """Build a network with the folder's weights; also return the names of missing heads.
-
-    Raises `SesameError` if a tensor of the encoder is missing or unusable. Memory for the network
-    is allocated only after all shapes are known to be those of the file.
+    Also returns the names of the parts that the folder lacks; they keep random weights. Raises
+    `SesameError` if a tensor of the encoder is missing or unusable. Memory for the network is
+    allocated only after all shapes are known to be those of the file.
     """
     read = _read(folder)
     if read.config.layers > len(read.weights):
@@ -130,12 +111,10 @@ def _load(
             f"{read.config.layers} layers"
         )
     with torch.device("meta"):
-        wanted = build(read.config, read.vocab_size).state_dict()
-    found, missing = _find(read, {prefix + name: tensor.shape for name, tensor in wanted.items()})
-    model = build(read.config, read.vocab_size)
-    model.load_state_dict(
-        {name.removeprefix(prefix): tensor for name, tensor in found.items()}, strict=False
-    )
+        wanted = BertForPretraining(read.config, read.vocab_size).state_dict()
+    found, missing = _find(read, {name: tensor.shape for name, tensor in wanted.items()})
+    model = BertForPretraining(read.config, read.vocab_size)
+    model.load_state_dict(found, strict=False)
     return model, missing
 
 

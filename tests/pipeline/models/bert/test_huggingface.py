@@ -28,14 +28,18 @@ from pipeline.models.bert.architectures import (
 from pipeline.models.bert.config import BertConfig
 from pipeline.models.bert.huggingface import (
     from_huggingface,
-    load_folder,
     load_for_pretraining,
     to_huggingface,
 )
-from pipeline.models.bert.network import BertForPretraining
+from pipeline.models.bert.network import Bert, BertForPretraining
 
 VOCAB = 53
 LENGTHS = np.array([9, 14, 5])
+
+
+def read_encoder(folder: Path) -> Bert:
+    model, _ = load_for_pretraining(folder)
+    return model.bert
 
 
 def config_for(architecture: Architecture, **changes: Any) -> BertConfig:
@@ -160,7 +164,7 @@ def test_there_and_back_is_the_identity(architecture: Architecture) -> None:
 def test_hidden_states_of_every_layer_are_theirs(
     their_folder: Path, theirs, architecture: Architecture
 ) -> None:
-    encoder = load_folder(their_folder).eval()
+    encoder = read_encoder(their_folder).eval()
     tokens = torch.arange(12) % VOCAB
     zeros = torch.zeros_like(tokens)
     with torch.no_grad():
@@ -212,10 +216,10 @@ def test_pickled_weights_are_refused_with_the_command_that_converts_them(
     (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
     torch.save({"x": Trap()}, tmp_path / "pytorch_model.bin")
     with pytest.raises(SesameError, match=r"pytorch_model\.bin: refused because .* run code"):
-        load_folder(tmp_path)
+        read_encoder(tmp_path)
     torch.save({"x": Trap()}, tmp_path / "model.safetensors")
     with pytest.raises(SesameError, match=r"model\.safetensors: refused because .* run code"):
-        load_folder(tmp_path)
+        read_encoder(tmp_path)
     assert not (tmp_path / "trapped").exists()
 
     (tmp_path / "model.safetensors").unlink()
@@ -224,7 +228,7 @@ def test_pickled_weights_are_refused_with_the_command_that_converts_them(
         weights | {"tied": weights["bert.pooler.dense.bias"]}, tmp_path / "pytorch_model.bin"
     )
     with pytest.raises(SesameError) as refused:
-        load_folder(tmp_path)
+        read_encoder(tmp_path)
     command = str(refused.value).partition("folder: ")[2]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
@@ -236,10 +240,10 @@ def test_pickled_weights_are_refused_with_the_command_that_converts_them(
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    expected = load_folder(folder).state_dict()
+    expected = read_encoder(folder).state_dict()
     assert all(
         torch.equal(expected[name], tensor)
-        for name, tensor in load_folder(tmp_path).state_dict().items()
+        for name, tensor in read_encoder(tmp_path).state_dict().items()
     )
 
 
@@ -268,7 +272,7 @@ def test_folders_that_do_not_fit_are_refused(
     folder: Path, tmp_path: Path, config: dict, without: str, message: str
 ) -> None:
     with pytest.raises((SesameError, UsageError), match=message):
-        load_folder(broken_copy(folder, tmp_path, config, without))
+        read_encoder(broken_copy(folder, tmp_path, config, without))
 
 
 @pytest.mark.parametrize(
@@ -290,7 +294,7 @@ def test_a_modernbert_that_attends_otherwise_is_refused(
 ) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "modernbert"} | stated))
     with pytest.raises(UsageError, match=says):
-        load_folder(tmp_path)
+        read_encoder(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -319,7 +323,7 @@ def test_absurd_settings_are_refused_before_memory_is_taken(
     folder: Path, tmp_path: Path, config: dict, message: str
 ) -> None:
     with pytest.raises(SesameError, match=message) as caught:
-        load_folder(broken_copy(folder, tmp_path, config))
+        read_encoder(broken_copy(folder, tmp_path, config))
     assert str(tmp_path) in str(caught.value)
 
 
@@ -350,19 +354,19 @@ def test_weights_of_other_precisions_are_converted(
 ) -> None:
     weights = {name: t.to(dtype) for name, t in load_file(folder / "model.safetensors").items()}
     save_file(weights, broken_copy(folder, tmp_path, {}) / "model.safetensors")
-    bert = load_folder(tmp_path)
+    bert = read_encoder(tmp_path)
     assert {tensor.dtype for tensor in bert.state_dict().values()} == {torch.float32}
 
 
 def test_missing_and_damaged_files_are_named(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"config\.json"):
-        load_folder(tmp_path)
+        read_encoder(tmp_path)
     (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
     with pytest.raises(UsageError, match=r"has no model\.safetensors"):
-        load_folder(tmp_path)
+        read_encoder(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(b"nonsense")
     with pytest.raises(SesameError, match=r"model\.safetensors"):
-        load_folder(tmp_path)
+        read_encoder(tmp_path)
 
 
 @pytest.mark.parametrize(
