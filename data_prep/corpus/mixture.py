@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data_prep.config import MOST_COPIES
-from data_prep.random import key, keys
 
 DIGITS = 6  # weights are rounded: the last bit of a power differs between machines
 
@@ -43,6 +42,8 @@ def count_copies(
     weights, documents: the weight and the document number of each section [N].
     The fractional part is rounded up for that share of the documents, chosen by hash.
     """
+    from data_prep.random import key, keys  # numba: 60 MB that the shard stage does not need
+
     chance = (keys(key(seed, "copies"), documents) >> np.uint64(32)) * 2.0**-32
     whole: NDArray[np.int64] = np.floor(weights * duplicates + chance).astype(np.int64)
     return whole

@@ -6,6 +6,8 @@ import json
 import random
 import shutil
 import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -377,3 +379,11 @@ def test_two_processes_may_keep_and_trim_the_same_units(
     shutil.rmtree(tmp_path / "cache" / "abc")  # by another process that trims
     monkeypatch.setattr(PieceCache, "_entries", lambda self: iter(entries))
     cache.trim()
+
+
+def test_workers_load_no_compiler() -> None:
+    """numba takes 60 MB in every process, and no pass of the stage needs it."""
+    loaded = "[name for name in ('numba', 'pyarrow', 'scipy') if name in sys.modules]"
+    code = f"import sys, data_prep.corpus.build; print({loaded})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
