@@ -39,8 +39,8 @@ def add_models(graph: Planner) -> list[Node]:
 
 def _add(graph: Planner, nodes: list[Node]) -> Node:
     inputs = {f"{TUNED}_{node.config.finetune.seed}": as_input(node) for node in nodes}
-    words = nodes[0].label.split()
-    label = " ".join(word for word in words if not word.startswith("finetune.seed="))
+    settings = nodes[0].label.split(", ")
+    label = ", ".join(each for each in settings if not each.startswith("finetune.seed="))
     return graph.place("model", nodes[0].config, label, inputs | nodes[0].inputs)
 
 
