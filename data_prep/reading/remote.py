@@ -117,9 +117,8 @@ def find_remote(key: str, item: str) -> tuple[str, list[RemotePath]]:
     _refuse_secrets(key, item)
     system, path = _open_system(item)
     with _named(item):
-        if MAGIC.search(path):
-            fixed = path[: MAGIC.search(path).start()]  # type: ignore[union-attr]
-            root = fixed.rpartition("/")[0]
+        if magic := MAGIC.search(path):
+            root = path[: magic.start()].rpartition("/")[0]
             found = system.glob(path, detail=True)
         elif system.isdir(path) and not system.isfile(path):
             root = path.rstrip("/")

@@ -14,8 +14,6 @@ from pipeline.config.compose import compose_config
 from pipeline.store.models import find_model
 from pipeline.tasks.splits import read_splits
 
-SHOWN_FAULTS = 5
-
 
 def predict(arguments: Arguments) -> None:
     """Answer every item of a file, in order."""
@@ -46,9 +44,9 @@ def predict(arguments: Arguments) -> None:
     went_on = f", {tally.skipped:,} of them before" if tally.skipped else ""
     console.print(f"{tally.items + tally.skipped:,} items{went_on}", markup=False)
     if tally.faults:
-        shown = "; ".join(f"line {n}: {fault}" for n, fault in tally.faults[:SHOWN_FAULTS])
-        more = "; …" if len(tally.faults) > SHOWN_FAULTS else ""
-        console.print(f"{len(tally.faults):,} lines have no answer: {shown}{more}", markup=False)
+        shown = "; ".join(f"line {number}: {fault}" for number, fault in tally.first_faults)
+        more = "; …" if tally.faults > len(tally.first_faults) else ""
+        console.print(f"{tally.faults:,} lines have no answer: {shown}{more}", markup=False)
 
 
 def evaluate(arguments: Arguments) -> None:

@@ -18,10 +18,10 @@ import numpy as np
 
 from data_prep.errors import UsageError
 from data_prep.text.words import split_like_bert
-from pipeline.inference.results import Number, Result, Tags, answer_of, label_of, tags_of
+from pipeline.inference.results import Number, Result, answer_of, label_of, tags_of
 from pipeline.store.models import find_model
 from pipeline.store.outputs import Store
-from pipeline.tasks.answers import TagAnswers
+from pipeline.tasks.answers import Prediction, TagAnswers
 from pipeline.tasks.examples import Example
 from pipeline.tasks.finetuned import Finetuned, load_finetuned
 
@@ -52,7 +52,16 @@ class FinetunedModel:
         An item is a text, a pair, or for tagging also a list of words. Raises a UsageError for an
         item of another form. An empty text is answered too.
         """
-        return self._ask([self.example(item) for item in items], items)
+        examples = [self.example(item) for item in items]
+        match self.kind:
+            case "classify":
+                return self._labels(examples)
+            case "regress":
+                return [Number(_number(guess)) for guess in self.finetuned.predict(examples)]
+            case "tag":
+                return self._tags(examples, items)
+            case _:
+                return [answer_of(guess) for guess in self.finetuned.predict(examples)]
 
     def example(self, item: Item) -> Example:
         """Return an item as the task's example, without an answer."""
@@ -66,51 +75,36 @@ class FinetunedModel:
             return Example(words, None, "", 0)
         return Example((item,) if isinstance(item, str) else tuple(item), None, "", 0)
 
-    def _ask(self, examples: list[Example], items: Sequence[Item]) -> list[Result]:
-        answered = [n for n, example in enumerate(examples) if self.kind != "tag" or example.texts]
-        results: list[Result | None] = [None] * len(examples)
-        own = [examples[number] for number in answered]
-        if self.kind == "span":
-            for number, guess in zip(answered, self.finetuned.predict(own), strict=True):
-                results[number] = answer_of(guess)
-        elif self.kind == "regress":
-            for number, guess in zip(answered, self.finetuned.predict(own), strict=True):
-                assert isinstance(guess.answer, float)
-                results[number] = Number(guess.answer)
-        else:
-            self._label(own, answered, items, results)
-        return [Tags([], [], [], []) if result is None else result for result in results]
-
-    def _label(
-        self,
-        examples: list[Example],
-        answered: list[int],
-        items: Sequence[Item],
-        results: list[Result | None],
-    ) -> None:
-        """Fill in the labels of texts, or of the words of sentences."""
+    def _labels(self, examples: list[Example]) -> list[Result]:
+        if not examples:
+            return []
         labels = self.finetuned.answers.labels
-        logits = (
-            self.finetuned.logits(examples) if examples else np.zeros((0, len(labels)), np.float32)
-        )
+        return [label_of(logits_C, labels) for logits_C in self.finetuned.logits(examples)]
+
+    def _tags(self, examples: list[Example], items: Sequence[Item]) -> list[Result]:
+        """Return the tags of sentences; one without words has none."""
         answers = self.finetuned.answers
-        if isinstance(answers, TagAnswers):
-            chosen, sure = answers.chosen(logits)
+        assert isinstance(answers, TagAnswers)
+        asked = [example for example in examples if example.texts]
+        nothing = np.zeros((0, answers.outputs), np.float32)
+        chosen, sure = answers.chosen(self.finetuned.logits(asked) if asked else nothing)
+        results: list[Result] = []
         start = 0
-        for number, example in zip(answered, examples, strict=True):
-            if self.kind == "classify":
-                results[number] = label_of(logits[start], labels)
-                start += 1
-                continue
-            end = start + len(example.texts)
-            item = items[number]
+        for example, item in zip(examples, items, strict=True):
+            own = slice(start, start + len(example.texts))
+            start = own.stop
             if isinstance(item, str):
                 text, places = item, [(int(a), int(b)) for a, b in split_like_bert(item)[1]]
             else:
                 text, places = " ".join(item), _places(example.texts)
-            tags, scores = [labels[tag] for tag in chosen[start:end]], sure[start:end].tolist()
-            results[number] = tags_of(tags, scores, example.texts, places, text)
-            start = end
+            tags, scores = [answers.labels[tag] for tag in chosen[own]], sure[own].tolist()
+            results.append(tags_of(tags, scores, example.texts, places, text))
+        return results
+
+
+def _number(guess: Prediction) -> float:
+    assert isinstance(guess.answer, float), "a regression answers with numbers"
+    return guess.answer
 
 
 def _places(words: Sequence[str]) -> list[tuple[int, int]]:

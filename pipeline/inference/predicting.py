@@ -18,18 +18,27 @@ from data_prep.files import read_json_object, write_atomically
 from pipeline.inference.items import STANDARD_INPUT, Line, read_items
 from pipeline.inference.models import FinetunedModel
 from pipeline.inference.results import as_json
-from pipeline.tasks.finetuned import MODEL
+from pipeline.store.models import FILE
 
+SHOWN_FAULTS = 5
 BATCH_ITEMS = 512  # sorted by length together; bounds memory and what an interruption loses
 
 
 @dataclass
 class Tally:
-    """Items answered and lines with a fault; the first faults are shown."""
+    """Items answered, and lines with a fault."""
 
     items: int = 0
     skipped: int = 0  # answered by an earlier, interrupted run
-    faults: list[tuple[int, str]] = field(default_factory=list)  # line number, fault
+    faults: int = 0
+    first_faults: list[tuple[int, str]] = field(default_factory=list)  # line number, fault
+
+    def note(self, line: Line) -> None:
+        """Count the line if it has a fault; the first SHOWN_FAULTS are kept."""
+        if line.item is None:
+            self.faults += 1
+            if len(self.first_faults) < SHOWN_FAULTS:
+                self.first_faults.append((line.number, line.fault))
 
 
 def predict_file(model: FinetunedModel, source: str, output: Path) -> Tally:
@@ -67,7 +76,7 @@ def predict_lines(
     tally = Tally(skipped=done)
     rest = iter(lines)
     for line in islice(rest, done):
-        _note(line, tally)
+        tally.note(line)
     while batch := list(islice(rest, BATCH_ITEMS)):
         for answer in _answers(model, batch, tally):
             sink.write(json.dumps(answer, ensure_ascii=False).encode() + b"\n")
@@ -80,7 +89,7 @@ def _answers(model: FinetunedModel, batch: list[Line], tally: Tally) -> Iterator
     results = iter(model.predict(items))
     for line in batch:
         tally.items += 1
-        _note(line, tally)
+        tally.note(line)
         named = {} if line.id is None else {"id": line.id}
         if line.item is None:
             yield {"line": line.number, **named, "error": line.fault}
@@ -88,14 +97,9 @@ def _answers(model: FinetunedModel, batch: list[Line], tally: Tally) -> Iterator
             yield {"line": line.number, **named, **as_json(next(results))}
 
 
-def _note(line: Line, tally: Tally) -> None:
-    if line.item is None:
-        tally.faults.append((line.number, line.fault))
-
-
 def _identity(model: FinetunedModel, source: str) -> dict[str, object]:
     """Return what an interrupted output must agree with."""
-    stated = hashlib.sha256((model.folder / MODEL).read_bytes())
+    stated = hashlib.sha256((model.folder / FILE).read_bytes())
     stated.update(str(sorted((p.name, p.stat().st_size) for p in model.folder.iterdir())).encode())
     if source == STANDARD_INPUT:
         return {"model": stated.hexdigest(), "input": STANDARD_INPUT}

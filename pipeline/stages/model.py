@@ -19,6 +19,7 @@ from data_prep.progress import console
 from pipeline.config.schema import Config
 from pipeline.stages.encoder_inputs import encoder_requests
 from pipeline.stages.tuning import KEPT, keeps_model, train
+from pipeline.store.models import FILE
 from pipeline.store.outputs import canonical
 from pipeline.tasks.model_card import model_card
 from pipeline.workflow.stage import Node, Planner, Request, Stage, Work, as_input
@@ -73,9 +74,7 @@ class Model(Stage):
                 markup=False,
             )
             _train_again(work, scores[best]["seed"])
-        from pipeline.tasks.finetuned import MODEL
-
-        stated = json.loads((work.out / MODEL).read_text())
+        stated = json.loads((work.out / FILE).read_text())
         facts = gather(scores.values(), scores[best]["seed"])
         write_atomically(work.out / "README.md", model_card(stated, facts))
         for path in tuned.values():

@@ -33,8 +33,11 @@ from pipeline.encoders import (
     class_head,
     load_encoder,
 )
+from pipeline.encoders.load import OF_MODEL
 from pipeline.models.untrusted import read_safetensors, refuse_unusable
+from pipeline.store.models import FILE
 from pipeline.tasks.answers import Answers, Floats, Prediction
+from pipeline.tasks.batches import TaskData
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
 from pipeline.tasks.examples import Example
 from pipeline.tasks.heads import Head
@@ -42,7 +45,7 @@ from pipeline.tasks.kinds import restore
 from pipeline.tasks.model import Model, head_outputs
 
 FORMAT = 1
-MODEL, HEAD, ENCODER = "finetuned.json", "head.safetensors", "encoder"
+HEAD = "head.safetensors"
 TOLERANCE = 1e-5
 # Settings without which a model cannot be used; others belong to its making.
 TASK_KEYS = (
@@ -63,16 +66,17 @@ class Finetuned:
 
     def logits(self, examples: Sequence[Example]) -> Floats:
         """Return the head's answers for examples [U, C]; see `heads`."""
-        return head_outputs(self.model, self._encode(examples))
+        return head_outputs(self.model, self.encode(examples))
 
     def predict(self, examples: Sequence[Example]) -> list[Prediction]:
         """Return one prediction per example."""
         if not examples:
             return []
-        data = self._encode(examples)
+        data = self.encode(examples)
         return self.answers.decode(head_outputs(self.model, data), data)
 
-    def _encode(self, examples: Sequence[Example]) -> Any:
+    def encode(self, examples: Sequence[Example]) -> TaskData:
+        """Return the inputs of examples."""
         return self.answers.encode(self.model.encoder, examples, self.config.max_seq_length)
 
     @property
@@ -81,11 +85,10 @@ class Finetuned:
         encoder = self.model.encoder.plain
         if not isinstance(encoder, BertEncoder) or encoder.model_type is None:
             return None
-        has_transform = self.model.head.transform is not None
         found = class_head(encoder.model_type, self.task.kind)
-        is_same = bool(found.transform) == isinstance(self.model.head.transform, torch.nn.Module)
-        needs_pooler = self.task.kind in SENTENCES and not has_transform
-        return found if self.model.head.fits_class and is_same and not needs_pooler else None
+        has_layers = isinstance(self.model.head.transform, torch.nn.Module)
+        is_same = bool(found.transform) == has_layers
+        return found if self.model.head.fits_class and is_same else None
 
 
 def build(
@@ -113,8 +116,8 @@ def save_model(finetuned: Finetuned, folder: Path) -> str:
         stated = _stated(finetuned)
         encoder.save_with(folder, _to_class(head, found), stated, found.name)
     else:
-        (folder / ENCODER).mkdir()
-        encoder.save(folder / ENCODER)
+        (folder / OF_MODEL).mkdir()
+        encoder.save(folder / OF_MODEL)
         with atomic_write(folder / HEAD) as stream:
             stream.write(save({name: tensor.contiguous() for name, tensor in head.items()}))
     form = "sesame" if found is None else found.name
@@ -127,15 +130,15 @@ def save_model(finetuned: Finetuned, folder: Path) -> str:
         | {"pooling": finetuned.model.head.pooling},
         "answers": answers,
     }
-    write_atomically(folder / MODEL, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    write_atomically(folder / FILE, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     return form
 
 
 def load_finetuned(folder: Path) -> Finetuned:
     """Read a model that `save_model` wrote. Raises a SesameError if the folder is not complete."""
-    path = folder / MODEL
+    path = folder / FILE
     if not path.exists():
-        raise SesameError(f"{folder}: has no {MODEL}, so it is no fine-tuned model of Sesame")
+        raise SesameError(f"{folder}: has no {FILE}, so it is no fine-tuned model of Sesame")
     content = read_object(path)
     if content.get("format") != FORMAT:
         raise SesameError(f"{path}: format {content.get('format')!s:.20}; this version reads 1")
@@ -152,7 +155,7 @@ def load_finetuned(folder: Path) -> Finetuned:
             f"{path}: is not complete ({error!s:.60}); copy the folder again"
         ) from error
     with torch.random.fork_rng(devices=[]):
-        encoder = load_encoder(folder / ENCODER if is_own else folder)
+        encoder = load_encoder(folder / OF_MODEL if is_own else folder)
         finetuned = build(encoder, answers, task, config)
     weights = folder / (HEAD if is_own else "model.safetensors")
     tensors = read_safetensors(weights)
@@ -259,7 +262,7 @@ def class_logits(finetuned: Finetuned, folder: Path, examples: Sequence[Example]
     found = finetuned.class_head
     assert found is not None
     theirs = getattr(transformers, found.name).from_pretrained(folder, local_files_only=True).eval()
-    data = finetuned._encode(examples)
+    data = finetuned.encode(examples)
     rows = []
     for number in range(len(data.inputs.lengths)):
         batch = data.inputs.batch(np.array([number]))

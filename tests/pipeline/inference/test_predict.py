@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from data_prep.errors import UsageError
-from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
 from pipeline import load_model
 from pipeline.commands.main import run
 from pipeline.encoders import random_encoder
@@ -23,6 +22,7 @@ from pipeline.inference.predicting import predict_file
 from pipeline.inference.results import Entity, Label, Tags
 from pipeline.models.bert.config import BertConfig
 from pipeline.store.outputs import Store
+from tests.pipeline.toy_tokenizer import write_toy_tokenizer
 
 WORDS = ["good", "bad", "film", "plot", "anna", "bo", "in", "lund", "."]
 BERT = BertConfig(layers=1, hidden=16, heads=2, intermediate=32, max_positions=32)
@@ -74,8 +74,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("user")
     tokenizer = folder / "tokenizer"
     tokenizer.mkdir()
-    library = from_vocabulary([*Specials().names(), *WORDS], True, False, Specials())
-    write_folder(tokenizer, library, Specials(), None)
+    write_toy_tokenizer(tokenizer, WORDS)
     (folder / "encoder").mkdir()
     random_encoder(BERT, tokenizer, seed=0).save(folder / "encoder")
     write_task_files(folder)

@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from data_prep.errors import SesameError, UsageError
-from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
 from data_prep.vectors.table import VectorTable
 from pipeline.config.schema import Config
 from pipeline.encoders import (
@@ -37,6 +36,7 @@ from pipeline.tasks.model import Model
 from pipeline.tasks.optimizer import Optimizer
 from pipeline.tasks.splits import Splits
 from pipeline.workflow.stage import Work
+from tests.pipeline.toy_tokenizer import write_toy_tokenizer
 
 WORDS = ["good", "fine", "great", "bad", "dull", "poor", "film", "plot", "cast", "the", "was"]
 MODEL = BertConfig(
@@ -63,11 +63,7 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tokenizer")
-    vocabulary = [*Specials().names(), *WORDS]
-    library = from_vocabulary(vocabulary, lowercase=True, strip_accents=False, specials=Specials())
-    write_folder(folder, library, Specials(), None)
-    return folder
+    return write_toy_tokenizer(tmp_path_factory.mktemp("tokenizer"), WORDS)
 
 
 def new_encoder(tokenizer: Path) -> Encoder:

@@ -11,7 +11,6 @@ import torch
 import transformers
 
 from data_prep.errors import SesameError, UsageError
-from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
 from data_prep.vectors.table import VectorTable
 from pipeline.encoders import Concatenation, Encoder, StaticEncoder, load_encoder, random_encoder
 from pipeline.models.bert.config import BertConfig
@@ -31,6 +30,7 @@ from pipeline.tasks.heads import Head
 from pipeline.tasks.kinds import make_answers
 from pipeline.tasks.optimizer import Optimizer
 from pipeline.tasks.splits import Splits
+from tests.pipeline.toy_tokenizer import write_toy_tokenizer
 
 WORDS = ["good", "fine", "bad", "dull", "film", "plot", "the", "was"]
 BERT = BertConfig(layers=2, hidden=16, heads=2, intermediate=32, max_positions=48)
@@ -54,11 +54,7 @@ ONCE = FinetuneConfig(lr=1e-2, epochs=1, batch_size=8, max_seq_length=40, accele
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tokenizer")
-    vocabulary = [*Specials().names(), *WORDS]
-    library = from_vocabulary(vocabulary, lowercase=True, strip_accents=False, specials=Specials())
-    write_folder(folder, library, Specials(), None)
-    return folder
+    return write_toy_tokenizer(tmp_path_factory.mktemp("tokenizer"), WORDS)
 
 
 def example(kind: str, rng: np.random.Generator) -> Example:
