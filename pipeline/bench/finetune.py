@@ -120,7 +120,7 @@ def _sentences(config: Config) -> tuple[TaskConfig, Splits]:
     own = replace(
         task,
         train_examples=task.train_examples or SENTENCES,
-        also={},
+        further_tests={},
         unlabelled={},
         metric="accuracy",
     )

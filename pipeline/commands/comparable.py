@@ -12,8 +12,8 @@ from pipeline.store.outputs import Output, canonical
 
 # Keys of a task that change training, prediction or the test set, but not the development set.
 BESIDE_DEV = (
-    "train", "train_examples", "train_fraction", "test_examples", "also", "unlabelled", "averaged",
-    "stride", "max_question", "max_answer",
+    "train", "train_examples", "train_fraction", "test_examples", "further_tests", "unlabelled",
+    "averaged", "stride", "max_question", "max_answer",
 )  # fmt: skip
 
 

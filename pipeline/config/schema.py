@@ -209,8 +209,8 @@ class Config:
             raise UsageError(
                 f"finetune.crf=true: needs task.kind=tag, not {self.task.kind}; leave it out"
             )
-        if self.finetune.pairs == "apart" and self.task.kind == "span":
+        if self.finetune.pair_encoding == "separate" and self.task.kind == "span":
             raise UsageError(
-                "finetune.pairs=apart: an answer is found by reading question and passage "
-                "together; leave it out"
+                "finetune.pair_encoding=separate: an answer is found by reading question and "
+                "passage together; leave it out"
             )

@@ -43,7 +43,13 @@ def _tasks(task: TaskConfig) -> Iterator[TaskConfig]:
 
 
 def _task_files(task: TaskConfig) -> Iterator[Path]:
-    names = (task.train, task.dev, task.test, *task.also.values(), *task.unlabelled.values())
+    names = (
+        task.train,
+        task.dev,
+        task.test,
+        *task.further_tests.values(),
+        *task.unlabelled.values(),
+    )
     for name in names:
         if name is not None:
             yield Path(task.data_dir or "") / name

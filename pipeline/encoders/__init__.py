@@ -3,7 +3,6 @@
 May use `training`, `models`, `data`, `store` and `data_prep`.
 """
 
-from pipeline.encoders.apart import SentencesApart
 from pipeline.encoders.bert import BertEncoder
 from pipeline.encoders.class_heads import SENTENCES, ClassHead, class_head
 from pipeline.encoders.concatenation import Concatenation
@@ -20,6 +19,7 @@ from pipeline.encoders.inputs import (
 )
 from pipeline.encoders.interface import Encoder
 from pipeline.encoders.load import load_encoder, random_encoder
+from pipeline.encoders.separate import SeparateSentences
 from pipeline.encoders.static import StaticEncoder
 
 __all__ = [
@@ -31,7 +31,7 @@ __all__ = [
     "EncodedInputs",
     "Encoder",
     "InputBatch",
-    "SentencesApart",
+    "SeparateSentences",
     "StaticEncoder",
     "WordUnits",
     "Words",

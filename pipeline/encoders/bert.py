@@ -79,7 +79,7 @@ class BertEncoder(Encoder):
         encoded = self.tokenizer.encode([text for texts in inputs for text in texts])
         shape = len(inputs), len(inputs[0]) if inputs else 1
         sizes_EP = np.diff(encoded.offsets).reshape(shape)
-        kept_EP = kept_lengths(sizes_EP, max_length - self.frame(shape[1]))
+        kept_EP = kept_lengths(sizes_EP, max_length - self.special_units(shape[1]))
         framed = self._framed(encoded.ids, encoded.offsets[:-1].reshape(shape), kept_EP)
         return replace(framed, cut=int((kept_EP < sizes_EP).any(1).sum()))
 
@@ -94,7 +94,7 @@ class BertEncoder(Encoder):
         ids, offsets = pieces.ids, pieces.bounds
         sizes_EP = part_sizes(inputs)
         fitting_EP, most_EP = fitting_words(
-            offsets, sizes_EP, max_length - self.frame(sizes_EP.shape[1])
+            offsets, sizes_EP, max_length - self.special_units(sizes_EP.shape[1])
         )
         firsts_EP = starts_of(sizes_EP)
         begins_EP = offsets[firsts_EP]
@@ -112,21 +112,23 @@ class BertEncoder(Encoder):
 
     def _framed(self, ids: NDArray[np.int32], begins_EP: Ints, kept_EP: Ints) -> EncodedInputs:
         """Return inputs with [CLS] and [SEP] added; part p is ids[begins : begins + kept]."""
-        offsets = offsets_of(kept_EP.sum(1) + self.frame(kept_EP.shape[1]))
+        offsets = offsets_of(kept_EP.sum(1) + self.special_units(kept_EP.shape[1]))
         starts_EP = offsets[:-1, None] + _part_starts(kept_EP)
         tokens = np.full(offsets[-1], self.tokenizer.sep, np.int32)
         tokens[offsets[:-1]] = self.tokenizer.cls
         kept = kept_EP.ravel()
         tokens[runs(starts_EP.ravel(), kept)[0]] = ids[runs(begins_EP.ravel(), kept)[0]]
         no_words = np.zeros(0, np.int64), np.zeros_like(offsets)
-        return EncodedInputs(tokens, offsets, kept_EP[:, 0] + self.frame(1), *no_words, cut=0)
+        return EncodedInputs(
+            tokens, offsets, kept_EP[:, 0] + self.special_units(1), *no_words, cut=0
+        )
 
     def word_units(self, sentences: Sequence[Words]) -> WordUnits:
         """Return the tokens per word."""
         pieces = self._pieces(sentences)
         return WordUnits(np.diff(pieces.bounds), pieces.stands_apart)
 
-    def frame(self, sentences: int) -> int:
+    def special_units(self, sentences: int) -> int:
         """Return 1 for [CLS] and 1 per sentence for [SEP]."""
         return 1 + sentences
 

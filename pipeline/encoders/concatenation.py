@@ -75,7 +75,7 @@ class Concatenation(Encoder):
         """Encode the words that fit into every member, so that all members have the same words."""
         taken = self.word_units([words for parts in inputs for words in parts])
         sizes_EP = part_sizes(inputs)
-        room = max_length - self.frame(sizes_EP.shape[1])
+        room = max_length - self.special_units(sizes_EP.shape[1])
         fitting_EP, _ = fitting_words(offsets_of(taken.units), sizes_EP, room)
         kept: list[tuple[Words, ...]] = [
             tuple(words[:n] for words, n in zip(parts, counts, strict=True))
@@ -116,9 +116,9 @@ class Concatenation(Encoder):
         may_begin = np.all([each.may_begin for each in taken], 0)
         return WordUnits(np.max([each.units for each in taken], 0), may_begin)
 
-    def frame(self, sentences: int) -> int:
+    def special_units(self, sentences: int) -> int:
         """Return the maximum over members."""
-        return max(member.frame(sentences) for member in self._encoders)
+        return max(member.special_units(sentences) for member in self._encoders)
 
     def forward(self, batch: InputBatch) -> list[Tensor]:
         """Return the hidden states of all members, concatenated per layer."""

@@ -83,7 +83,7 @@ class ElmoEncoder(Encoder):
         assert self.source is not None, "set by the constructor"
         copy_files(self.source, folder, (*TOKENIZER_FILES, VOCABULARY, COUNTS))
 
-    def frame(self, sentences: int) -> int:
+    def special_units(self, sentences: int) -> int:
         """Return 2 per sentence, for `<S>` and `</S>`."""
         return 2 * sentences
 
@@ -93,13 +93,13 @@ class ElmoEncoder(Encoder):
 
     def _encode(self, inputs: list[list[list[str]]], max_length: int) -> EncodedInputs:
         sizes_EP = part_sizes(inputs)
-        kept_EP = kept_lengths(sizes_EP, max_length - self.frame(sizes_EP.shape[1]))
+        kept_EP = kept_lengths(sizes_EP, max_length - self.special_units(sizes_EP.shape[1]))
         tokens: list[int] = []
         for sentences, kept in zip(inputs, kept_EP.tolist(), strict=True):
             for words, size in zip(sentences, kept, strict=True):
                 tokens += [BEGIN, *map(self._number, words[:size]), END]
         self._spell()
-        framed_EP = kept_EP + self.frame(1)
+        framed_EP = kept_EP + self.special_units(1)
         ends_EP = framed_EP.cumsum(1)
         starts, _ = runs((ends_EP - framed_EP + 1).ravel(), kept_EP.ravel())
         return EncodedInputs(

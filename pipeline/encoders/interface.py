@@ -65,7 +65,7 @@ class Encoder(nn.Module, ABC):
         words = sum(map(len, sentences))
         return WordUnits(np.ones(words, np.int64), np.ones(words, np.bool_))
 
-    def frame(self, sentences: int) -> int:
+    def special_units(self, sentences: int) -> int:
         """Return the number of special units in an input of this many sentences."""
         return 0
 

@@ -99,9 +99,9 @@ class StoredStates(Encoder):
         """Return the wrapped encoder's word units."""
         return self._encoder[0].word_units(sentences)
 
-    def frame(self, sentences: int) -> int:
+    def special_units(self, sentences: int) -> int:
         """Return the wrapped encoder's number of special units."""
-        return self._encoder[0].frame(sentences)
+        return self._encoder[0].special_units(sentences)
 
     @property
     def plain(self) -> Encoder:

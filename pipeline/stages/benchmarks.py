@@ -69,7 +69,7 @@ def _scored_files(
             " name that file to leave out all of it, or use corpus.exclude"
         )
     names = [name for name in (task.dev, task.test) if name is not None]
-    more = [*task.also.values(), *task.unlabelled.values()]
+    more = [*task.further_tests.values(), *task.unlabelled.values()]
     names += [name for name in more if (folder / name).is_file()]
     for name in dict.fromkeys(names):
         path = folder / name

@@ -41,7 +41,7 @@ class Finetune(Stage):
     """The stage that fine-tunes an encoder on a task and scores it."""
 
     name = "finetune"
-    format = 7
+    format = 8
     sections = ("task", "finetune")
     obeyed = ("tracking",)
     runs_beside = True

@@ -157,7 +157,7 @@ class TagAnswers(Answers):
         """
         sentences = [TextWords.joined(example.texts) for example in examples]
         taken = encoder.word_units(sentences).split([len(words) for words in sentences])
-        room = max_length - encoder.frame(1)
+        room = max_length - encoder.special_units(1)
         windows = [
             (words[first:last],)
             for words, own in zip(sentences, taken, strict=True)

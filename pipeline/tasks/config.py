@@ -48,7 +48,7 @@ class TaskConfig:
         "test file; when not set, the development file is scored; when that is not set either, a "
         "part of train",
     )
-    also: dict[str, str] = result(
+    further_tests: dict[str, str] = result(
         {}, "further files to score: suffix of their score names to file; missing files are skipped"
     )
     unlabelled: dict[str, str] = result(
@@ -155,10 +155,15 @@ class TaskConfig:
             raise UsageError(
                 f"task.unanswerable=true: only task.kind=span has questions, not {self.kind}"
             )
-        if self.also.keys() & self.unlabelled.keys():
-            raise UsageError("task.also and task.unlabelled: a name may stand in one of them only")
+        if self.further_tests.keys() & self.unlabelled.keys():
+            raise UsageError(
+                "task.further_tests and task.unlabelled: a name may stand in one of them only"
+            )
         official = METRICS[self.kind]
-        known = {*official, *(f"{metric}_{name}" for metric in official for name in self.also)}
+        known = {
+            *official,
+            *(f"{metric}_{name}" for metric in official for name in self.further_tests),
+        }
         for name in self.averaged:
             if name not in known:
                 raise UsageError(f"task.averaged: no score {name}; use {', '.join(sorted(known))}")
@@ -207,11 +212,11 @@ class FinetuneConfig:
         "is trained with a linear head on its last layer, else the mean",
         choices=("pooler", "mean", "first", "max"),
     )
-    pairs: str = result(
-        "together",
-        "encode the two sentences of a pair together in one input, or each on its own (apart); "
-        "encoders that cannot join sentences always encode them apart",
-        choices=("together", "apart"), is_later=True,
+    pair_encoding: str = result(
+        "joint",
+        "encode the two sentences of a pair in one input (joint), or each on its own (separate); "
+        "encoders that cannot join sentences always encode them separately",
+        choices=("joint", "separate"), is_later=True,
     )  # fmt: skip
     head: str = result(
         "linear",

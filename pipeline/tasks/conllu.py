@@ -36,7 +36,7 @@ def read_conllu(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
             _check(file, line, cells)
             if cells[0].isdigit():
                 start = start if words else line
-                words.append(file.spelt(cells[WORD]))
+                words.append(file.without_surrogates(cells[WORD]))
                 tags.append(cells[TAG])
             continue
         if words:

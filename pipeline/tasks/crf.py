@@ -42,8 +42,8 @@ class Crf(nn.Module):
 
     def loss(self, logits_WC: Tensor, gold_W: Tensor, lengths: Ints) -> Tensor:
         """Return the negative log-likelihood of the gold tags per word. `lengths`: [B] words."""
-        logits_BTC, real_BT = lay(logits_WC, lengths)
-        gold_BT, _ = lay(gold_W, lengths)
+        logits_BTC, real_BT = to_padded(logits_WC, lengths)
+        gold_BT, _ = to_padded(gold_W, lengths)
         forward_BTC = self._sums(logits_BTC, real_BT)
         total_B = (_last(forward_BTC, real_BT) + self.ends).logsumexp(1)
         steps_BT = self.follows[gold_BT[:, :-1], gold_BT[:, 1:]] * real_BT[:, 1:]
@@ -60,7 +60,7 @@ class Crf(nn.Module):
 
         [W, C + 1]. The tag of the best path is not always the one with the largest marginal.
         """
-        logits_BTC, real_BT = lay(logits_WC, lengths)
+        logits_BTC, real_BT = to_padded(logits_WC, lengths)
         marginals_WC = self._marginals(logits_BTC, real_BT)[real_BT]
         path_W1 = self._best(logits_BTC, real_BT)[real_BT][:, None]
         return torch.cat([marginals_WC, path_W1.to(marginals_WC.dtype)], 1)
@@ -110,7 +110,7 @@ def may_follow(tag: str, last: str) -> bool:
     return mark != "I" or not kind or last in (f"B-{kind}", f"I-{kind}")
 
 
-def lay(x: Tensor, lengths: Ints) -> tuple[Tensor, Tensor]:
+def to_padded(x: Tensor, lengths: Ints) -> tuple[Tensor, Tensor]:
     """Pad flat rows [W, ...] with zeros to [B, T, ...]; also return the mask of real rows [B, T].
 
     `padded[mask]` restores the flat rows.

@@ -52,7 +52,7 @@ class TaskFile:
             )
         self.repairs["dropped"] += 1
 
-    def spelt(self, text: str) -> str:
+    def without_surrogates(self, text: str) -> str:
         """Replace lone surrogates, which UTF-8 cannot encode, by U+FFFD; count the repair."""
         if LONE_SURROGATE.search(text):
             self.repairs["lone surrogates"] += 1

@@ -29,7 +29,7 @@ from pipeline.encoders import (
     BertEncoder,
     ClassHead,
     Encoder,
-    SentencesApart,
+    SeparateSentences,
     class_head,
     load_encoder,
 )
@@ -52,7 +52,16 @@ TASK_KEYS = (
     "name", "kind", "reader", "text_a", "text_b", "label", "columns", "aliases", "metric",
     "unanswerable", "stride", "max_question", "max_answer",
 )  # fmt: skip
-HEAD_KEYS = ("mode", "layers", "pooling", "pairs", "head", "crf", "dropout", "max_seq_length")
+HEAD_KEYS = (
+    "mode",
+    "layers",
+    "pooling",
+    "pair_encoding",
+    "head",
+    "crf",
+    "dropout",
+    "max_seq_length",
+)
 
 
 @dataclass(frozen=True)
@@ -96,10 +105,10 @@ def build(
 ) -> Finetuned:
     """Put a new head on an encoder; its weights are drawn from torch's generator."""
     has_pairs = task.text_b is not None and task.kind in SENTENCES
-    if has_pairs and config.pairs == "apart" and encoder.joins_pairs:
-        encoder = SentencesApart(encoder)
-    apart = has_pairs and not encoder.joins_pairs
-    head = Head(task.kind, answers.outputs, encoder, config, apart, answers.labels)
+    if has_pairs and config.pair_encoding == "separate" and encoder.joins_pairs:
+        encoder = SeparateSentences(encoder)
+    separate = has_pairs and not encoder.joins_pairs
+    head = Head(task.kind, answers.outputs, encoder, config, separate, answers.labels)
     return Finetuned(Model(encoder, head, config.mode == "frozen"), answers, task, config)
 
 

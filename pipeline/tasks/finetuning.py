@@ -50,7 +50,9 @@ AfterEpoch = Callable[[Epoch], None]
 class Outcome:
     """Scores, predictions and optional weights of a finished fine-tuning."""
 
-    scores: dict[str, float]  # by metric on the test set; by metric_name on the files of task.also
+    scores: dict[
+        str, float
+    ]  # by metric on the test set; by metric_name on the files of task.further_tests
     predictions: list[Prediction]  # one per test example, in order
     unlabelled: dict[str, list[Prediction]]  # for the files of task.unlabelled, by name
     dev_scores: list[float]  # the task's metric on the development set after each epoch
@@ -112,7 +114,7 @@ def scored(
     """
     predictions = predict(splits.test)
     scores = answers.score(splits.test, predictions)
-    for name, examples in splits.also.items():
+    for name, examples in splits.further_tests.items():
         more = answers.score(examples, predict(examples))
         scores |= {f"{metric}_{name}": value for metric, value in more.items()}
     return {

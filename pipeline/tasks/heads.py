@@ -25,7 +25,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from data_prep.errors import UsageError
 from pipeline.encoders import SENTENCES, Encoder, InputBatch
 from pipeline.tasks.config import FinetuneConfig
-from pipeline.tasks.crf import Crf, lay
+from pipeline.tasks.crf import Crf, to_padded
 
 CONTEXT_WIDTH = 200  # hidden size per direction, in both layers (Peters et al. 2018, supplement)
 # A choice needs more hidden states than this; the embeddings count as one state.
@@ -86,7 +86,7 @@ class Context(nn.Module):
         self.width = 2 * CONTEXT_WIDTH
 
     def forward(self, x_ND: Tensor, lengths: NDArray[np.int64]) -> Tensor:
-        inputs, real_BT = lay(x_ND, lengths)
+        inputs, real_BT = to_padded(x_ND, lengths)
         packed = pack_padded_sequence(
             inputs, torch.from_numpy(lengths), batch_first=True, enforce_sorted=False
         )
@@ -122,7 +122,7 @@ class Standardised(nn.Module):
 class Head(nn.Module):
     """Map hidden states to answers.
 
-    `apart`: pool the two sentences of an input separately and compare the two vectors. Used when
+    `separate`: pool the two sentences of an input separately and compare the two vectors. Used when
     the encoder does not let the sentences see each other. Their cosine similarity is informative
     before any training, so a regression starts as the standardised cosine.
     `labels`: names of the classes; a CRF learns from them which BIO tags cannot follow each other.
@@ -134,25 +134,25 @@ class Head(nn.Module):
         classes: int,
         encoder: Encoder,
         config: FinetuneConfig,
-        apart: bool = False,
+        separate: bool = False,
         labels: Sequence[str] = (),
     ) -> None:
         super().__init__()
         self.kind = kind
-        self.pooling = chosen_pooling(kind, encoder, config, apart)
+        self.pooling = chosen_pooling(kind, encoder, config, separate)
         self.layers = LayerChoice(config.layers, encoder.states, encoder.hidden)
         width = self.layers.width
         self.context = None if config.head == "linear" else Context(config.head, width)
         self.dropout = nn.Dropout(config.dropout)
         width = self.context.width if self.context else width
-        self.alike = Standardised() if apart else None
-        self.output = nn.Linear(4 * width + 1 if apart else width, classes)
+        self.alike = Standardised() if separate else None
+        self.output = nn.Linear(4 * width + 1 if separate else width, classes)
         self.crf = Crf(classes, labels) if config.crf else None
         # In transformers' class the layers before the last linear one; see `class_heads`.
         self.transform = encoder.plain.head_layers(kind) if self._has_transform(config) else None
         nn.init.normal_(self.output.weight, std=0.02)
         nn.init.zeros_(self.output.bias)
-        if apart and kind == "regress":
+        if separate and kind == "regress":
             nn.init.ones_(self.output.weight[:, -1])
 
     def _has_transform(self, config: FinetuneConfig) -> bool:
@@ -253,13 +253,13 @@ def is_plain(config: FinetuneConfig) -> bool:
     return (config.layers, config.head) == ("last", "linear")
 
 
-def chosen_pooling(kind: str, encoder: Encoder, config: FinetuneConfig, apart: bool) -> str:
+def chosen_pooling(kind: str, encoder: Encoder, config: FinetuneConfig, separate: bool) -> str:
     """Return finetune.pooling; if it is not set, the pooler where the encoder has one, else mean.
 
     The pooler is for heads as transformers' classes have them: see `is_plain`. Raises a UsageError
     if it is asked for and cannot be had.
     """
-    can_pool = encoder.plain.model_type is not None and is_plain(config) and not apart
+    can_pool = encoder.plain.model_type is not None and is_plain(config) and not separate
     if config.pooling == "pooler" and kind in SENTENCES and not can_pool:
         raise UsageError(
             "finetune.pooling=pooler: needs a BERT, ModernBERT or RoFormer encoder that reads "

@@ -50,7 +50,7 @@ def encode_spans(
     encoder: Encoder, examples: Sequence[Example], task: TaskConfig, max_length: int
 ) -> SpanData:
     """Encode all windows of all examples; gold_N2 marks starts and ends (see `heads`)."""
-    room = max_length - encoder.frame(2)
+    room = max_length - encoder.special_units(2)
     longest = min(task.max_question, room // 2)
     texts = _texts(encoder, [text for example in examples for text in example.texts])
     pairs, runs, cut = [], [], 0

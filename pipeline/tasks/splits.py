@@ -44,7 +44,9 @@ class Splits:
     dev: list[Example]
     test: list[Example]
     labels: list[str]  # classes or tags in the head's order; empty for numbers and spans
-    also: dict[str, list[Example]] = field(default_factory=dict)  # further scored files, by name
+    further_tests: dict[str, list[Example]] = field(
+        default_factory=dict
+    )  # further scored files, by name
     unlabelled: dict[str, list[Example]] = field(default_factory=dict)  # only predicted, by name
     repairs: dict[str, int] = field(default_factory=dict)  # repaired or dropped rows, by kind
     groups: dict[str, int] = field(default_factory=dict)  # groups per split, see `count_groups`
@@ -64,15 +66,19 @@ def task_files(task: TaskConfig) -> list[tuple[str, Path]]:
     for name in names:
         if not (folder / name).is_file():
             raise UsageError(f"task.data_dir={folder}: there is no file {name} in it")
-    more = [*task.also.values(), *task.unlabelled.values()]
+    more = [*task.further_tests.values(), *task.unlabelled.values()]
     names += [name for name in more if (folder / name).is_file()]
     return [(name, folder / name) for name in dict.fromkeys(names)]
 
 
 def missing_files(task: TaskConfig) -> list[str]:
-    """Return the skipped files: named in task.also or task.unlabelled, but not present."""
+    """Return the skipped files: named in task.further_tests or task.unlabelled, but not present."""
     there = dict(task_files(task))
-    return [name for name in (*task.also.values(), *task.unlabelled.values()) if name not in there]
+    return [
+        name
+        for name in (*task.further_tests.values(), *task.unlabelled.values())
+        if name not in there
+    ]
 
 
 def read_splits(task: TaskConfig, seed: int) -> Splits:
@@ -98,7 +104,9 @@ def read_splits(task: TaskConfig, seed: int) -> Splits:
     train = read(task.train)
     labels = _labels(task, train)
     scored = {
-        name: read(name) for name in (task.dev, task.test, *task.also.values()) if name in files
+        name: read(name)
+        for name in (task.dev, task.test, *task.further_tests.values())
+        if name in files
     }
     for name, examples in {task.train: train, **scored}.items():
         _check_labels(files[name], examples, task, labels)
@@ -120,7 +128,7 @@ def read_splits(task: TaskConfig, seed: int) -> Splits:
             raise SesameError(f"{files[task.train]}: too few {few}; none is left for {name}")
     parts = {"training": train, "development": dev} | ({} if test is dev else {"test": test})
     refuse_shared_groups(task, parts)
-    for name, file in task.also.items():
+    for name, file in task.further_tests.items():
         if file in files:
             refuse_shared_groups(task, {"training": train, name: scored[file]})
     count = round(len(train) * task.train_fraction)
@@ -140,7 +148,7 @@ def read_splits(task: TaskConfig, seed: int) -> Splits:
         labels,
         {
             name: _sample(scored[file], task.test_examples, CUT_SEED)
-            for name, file in task.also.items()
+            for name, file in task.further_tests.items()
             if file in files
         },
         {

@@ -38,7 +38,7 @@ class Entry:
 
     def text(self, key: str) -> str:
         """Return the string `key` without changing its length; SesameError if there is none."""
-        return self.file.spelt(str(self._get(key, str)))
+        return self.file.without_surrogates(str(self._get(key, str)))
 
     def number(self, key: str) -> int:
         """Return the whole number `key`; SesameError if there is none."""

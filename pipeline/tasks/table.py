@@ -33,7 +33,7 @@ def read_table(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
         group = groups.find(row)
         if any(str(row[column]) != value for column, value in task.where.items()):
             continue
-        cells = tuple(file.spelt(_text(row[column])) for column in texts)
+        cells = tuple(file.without_surrogates(_text(row[column])) for column in texts)
         empty = next((c for c, cell in zip(texts, cells, strict=True) if not cell), None)
         # Predictions for an unlabelled file go by row number, so none of its rows is dropped.
         if empty is not None and file.has_labels:
@@ -126,7 +126,7 @@ def _text(cell: Any) -> str:
 
 
 def _gold(file: TaskFile, line: int, row: dict[str, Any], task: TaskConfig) -> str | float:
-    path, label = file.path, file.spelt(_text(row[task.label]))
+    path, label = file.path, file.without_surrogates(_text(row[task.label]))
     if not label:
         raise SesameError(
             f"{path}:{line}: column {task.label} has no label; "

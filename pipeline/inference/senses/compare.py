@@ -66,7 +66,7 @@ def _fitting(encoder: "Encoder", occurrence: Occurrence) -> Occurrence:
     """Return the occurrence with as much context as the encoder has positions for."""
     if encoder.longest is None:
         return occurrence
-    room = encoder.longest - encoder.frame(1)
+    room = encoder.longest - encoder.special_units(1)
     taken = encoder.word_units([occurrence.words])
 
     def units(reach: int) -> int:

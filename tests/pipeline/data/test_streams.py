@@ -69,7 +69,7 @@ def read(batches: list[list[WordBatch]], words: Words, spelt: dict[bytes, int]) 
 
 
 @pytest.fixture(scope="module")
-def spelt(made: Made) -> dict[bytes, int]:
+def without_surrogates(made: Made) -> dict[bytes, int]:
     tokenizer = Tokenizer.load(made[3])
     pieces = [tokenizer.piece(number) for number in range(tokenizer.size)]
     return {

@@ -12,7 +12,7 @@ from pipeline.encoders import (
     BertEncoder,
     EncodedInputs,
     Encoder,
-    SentencesApart,
+    SeparateSentences,
     kept_lengths,
     load_encoder,
     random_encoder,
@@ -81,7 +81,7 @@ def test_pairs_of_words_are_framed_and_fit_as_counted(encoder: Encoder) -> None:
     units = taken.units
     assert taken.may_begin.all()
     assert units.tolist() == [1, 2, 1, 2, 2, 1]
-    assert inputs.lengths.tolist() == [units.sum() + encoder.frame(2)]
+    assert inputs.lengths.tolist() == [units.sum() + encoder.special_units(2)]
     cut = encoder.encode_words([(question, passage)], max_length=9)
     assert pieces(encoder, cut.tokens) == "[CLS] went play ##ing [SEP] a play ##s [SEP]"
     assert (cut.word_counts.tolist(), cut.cut) == ([4], 1)
@@ -161,7 +161,7 @@ def test_a_batch_does_not_mix_its_inputs(encoder: Encoder) -> None:
 
 def test_sentences_read_apart_are_as_if_each_were_alone(encoder: Encoder) -> None:
     pairs = [("a playing", "b"), ("c", "d e went home"), ("home.", "home.")]
-    apart = SentencesApart(encoder)
+    apart = SeparateSentences(encoder)
     inputs = apart.encode_texts(pairs, max_length=32)
     batch = inputs.batch(np.array([2, 0, 1]))
     alone = encoder.encode_texts([(text,) for i in (2, 0, 1) for text in pairs[i]], max_length=32)

@@ -104,8 +104,10 @@ def test_lists_of_encoders_come_from_the_command_line() -> None:
     assert compose_config(["encoder=mine"]).encoders == ["mine"]
     with pytest.raises(UsageError, match=r"finetune\.crf=true: needs task\.kind=tag, not classify"):
         compose_config(["finetune.crf=true"])
-    with pytest.raises(UsageError, match=r"finetune\.pairs=apart: an answer is found by"):
-        compose_config(["task=squad", "finetune.pairs=apart"])
+    with pytest.raises(
+        UsageError, match=r"finetune\.pair_encoding=separate: an answer is found by"
+    ):
+        compose_config(["task=squad", "finetune.pair_encoding=separate"])
 
 
 KINDS = [

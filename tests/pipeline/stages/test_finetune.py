@@ -115,7 +115,9 @@ def test_sentences_of_a_pair_can_be_compared_each_read_on_its_own(tokenizer: Pat
 
     splits = Splits(pairs(512), pairs(60), pairs(100), [])
     task = replace(TASKS["regress"], text_a="a", text_b="b")
-    outcome = finetune(new_encoder(tokenizer), splits, task, replace(FAST, pairs="apart"))
+    outcome = finetune(
+        new_encoder(tokenizer), splits, task, replace(FAST, pair_encoding="separate")
+    )
     assert outcome.scores["pearson"] > 0.8
 
 
@@ -267,7 +269,7 @@ def test_a_frozen_encoder_stays_as_it_is(tokenizer: Path) -> None:
 def test_states_computed_once_teach_as_those_computed_each_epoch(
     kind: str, tokenizer: Path, tmp_path: Path
 ) -> None:
-    config = replace(FAST, mode="frozen", epochs=2, layers="mix", pairs="apart")
+    config = replace(FAST, mode="frozen", epochs=2, layers="mix", pair_encoding="separate")
     task, splits = TASKS.get(kind, TASKS["regress"]), toy("regress" if kind == "pairs" else kind)
     if kind == "pairs":
         task = replace(task, text_b="b")

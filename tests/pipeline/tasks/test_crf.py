@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pipeline.tasks.crf import Crf, lay, may_follow
+from pipeline.tasks.crf import Crf, may_follow, to_padded
 
 LENGTHS = np.array([4, 1, 5, 2])
 TAGS = 3
@@ -74,7 +74,7 @@ def test_the_best_tagging_is_decided_and_its_tags_have_their_own_probability(
 
 def test_laying_out_and_back_is_nothing() -> None:
     x = torch.arange(12.0)
-    padded, real = lay(x, LENGTHS)
+    padded, real = to_padded(x, LENGTHS)
     assert padded.shape == (4, 5)
     assert torch.equal(padded[real], x)
 

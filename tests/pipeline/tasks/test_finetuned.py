@@ -112,7 +112,7 @@ def test_a_class_of_transformers_gives_our_answers(
 OTHERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "mean": ("bert", "classify", {"pooling": "mean"}),
     "first": ("bert", "classify", {"pooling": "first"}),
-    "apart": ("bert", "pairs", {"pairs": "apart"}),
+    "separate": ("bert", "pairs", {"pair_encoding": "separate"}),
     "mix": ("bert", "classify", {"layers": "mix", "mode": "frozen"}),
     "bilstm_crf": ("bert", "tag", {"head": "bilstm", "crf": True}),
     "modern_frozen": ("modernbert", "tag", {"mode": "frozen"}),

@@ -136,7 +136,9 @@ def test_each_task_alone_is_what_the_suite_has(suite: TaskConfig) -> None:
 
 def test_matched_and_mismatched_are_apart(suite: TaskConfig) -> None:
     splits = read_splits(members_with_data(suite)["mnli"], seed=0)
-    assert {name: [e.gold for e in examples] for name, examples in splits.also.items()} == {
+    assert {
+        name: [e.gold for e in examples] for name, examples in splits.further_tests.items()
+    } == {
         "mismatched": ["contradiction"],
         "diagnostic": ["entailment"],
     }

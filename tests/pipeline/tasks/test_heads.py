@@ -85,7 +85,7 @@ def test_recurrent_layers_see_each_input_alone(kind: str) -> None:
 
 
 def test_sentences_that_do_not_see_each_other_are_compared() -> None:
-    head = Head("regress", 1, States(), FinetuneConfig(), apart=True).eval()
+    head = Head("regress", 1, States(), FinetuneConfig(), separate=True).eval()
     inputs = replace(batch([], [0, 0, 0]), second=np.array([1, 1, 3]), lengths=np.array([3, 2, 6]))
     x = states()
     compared = []
@@ -112,7 +112,7 @@ def test_numbers_are_standardised_by_all_that_was_trained_on() -> None:
 
 
 def test_a_number_about_a_pair_begins_as_how_alike_they_are() -> None:
-    head = Head("regress", 1, States(), FinetuneConfig(dropout=0.0), apart=True)
+    head = Head("regress", 1, States(), FinetuneConfig(dropout=0.0), separate=True)
     inputs = replace(batch([], [0, 0, 0]), second=np.array([1, 1, 3]), lengths=np.array([3, 2, 6]))
     x = states()
     x[-1][1:3] = x[-1][0]  # both sentences of the first pair are the same

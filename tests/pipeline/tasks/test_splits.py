@@ -162,7 +162,11 @@ def test_documents_of_a_conll_file_are_groups(tmp_path: Path) -> None:
 def test_given_files_that_share_a_group_are_refused(tmp_path: Path) -> None:
     task = grouped_task(tmp_path, "tsv", "patient")
     (tmp_path / "test.tsv").write_text("sentence\tlabel\tpatient\nother note\t1\t7\n")
-    for given in ({"test": "test.tsv"}, {"dev": "test.tsv"}, {"also": {"far": "test.tsv"}}):
+    for given in (
+        {"test": "test.tsv"},
+        {"dev": "test.tsv"},
+        {"further_tests": {"far": "test.tsv"}},
+    ):
         with pytest.raises(SesameError, match=r"task\.group_field=patient: 1 groups are both in"):
             read_splits(replace(task, **given), seed=0)
     (tmp_path / "test.tsv").write_text("sentence\tlabel\tpatient\nother note\t1\t99\n")
@@ -229,7 +233,10 @@ def test_missing_files_and_settings_are_usage_errors(tmp_path: Path) -> None:
         (TaskConfig(kind="regress", metric="f1"), r"task\.metric=f1: .*pearson, spearman"),
         (TaskConfig(kind="tag", metric="entity_f1"), r"task\.reader=table: .*conll, conllu"),
         (TaskConfig(test="t.tsv", test_documents=["1"]), r"task\.test=t\.tsv"),
-        (TaskConfig(also={"x": "a.tsv"}, unlabelled={"x": "b.tsv"}), r"task\.also and task\.unl"),
+        (
+            TaskConfig(further_tests={"x": "a.tsv"}, unlabelled={"x": "b.tsv"}),
+            r"task\.further_tests and task\.unl",
+        ),
         (TaskConfig(kind="span", metric="f1"), r"task\.reader=table: .*squad"),
         (
             TaskConfig(kind="tag", metric="entity_f1", reader="wiki_links", group_field="x"),
@@ -282,10 +289,10 @@ def test_what_is_named_but_not_there_is_left_out_and_told(tmp_path: Path) -> Non
     table(tmp_path, "far.tsv", ["some\t0"])
     task = TaskConfig(
         data_dir=str(tmp_path), train="train.tsv",
-        also={"far": "far.tsv", "near": "near.tsv"}, unlabelled={"answers": "new.tsv"},
+        further_tests={"far": "far.tsv", "near": "near.tsv"}, unlabelled={"answers": "new.tsv"},
     )  # fmt: skip
     splits = read_splits(task, seed=0)
-    assert {name: len(examples) for name, examples in splits.also.items()} == {"far": 1}
+    assert {name: len(examples) for name, examples in splits.further_tests.items()} == {"far": 1}
     assert splits.unlabelled == {}
     assert missing_files(task) == ["near.tsv", "new.tsv"]
     assert [name for name, _ in task_files(task)] == ["train.tsv", "far.tsv"]

@@ -20,7 +20,7 @@ from pipeline.encoders.inputs import (
 from pipeline.encoders.interface import Encoder
 
 
-class SentencesApart(Encoder):
+class SeparateSentences(Encoder):
     """Wraps an encoder so that the sentences of a pair do not see each other."""
 
     def __init__(self, encoder: Encoder) -> None:
