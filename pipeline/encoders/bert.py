@@ -19,7 +19,7 @@ from data_prep.files import atomic_write, write_atomically
 from data_prep.text.words import TextWords
 from data_prep.tokenizers import Tokenizer
 from data_prep.tokenizers.alignment import Alignment, concatenate
-from pipeline.encoders.class_heads import HAS_POOLER, SENTENCES, DenseTransform, Transform
+from pipeline.encoders.class_heads import HAVE_POOLER, SENTENCES, DenseTransform, Transform
 from pipeline.encoders.inputs import (
     EncodedInputs,
     InputBatch,
@@ -171,7 +171,7 @@ class BertEncoder(Encoder):
         ours = {f"bert.{key}": value.cpu() for key, value in self.bert.state_dict().items()}
         config = self.bert.config
         weights = to_huggingface(ours, architecture, config) | head
-        if name is not None and not name.endswith(HAS_POOLER):
+        if name is not None and not name.endswith(HAVE_POOLER):
             weights = {key: value for key, value in weights.items() if POOLER not in key}
         with atomic_write(folder / "model.safetensors") as stream:
             stream.write(save(weights, {"format": "pt"}))
