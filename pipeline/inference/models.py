@@ -24,6 +24,7 @@ from pipeline.inference.results import (
     answer_of,
     choice_of,
     label_of,
+    labels_of,
     tags_of,
 )
 from pipeline.store.models import find_model
@@ -31,6 +32,7 @@ from pipeline.store.outputs import Store
 from pipeline.tasks.answers import Prediction, TagAnswers
 from pipeline.tasks.examples import Example
 from pipeline.tasks.finetuned import Finetuned, load_finetuned
+from pipeline.tasks.multilabel_answers import MultilabelAnswers
 
 # A text, the two texts of a pair, a question and its passage, the words of a sentence, or a context
 # and its choices.
@@ -51,7 +53,7 @@ class FinetunedModel:
 
     @property
     def kind(self) -> str:
-        """The kind of its task: classify, regress, tag, span or choice."""
+        """The kind of its task: see task.kind."""
         return self.finetuned.task.kind
 
     @property
@@ -72,6 +74,8 @@ class FinetunedModel:
         match self.kind:
             case "classify":
                 return self._labels(examples)
+            case "multilabel":
+                return self._several_labels(examples)
             case "regress":
                 return [Number(_number(guess)) for guess in self.finetuned.predict(examples)]
             case "tag":
@@ -107,6 +111,12 @@ class FinetunedModel:
             return []
         labels = self.finetuned.answers.labels
         return [label_of(logits_C, labels) for logits_C in self.finetuned.logits(examples)]
+
+    def _several_labels(self, examples: list[Example]) -> list[Result]:
+        answers = self.finetuned.answers
+        assert isinstance(answers, MultilabelAnswers)
+        logits_EC = self.finetuned.logits(examples) if examples else ()
+        return [labels_of(logits_C, answers.labels, answers.threshold) for logits_C in logits_EC]
 
     def _tags(self, examples: list[Example], items: Sequence[Item]) -> list[Result]:
         """Return the tags of sentences; one without words has none."""

@@ -40,6 +40,7 @@ class Answers(ABC):
     kind: str
     labels: list[str]
     outputs: int  # columns of the head's answers (C)
+    weights: Sequence[float] | None = None  # of the labels in the loss; None: all alike
 
     @abstractmethod
     def fitted(self) -> dict[str, Any]:
@@ -70,9 +71,10 @@ class ClassAnswers(Answers):
 
     kind = "classify"
 
-    def __init__(self, labels: Sequence[str]) -> None:
+    def __init__(self, labels: Sequence[str], weights: Sequence[float] | None = None) -> None:
         self.labels = list(labels)
         self.outputs = len(labels)
+        self.weights = weights
 
     def fitted(self) -> dict[str, Any]:
         """Return the labels, in the order of the logits."""
@@ -142,9 +144,10 @@ class TagAnswers(Answers):
 
     kind = "tag"
 
-    def __init__(self, labels: Sequence[str]) -> None:
+    def __init__(self, labels: Sequence[str], weights: Sequence[float] | None = None) -> None:
         self.labels = list(labels)
         self.outputs = len(labels)
+        self.weights = weights
 
     def fitted(self) -> dict[str, Any]:
         """Return the tags, in the order of the logits."""

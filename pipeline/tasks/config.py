@@ -1,7 +1,9 @@
 """Configuration of downstream tasks (`task`), fine-tuning (`finetune`) and the layer table."""
 
+import math
 import os
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from data_prep.errors import UsageError
 from data_prep.fields import check, execution, result
@@ -12,6 +14,7 @@ METRICS = {
     "tag": ("entity_f1", "accuracy"),
     "span": ("f1", "exact_match"),
     "choice": ("accuracy",),
+    "multilabel": ("micro_f1", "macro_f1", "subset_accuracy"),
 }
 READERS = {
     "classify": ("table", "wiki_links"),
@@ -19,11 +22,14 @@ READERS = {
     "tag": ("conll", "conllu", "wiki_links"),
     "span": ("squad",),
     "choice": ("table", "commonsense_qa"),
+    "multilabel": ("table",),
 }
 LAYERS = (
     "embeddings", "last", "second_to_last", "sum_last_4", "concat_last_4", "sum_all", "mix",
 )  # fmt: skip
 LIMITS = ("train_examples", "train_fraction", "dev_examples", "test_examples")
+BALANCED = "balanced"  # task.class_weights
+WEIGHTED = ("classify", "tag")  # kinds that may have class weights
 AVERAGE = "average"  # the metric of a suite: the mean of its members' scores
 
 
@@ -73,6 +79,18 @@ class TaskConfig:
         "all labels; when empty, the labels of the training file; multiple choice: names of the "
         "first, second, … choice; when empty, their numbers from 0",
     )
+    label_separator: str = result(
+        ",", "character between the labels of an example (task.kind=multilabel); JSON may have a "
+        "list instead", is_later=True,
+    )  # fmt: skip
+    tune_threshold: bool = result(
+        False, "choose the probability above which an example has a label by task.metric on the "
+        "development examples; else it is 0.5 (task.kind=multilabel)", is_later=True,
+    )  # fmt: skip
+    class_weights: Any = result(
+        None, "weights of the labels in the loss: balanced = inversely to their frequency, or a "
+        "mapping from label to weight (task.kind=classify or tag)", is_later=True,
+    )  # fmt: skip
     group_field: str | None = result(
         None, "column or field that groups examples, such as a patient: all examples of a group go "
         "to the same split (table; squad; conll: a comment `# field = value`, or document)",
@@ -169,6 +187,11 @@ class TaskConfig:
                 f"task.choices=[{','.join(self.choices)}]: task.kind=choice needs columns of "
                 "choices, and no other kind has any"
             )
+        self._check_class_weights()
+        if self.tune_threshold and self.kind != "multilabel":
+            raise UsageError(
+                f"task.tune_threshold=true: only task.kind=multilabel has one, not {self.kind}"
+            )
         if self.unanswerable and self.kind != "span":
             raise UsageError(
                 f"task.unanswerable=true: only task.kind=span has questions, not {self.kind}"
@@ -185,6 +208,24 @@ class TaskConfig:
         for name in self.averaged:
             if name not in known:
                 raise UsageError(f"task.averaged: no score {name}; use {', '.join(sorted(known))}")
+
+    def _check_class_weights(self) -> None:
+        given = self.class_weights
+        if given is None:
+            return
+        if self.kind not in WEIGHTED:
+            raise UsageError(
+                f"task.class_weights: only task.kind={' and '.join(WEIGHTED)} have them, not "
+                f"{self.kind}"
+            )
+        is_mapping = isinstance(given, dict) and all(
+            isinstance(value, int | float) and 0 <= value < math.inf for value in given.values()
+        )
+        if given != BALANCED and not is_mapping:
+            raise UsageError(
+                f"task.class_weights: must be {BALANCED}, or a mapping from label to a weight that "
+                "is not negative"
+            )
 
     def _check_members(self) -> None:
         known = {item.name for item in fields(self)}

@@ -12,7 +12,7 @@ from pipeline.tasks.config import TaskConfig
 # Python's limits, which are no syntax errors.
 UNREADABLE_JSON = "its JSON has a number of thousands of digits or is nested too deeply"
 
-# A class, a number, one tag per word, or all accepted answers to a question.
+# A class or choice, a number, one tag per word, all labels, or all accepted answers to a question.
 Gold = str | float | tuple[str, ...]
 
 

@@ -32,7 +32,7 @@ READERS: dict[str, Callable[[TaskFile, TaskConfig], Iterator[Example]]] = {
     "squad": read_squad,
     "commonsense_qa": read_commonsense_qa,
 }
-LABELLED = ("classify", "tag")  # kinds whose answers come from a fixed set of labels
+LABELLED = ("classify", "tag", "multilabel")  # kinds whose answers come from a fixed set of labels
 TEST_SHARE = 0.2  # share of the training file's groups, if neither test nor dev is given
 DEV_SHARE = 0.1  # share of the remaining groups, if no dev file is given
 CUT_SEED = 0  # seed of the development and test samples, which are the same in every run
@@ -168,7 +168,7 @@ def _labels(task: TaskConfig, train: Sequence[Example]) -> list[str]:
         return []
     if task.kind == "classify":
         return task.labels or sorted({str(example.gold) for example in train})
-    if task.reader == "conllu":
+    if task.kind == "multilabel" or task.reader == "conllu":
         return task.labels or sorted({tag for example in train for tag in _tags(example)})
     kinds = task.labels or sorted(
         {tag[2:] for example in train for tag in _tags(example) if tag != "O"}
@@ -188,7 +188,7 @@ def _check_labels(
         return
     known = set(labels)
     for example in examples:
-        found = _tags(example) if task.kind == "tag" else (str(example.gold),)
+        found = (str(example.gold),) if task.kind == "classify" else _tags(example)
         if not known.issuperset(found):
             source = "task.labels" if task.labels else f"the training file {task.train}"
             raise SesameError(
