@@ -17,7 +17,7 @@ METRICS = {
     "multilabel": ("micro_f1", "macro_f1", "subset_accuracy"),
 }
 READERS = {
-    "classify": ("table", "wiki_links"),
+    "classify": ("table", "wiki_links", "wic"),
     "regress": ("table",),
     "tag": ("conll", "conllu", "wiki_links"),
     "span": ("squad",),
@@ -44,7 +44,8 @@ class TaskConfig:
         "format of the files: table = .tsv, .csv or .jsonl; conll = one word and its tag per line; "
         "conllu = parts of speech in CoNLL-U; "
         "wiki_links = links of a MediaWiki dump; squad = SQuAD's JSON; commonsense_qa = JSON lines "
-        "with `question: {stem, choices: [{label, text}]}` and `answerKey`",
+        "with `question: {stem, choices: [{label, text}]}` and `answerKey`; wic = Words in "
+        "Context's .data. and .gold. files",
         choices=tuple(dict.fromkeys(name for names in READERS.values() for name in names)),
     )
     data_dir: str | None = execution(None, "folder of the task's files", holds_environment=True)
@@ -79,6 +80,9 @@ class TaskConfig:
         "all labels; when empty, the labels of the training file; multiple choice: names of the "
         "first, second, … choice; when empty, their numbers from 0",
     )
+    label_aliases: dict[str, str] = result(
+        {}, "labels to rename: name in the file to name used here (table)", is_later=True
+    )
     label_separator: str = result(
         ",", "character between the labels of an example (task.kind=multilabel); JSON may have a "
         "list instead", is_later=True,
@@ -97,6 +101,15 @@ class TaskConfig:
         is_later=True,
     )  # fmt: skip
     where: dict[str, str] = result({}, "keep only rows whose columns have these values")
+    scored_where: dict[str, str] = result(
+        {}, "the same for development and test files only, such as the language of a task whose "
+        "training file has one language", is_later=True,
+    )  # fmt: skip
+    context: str = result(
+        "sentence", "what the encoder sees of a sentence to tag: the sentence alone, or as much of "
+        "its document on both sides as fits (conll; documents begin at -DOCSTART-)",
+        choices=("sentence", "document"), is_later=True,
+    )  # fmt: skip
     faulty: str = result(
         "refuse",
         "on a row with missing columns, an empty sentence or an answer that is not in its text: "
@@ -186,6 +199,11 @@ class TaskConfig:
             raise UsageError(
                 f"task.choices=[{','.join(self.choices)}]: task.kind=choice needs columns of "
                 "choices, and no other kind has any"
+            )
+        if self.context == "document" and self.reader != "conll":
+            raise UsageError(
+                f"task.context=document: needs task.reader=conll, not {self.reader}; set "
+                "task.context=sentence"
             )
         self._check_class_weights()
         if self.tune_threshold and self.kind != "multilabel":

@@ -1,8 +1,9 @@
 """Examples of downstream tasks, and the files they are read from."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 
 from data_prep.errors import SesameError
@@ -16,6 +17,21 @@ UNREADABLE_JSON = "its JSON has a number of thousands of digits or is nested too
 Gold = str | float | tuple[str, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class Document:
+    """The words of a document, sentence after sentence; its sentences share one object."""
+
+    words: tuple[str, ...]
+    starts: tuple[int, ...]  # first word of each sentence
+
+    @classmethod
+    def of(cls, sentences: Sequence[Sequence[str]]) -> "Document":
+        """Join sentences."""
+        lengths = [0, *map(len, sentences)]
+        words = tuple(word for words in sentences for word in words)
+        return cls(words, tuple(accumulate(lengths[:-1])))
+
+
 @dataclass(frozen=True)
 class Example:
     """One example: a sentence, a pair, the words to tag, or a question and its passage."""
@@ -27,6 +43,8 @@ class Example:
     id: str = ""  # a question's id; its answer is written under this id
     answer_start: int | None = None  # first character of the first accepted answer in the passage
     is_grouped: bool = False  # True if `group` is the value of task.group_field
+    document: Document | None = None  # the context of a sentence to tag (task.context=document)
+    sentence: int = 0  # number of the sentence in its document
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ neither on the order of examples nor on a seed. Only the sample of training exam
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +22,7 @@ from pipeline.tasks.examples import Example, TaskFile
 from pipeline.tasks.groups import count_groups, refuse_shared_groups
 from pipeline.tasks.squad import read_squad
 from pipeline.tasks.table import read_table
+from pipeline.tasks.wic import gold_file, read_wic
 from pipeline.tasks.wiki_links import read_wiki_links
 
 READERS: dict[str, Callable[[TaskFile, TaskConfig], Iterator[Example]]] = {
@@ -31,6 +32,7 @@ READERS: dict[str, Callable[[TaskFile, TaskConfig], Iterator[Example]]] = {
     "wiki_links": read_wiki_links,
     "squad": read_squad,
     "commonsense_qa": read_commonsense_qa,
+    "wic": read_wic,
 }
 LABELLED = ("classify", "tag", "multilabel")  # kinds whose answers come from a fixed set of labels
 TEST_SHARE = 0.2  # share of the training file's groups, if neither test nor dev is given
@@ -70,7 +72,12 @@ def task_files(task: TaskConfig) -> list[tuple[str, Path]]:
             raise UsageError(f"task.data_dir={folder}: there is no file {name} in it")
     more = [*task.further_tests.values(), *task.unlabelled.values()]
     names += [name for name in more if (folder / name).is_file()]
-    return [(name, folder / name) for name in dict.fromkeys(names)]
+    found = {name: folder / name for name in names}
+    if task.reader == "wic":
+        for name, path in list(found.items()):
+            if gold_file(path).is_file():
+                found[f"{name}, labels"] = gold_file(path)
+    return list(found.items())
 
 
 def missing_files(task: TaskConfig) -> list[str]:
@@ -93,10 +100,12 @@ def read_splits(task: TaskConfig, seed: int) -> Splits:
 
     def read(name: str, has_labels: bool = True) -> list[Example]:
         file = TaskFile(files[name], has_labels, repairs)
-        examples = list(READERS[task.reader](file, task))
-        if not examples and task.where:
+        is_scored = has_labels and name != task.train
+        where = task.where | (task.scored_where if is_scored else {})
+        examples = list(READERS[task.reader](file, replace(task, where=where)))
+        if not examples and where:
             raise SesameError(
-                f"{file.path}: too few examples; no row has the values of task.where={task.where}"
+                f"{file.path}: too few examples; no row has the values of task.where={where}"
             )
         if not examples:
             raise SesameError(f"{file.path}: too few examples; the file has none")

@@ -142,7 +142,8 @@ def _labels(file: TaskFile, cell: Any, task: TaskConfig) -> tuple[str, ...]:
     """Return the distinct labels of an example; an empty cell or list has none."""
     given = cell if isinstance(cell, list) else _text(cell).split(task.label_separator)
     labels = (file.without_surrogates(_text(label)) for label in given)
-    return tuple(dict.fromkeys(label for label in labels if label))
+    named = (task.label_aliases.get(label, label) for label in labels if label)
+    return tuple(dict.fromkeys(named))
 
 
 def _require_choice(file: TaskFile, line: int, label: str, choices: int, task: TaskConfig) -> None:
@@ -169,7 +170,7 @@ def _gold(file: TaskFile, line: int, row: dict[str, Any], task: TaskConfig) -> G
             "a file without labels belongs under task.unlabelled"
         )
     if task.kind != "regress":
-        return label
+        return task.label_aliases.get(label, label)
     try:
         number = float(label)
     except ValueError:
