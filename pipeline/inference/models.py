@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from data_prep.errors import UsageError
-from data_prep.text.words import split_like_bert
+from data_prep.text.words import TextWords, split_like_bert
 from pipeline.inference.results import (
     Number,
     Result,
@@ -30,7 +30,7 @@ from pipeline.inference.results import (
 from pipeline.store.models import find_model
 from pipeline.store.outputs import Store
 from pipeline.tasks.answers import Prediction, TagAnswers
-from pipeline.tasks.examples import Example
+from pipeline.tasks.examples import Document, Example
 from pipeline.tasks.finetuned import Finetuned, load_finetuned
 from pipeline.tasks.multilabel_answers import MultilabelAnswers
 
@@ -88,7 +88,11 @@ class FinetunedModel:
 
     def example(self, item: Item) -> Example:
         """Return an item as the task's example, without an answer."""
-        return Example(self._texts(item), None, "", 0)
+        texts = self._texts(item)
+        # Tags that were learnt from whole texts are predicted on whole texts.
+        if isinstance(item, str) and texts and self.finetuned.task.reader in ("spans", "brat"):
+            return Example(texts, None, "", 0, document=Document(TextWords.of(item), (0,)))
+        return Example(texts, None, "", 0)
 
     def _texts(self, item: Item) -> tuple[str, ...]:
         form = self.item_form

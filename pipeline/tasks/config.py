@@ -19,11 +19,12 @@ METRICS = {
 READERS = {
     "classify": ("table", "wiki_links", "wic"),
     "regress": ("table",),
-    "tag": ("conll", "conllu", "wiki_links"),
+    "tag": ("conll", "conllu", "spans", "brat", "wiki_links"),
     "span": ("squad",),
     "choice": ("table", "commonsense_qa"),
     "multilabel": ("table",),
 }
+GROUPING = {"wiki_links": "page", "brat": "file", "wic": "pair"}  # readers without a group field
 LAYERS = (
     "embeddings", "last", "second_to_last", "sum_last_4", "concat_last_4", "sum_all", "mix",
 )  # fmt: skip
@@ -45,7 +46,8 @@ class TaskConfig:
         "conllu = parts of speech in CoNLL-U; "
         "wiki_links = links of a MediaWiki dump; squad = SQuAD's JSON; commonsense_qa = JSON lines "
         "with `question: {stem, choices: [{label, text}]}` and `answerKey`; wic = Words in "
-        "Context's .data. and .gold. files",
+        "Context's .data. and .gold. files; spans = JSON lines with text and "
+        "`spans: [{start, end, label}]`; brat = .txt with .ann files, or folders of them",
         choices=tuple(dict.fromkeys(name for names in READERS.values() for name in names)),
     )
     data_dir: str | None = execution(None, "folder of the task's files", holds_environment=True)
@@ -107,7 +109,7 @@ class TaskConfig:
     )  # fmt: skip
     context: str = result(
         "sentence", "what the encoder sees of a sentence to tag: the sentence alone, or as much of "
-        "its document on both sides as fits (conll; documents begin at -DOCSTART-)",
+        "its document on both sides as fits (conll, where documents begin at -DOCSTART-; brat)",
         choices=("sentence", "document"), is_later=True,
     )  # fmt: skip
     faulty: str = result(
@@ -185,10 +187,10 @@ class TaskConfig:
                 f"task.reader={self.reader}: task.kind={self.kind} is read by "
                 f"{', '.join(READERS[self.kind])}"
             )
-        if self.group_field is not None and self.reader == "wiki_links":
+        if self.group_field is not None and self.reader in GROUPING:
             raise UsageError(
-                f"task.group_field={self.group_field}: task.reader=wiki_links groups its examples "
-                "by page already; unset task.group_field"
+                f"task.group_field={self.group_field}: task.reader={self.reader} groups its "
+                f"examples by {GROUPING[self.reader]} already; unset task.group_field"
             )
         if self.test_documents and self.test is not None:
             raise UsageError(
@@ -200,9 +202,9 @@ class TaskConfig:
                 f"task.choices=[{','.join(self.choices)}]: task.kind=choice needs columns of "
                 "choices, and no other kind has any"
             )
-        if self.context == "document" and self.reader != "conll":
+        if self.context == "document" and self.reader not in ("conll", "brat"):
             raise UsageError(
-                f"task.context=document: needs task.reader=conll, not {self.reader}; set "
+                f"task.context=document: needs task.reader=conll or brat, not {self.reader}; set "
                 "task.context=sentence"
             )
         self._check_class_weights()

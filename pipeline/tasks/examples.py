@@ -8,6 +8,7 @@ from pathlib import Path
 
 from data_prep.errors import SesameError
 from data_prep.text.cleaning import LONE_SURROGATE
+from data_prep.text.words import TextWords
 from pipeline.tasks.config import TaskConfig
 
 # Python's limits, which are no syntax errors.
@@ -21,15 +22,15 @@ Gold = str | float | tuple[str, ...]
 class Document:
     """The words of a document, sentence after sentence; its sentences share one object."""
 
-    words: tuple[str, ...]
+    words: TextWords
     starts: tuple[int, ...]  # first word of each sentence
 
     @classmethod
     def of(cls, sentences: Sequence[Sequence[str]]) -> "Document":
-        """Join sentences."""
+        """Join the words of sentences by spaces."""
         lengths = [0, *map(len, sentences)]
-        words = tuple(word for words in sentences for word in words)
-        return cls(words, tuple(accumulate(lengths[:-1])))
+        words = [word for words in sentences for word in words]
+        return cls(TextWords.joined(words), tuple(accumulate(lengths[:-1])))
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,8 @@ class Example:
     id: str = ""  # a question's id; its answer is written under this id
     answer_start: int | None = None  # first character of the first accepted answer in the passage
     is_grouped: bool = False  # True if `group` is the value of task.group_field
-    document: Document | None = None  # the context of a sentence to tag (task.context=document)
+    # The text of a sentence to tag, and its context; without it, the words are joined by spaces.
+    document: Document | None = None
     sentence: int = 0  # number of the sentence in its document
 
 

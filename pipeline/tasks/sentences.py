@@ -56,8 +56,9 @@ def _key(example: Example) -> object:
 
 
 def _words(example: Example) -> TextWords:
-    document = example.document
-    return TextWords.joined(example.texts if document is None else document.words)
+    if example.document is not None:
+        return example.document.words
+    return TextWords.joined(example.texts)
 
 
 def _inputs(example: Example, words: TextWords, taken: WordUnits, room: int) -> list[Input]:

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from data_prep.errors import SesameError, UsageError
+from pipeline.tasks.brat import brat_files, read_brat
 from pipeline.tasks.commonsense_qa import read_commonsense_qa
 from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.conll import read_conll
@@ -22,6 +23,7 @@ from pipeline.tasks.examples import Example, TaskFile
 from pipeline.tasks.groups import count_groups, refuse_shared_groups
 from pipeline.tasks.squad import read_squad
 from pipeline.tasks.table import read_table
+from pipeline.tasks.text_spans import read_spans
 from pipeline.tasks.wic import gold_file, read_wic
 from pipeline.tasks.wiki_links import read_wiki_links
 
@@ -33,6 +35,8 @@ READERS: dict[str, Callable[[TaskFile, TaskConfig], Iterator[Example]]] = {
     "squad": read_squad,
     "commonsense_qa": read_commonsense_qa,
     "wic": read_wic,
+    "spans": read_spans,
+    "brat": read_brat,
 }
 LABELLED = ("classify", "tag", "multilabel")  # kinds whose answers come from a fixed set of labels
 TEST_SHARE = 0.2  # share of the training file's groups, if neither test nor dev is given
@@ -57,32 +61,24 @@ class Splits:
 
 
 def task_files(task: TaskConfig) -> list[tuple[str, Path]]:
-    """Return the task's files as (name below data_dir, path).
+    """Return all files that the task reads, as (name below data_dir, path).
 
     Raises a UsageError if the training, development or test file is missing.
     """
-    if task.train is None:
-        raise UsageError("task.train is not set: choose a task, for example task=polarity")
-    if task.data_dir is None:
-        raise UsageError(f"task.data_dir is not set: name the folder that holds {task.train}")
-    folder = Path(task.data_dir)
-    names = [name for name in (task.train, task.dev, task.test) if name is not None]
-    for name in names:
-        if not (folder / name).is_file():
-            raise UsageError(f"task.data_dir={folder}: there is no file {name} in it")
-    more = [*task.further_tests.values(), *task.unlabelled.values()]
-    names += [name for name in more if (folder / name).is_file()]
-    found = {name: folder / name for name in names}
-    if task.reader == "wic":
-        for name, path in list(found.items()):
-            if gold_file(path).is_file():
-                found[f"{name}, labels"] = gold_file(path)
-    return list(found.items())
+    files: dict[str, Path] = {}
+    for name, path in _named_files(task).items():
+        if task.reader == "brat":
+            files |= {f"{name}/{each.relative_to(path.parent)}": each for each in brat_files(path)}
+        else:
+            files[name] = path
+        if task.reader == "wic" and gold_file(path).is_file():
+            files[f"{name}, labels"] = gold_file(path)
+    return list(files.items())
 
 
 def missing_files(task: TaskConfig) -> list[str]:
     """Return the skipped files: named in task.further_tests or task.unlabelled, but not present."""
-    there = dict(task_files(task))
+    there = _named_files(task)
     return [
         name
         for name in (*task.further_tests.values(), *task.unlabelled.values())
@@ -90,12 +86,32 @@ def missing_files(task: TaskConfig) -> list[str]:
     ]
 
 
+def _named_files(task: TaskConfig) -> dict[str, Path]:
+    """Return the files or folders that the task names and that exist."""
+    if task.train is None:
+        raise UsageError("task.train is not set: choose a task, for example task=polarity")
+    if task.data_dir is None:
+        raise UsageError(f"task.data_dir is not set: name the folder that holds {task.train}")
+    folder = Path(task.data_dir)
+
+    def is_there(name: str) -> bool:
+        path = folder / name
+        return path.is_file() or (task.reader == "brat" and path.is_dir())
+
+    names = [name for name in (task.train, task.dev, task.test) if name is not None]
+    for name in names:
+        if not is_there(name):
+            raise UsageError(f"task.data_dir={folder}: there is no file {name} in it")
+    more = [*task.further_tests.values(), *task.unlabelled.values()]
+    return {name: folder / name for name in (*names, *filter(is_there, more))}
+
+
 def read_splits(task: TaskConfig, seed: int) -> Splits:
     """Read all files, split off what has no file, and draw the samples.
 
     Raises a SesameError for faulty files, empty splits, unknown labels and shared groups.
     """
-    files = dict(task_files(task))
+    files = _named_files(task)
     repairs: Counter[str] = Counter()
 
     def read(name: str, has_labels: bool = True) -> list[Example]:

@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ TASKS = {
     "topics": "name: topics\ntrain: topics.tsv\nkind: multilabel\nmetric: micro_f1\n",
     "ends": "name: ends\ntrain: ends.tsv\nkind: choice\ntext_a: begin\n"
     "choices: [one, two, three]\n",
+    "notes": "name: notes\ntrain: notes.jsonl\nkind: tag\nreader: spans\nmetric: entity_f1\n",
     "quiz": "name: quiz\ntrain: quiz.json\ndev: quiz.json\nkind: span\nreader: squad\nmetric: f1\n",
 }
 SETTINGS = [
@@ -59,6 +61,8 @@ def write_task_files(folder: Path) -> None:
         for words in sentences
     ]
     (folder / "names.conll").write_text("\n\n".join([*tagged, ""]))
+    lines = [{"text": " ".join(words), "spans": _spans(words)} for words in sentences]
+    (folder / "notes.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     questions = [
         {
             "context": " ".join(words),
@@ -73,6 +77,13 @@ def write_task_files(folder: Path) -> None:
         for number, words in enumerate(sentences[:30])
     ]
     (folder / "quiz.json").write_text(json.dumps({"data": [{"paragraphs": questions}]}))
+
+
+def _spans(words: list[str]) -> list[dict[str, Any]]:
+    ends = accumulate(len(word) + 1 for word in words)
+    places = [(end - len(word) - 1, end - 1, word) for word, end in zip(words, ends, strict=True)]
+    names = ("anna", "bo")
+    return [{"start": a, "end": b, "label": "PER"} for a, b, word in places if word in names]
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +133,21 @@ def test_entities_have_the_characters_of_the_given_text() -> None:
     [entity] = of_words.entities
     assert entity == Entity("PER", 0, 4, "anna", entity.score) and 0 < entity.score <= 1
     assert len(tags.words) == len(tags.tags) == len(tags.scores)
+
+
+def test_tags_learnt_from_spans_are_predicted_on_texts(tmp_path: Path) -> None:
+    text = "film (anna), bo  in lund."
+    [tags, nothing] = load_model("mine/notes").predict([text, ""])
+    assert isinstance(tags, Tags) and isinstance(nothing, Tags) and nothing.tags == []
+    assert [text[each.start : each.end] for each in tags.entities] == ["anna", "bo"]
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": text, "spans": []}) + "\n")
+    (tmp_path / "a.txt").write_text(f"film\n{text}\n")
+    for name, output in (("a.jsonl", "out.jsonl"), ("a.txt", "a.ann")):
+        files = f"input={tmp_path / name}", f"output={tmp_path / output}"
+        assert run(["predict", "model=mine/notes", *files]) == 0
+    [line] = predicted(tmp_path / "out.jsonl")
+    assert [each["start"] for each in line["entities"]] == [6, 13]
+    assert (tmp_path / "a.ann").read_text() == "T1\tPER 11 15\tanna\nT2\tPER 18 20\tbo\n"
 
 
 def test_answers_have_offsets_and_rivals() -> None:
