@@ -71,6 +71,7 @@ class Saver:
     keep_every  also keep checkpoints at multiples of this step
     fence       raises if a later launch has taken over the run
     say         prints one line for the user
+    best        returns the step of a checkpoint that is kept, if there is one
     """
 
     def __init__(
@@ -81,8 +82,10 @@ class Saver:
         keep_every: int | None,
         fence: Callable[[], None],
         say: Callable[[str], None],
+        best: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._folder, self._engine = folder, engine
+        self._best = best
         self._keep, self._keep_every = keep, keep_every
         self._fence, self._say = fence, say
         self._group: HostGroup | None = None  # of the writing threads
@@ -146,7 +149,7 @@ class Saver:
         )
         if first:
             if saved:
-                remove_old(self._folder, self._keep, self._keep_every)
+                remove_old(self._folder, self._keep, self._keep_every, self._best())
             else:
                 shutil.rmtree(partial, ignore_errors=True)
         return saved
