@@ -144,7 +144,7 @@ def _fit(
     after_epoch: AfterEpoch,
 ) -> Fit:
     """Train the model in place; at the end it holds the best epoch's weights."""
-    total = math.ceil(len(train.counts) / config.batch_size) * config.epochs
+    total = math.ceil(len(train.lengths) / config.batch_size) * config.epochs
     scores: list[float] = []
     best_epoch, best_state, best_answers = 0, model.trained_state(), answers
     with lazy_tables(model.encoder) as tables, progress(f"finetune {task.name}", total) as bar:
@@ -153,7 +153,7 @@ def _fit(
             model.train()
             losses = []
             rng = np.random.default_rng([config.seed, epoch])
-            for rows in training_order(train.inputs.lengths, config.batch_size, rng):
+            for rows in training_order(train.lengths, config.batch_size, rng):
                 loss = train_step(model, train, rows, optimizer)
                 losses.append(loss)
                 if not math.isfinite(loss):
@@ -185,7 +185,7 @@ def _fit(
 def train_step(
     model: Model, data: TaskData, rows: NDArray[np.int64], optimizer: Optimizer
 ) -> float:
-    """Take one optimizer step on the inputs `rows`; return the loss before the step.
+    """Take one optimizer step on the bundles `rows`; return the loss before the step.
 
     The model must be in training mode. It is changed in place.
     """

@@ -214,13 +214,28 @@ class Head(nn.Module):
 
     def loss(self, answers: Tensor, gold: Tensor, batch: InputBatch) -> Tensor:
         """Return the mean cross-entropy per answer; for regression the mean squared error."""
+        total, weight = self.loss_sums(answers, gold, batch)
+        return total / weight
+
+    def loss_sums(self, answers: Tensor, gold: Tensor, batch: InputBatch) -> tuple[Tensor, float]:
+        """Return the sum of the losses and its weight: the loss is sum / weight.
+
+        The loss of a batch in parts is the sum of all sums divided by the sum of all weights.
+        """
+        return self._summed(answers, gold, batch), self.loss_weight(gold, batch)
+
+    def loss_weight(self, gold: Tensor, batch: InputBatch) -> float:
+        """Return the number of answers that the sum of losses runs over; needs no forward pass."""
+        return 2 * len(batch.lengths) if self.kind == "span" else len(gold)
+
+    def _summed(self, answers: Tensor, gold: Tensor, batch: InputBatch) -> Tensor:
         if self.kind == "regress":
-            return F.mse_loss(answers[:, 0], gold)
+            return F.mse_loss(answers[:, 0], gold, reduction="sum")
         if self.kind == "span":
             return span_loss(answers, gold, batch.lengths)
         if self.crf is not None:
             return self.crf.loss(answers, gold, batch.word_counts)
-        return F.cross_entropy(answers, gold)
+        return F.cross_entropy(answers, gold, reduction="sum")
 
     @property
     def columns(self) -> int:
@@ -236,16 +251,16 @@ class Head(nn.Module):
 
 
 def span_loss(logits_N2: Tensor, gold_N2: Tensor, lengths: NDArray[np.int64]) -> Tensor:
-    """Return the cross-entropy over each input's units, the mean of starts and ends.
+    """Return the cross-entropy over each input's units, summed over inputs, starts and ends.
 
-    Devlin et al. 2019, section 4.2.
+    Devlin et al. 2019, section 4.2, take the mean of starts and ends.
     """
     lengths_E = torch.from_numpy(lengths).to(logits_N2.device)
     most_E2 = torch.segment_reduce(logits_N2.detach(), "max", lengths=lengths_E)
     shifted_N2 = logits_N2 - most_E2.repeat_interleave(lengths_E, 0)
     sums_E2 = torch.segment_reduce(shifted_N2.exp(), "sum", lengths=lengths_E)
     chosen = (shifted_N2 * gold_N2).sum()
-    return (sums_E2.log().sum() - chosen) / (2 * len(lengths))
+    return sums_E2.log().sum() - chosen
 
 
 def is_plain(config: FinetuneConfig) -> bool:
