@@ -175,6 +175,10 @@ class BertEncoder(Encoder):
         write_atomically(folder / "config.json", json.dumps(written, indent=2) + "\n")
         copy_tokenizer(self.source, folder, config.max_positions, config.segments)
 
+    def recompute_activations(self) -> None:
+        """Keep only the inputs of each layer for the backward pass."""
+        self.bert.checkpoint_activations = True
+
     def blocks(self) -> list[list[nn.Parameter]]:
         """Return the embeddings, then one block per layer; the last has final norm and pooler."""
         layers = [list(layer.parameters()) for layer in self.bert.layers]

@@ -14,6 +14,7 @@ Try it: sesame finetune experiment=demo task=polarity
 """
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,8 @@ from pipeline.stages.encoder_inputs import (
     encoder_label,
     encoder_requests,
 )
-from pipeline.stages.tuning import train
+from pipeline.stages.tracked import TRAINING
+from pipeline.stages.tuning import steps_done, train
 from pipeline.tasks.metrics import confusion, scores_by_type
 from pipeline.tasks.splits import missing_files, read_splits, task_files
 from pipeline.tasks.suite import ANSWERS, members_with_data, score_suite
@@ -138,7 +140,12 @@ class Finetune(Stage):
             guessed: list[Any] = [guess.answer for guess in outcome.predictions]
             named["by_type"] = scores_by_type(gold_tags, guessed)
         write_atomically(work.out / "scores.json", json.dumps(named, indent=1))
+        shutil.rmtree(work.out / TRAINING, ignore_errors=True)
         return scores
+
+    def how_far(self, out: Path) -> str:
+        """Return the step of the last checkpoint as text, for the plan."""
+        return steps_done(out)
 
     def closing(self, out: Path) -> Table:
         """Return the scores as a table, the main score first."""

@@ -217,7 +217,8 @@ class Checkpoints(EndOfStep):
 class ProgressBar(EndOfStep):
     """Shows loss, speed and remaining time, on rank 0 only."""
 
-    def __init__(self) -> None:
+    def __init__(self, title: str = "pretrain") -> None:
+        self._title = title
         self._open = ExitStack()
         self._bar: Bar | None = None
         self._clock, self._tokens, self._loss = 0.0, 0, math.nan
@@ -227,9 +228,10 @@ class ProgressBar(EndOfStep):
         if pl_module.engine.rank == 0:
             state = pl_module.state
             hours = pl_module.config.max_hours or 0.0
-            title, total, done = "pretrain, seconds", hours * 3600, state.seconds
+            title, total, done = f"{self._title}, seconds", hours * 3600, state.seconds
             if pl_module.total_steps is not None:
-                title, total, done = "pretrain, steps", pl_module.total_steps, float(state.step)
+                title, total = f"{self._title}, steps", pl_module.total_steps
+                done = float(state.step)
             self._bar = self._open.enter_context(progress(title, total, done))
             self._clock, self._tokens, self._seconds = time.monotonic(), state.tokens, state.seconds
 

@@ -60,6 +60,10 @@ class Engine(Strategy):
         """
         return self._host_group.sum(values)
 
+    def gather_on_host(self, value: Any) -> list[Any]:
+        """Return the values of all ranks, indexed by rank. Collective: every rank must call it."""
+        return self._host_group.gather(value)
+
     @cached_property
     def _host_group(self) -> HostGroup:
         return HostGroup.shared(self.ranks)

@@ -10,13 +10,12 @@ import atexit
 import errno
 import logging
 import os
-import signal
 import socket
 import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import psutil
 
@@ -27,28 +26,13 @@ from pipeline.training.config import TrainerConfig
 from pipeline.training.exits import DIVERGED, INTERRUPTED, REPORTS, Diverged, write_end
 from pipeline.training.job import Job
 from pipeline.training.scratch import with_local_examples
+from pipeline.training.stopping import StopRequest
 
 if TYPE_CHECKING:
     from pipeline.training.build import Run
 
 # Errors of the disk under the run, such as a write to the journal that fails.
 DISK_ERRORS = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.ESTALE, errno.EROFS)
-STOP_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGINT)
-
-
-class StopRequest:
-    """Remembers that a stop signal was received. The training step shares it with all ranks."""
-
-    def __init__(self) -> None:
-        self.came = False
-
-    def listen(self) -> None:
-        """Install the handlers for `STOP_SIGNALS` (preemption, SLURM's time limit, Ctrl-C)."""
-        for number in STOP_SIGNALS:
-            signal.signal(number, self._note)
-
-    def _note(self, number: int, frame: Any) -> None:
-        self.came = True
 
 
 # Trains in a run's folder; returns True at the end, False if a stop was requested before.

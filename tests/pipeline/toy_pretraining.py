@@ -33,7 +33,8 @@ from pipeline.training.config import OptimConfig, PhaseConfig, PretrainConfig, T
 from pipeline.training.environment import local_variables
 from pipeline.training.exits import REPORTS, Diverged
 from pipeline.training.job import Job
-from pipeline.training.rank import StopRequest, train
+from pipeline.training.rank import train
+from pipeline.training.stopping import StopRequest
 from pipeline.workflow.stage import Work
 from tests.small_disk import resize
 
