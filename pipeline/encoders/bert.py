@@ -19,7 +19,7 @@ from data_prep.files import atomic_write, write_atomically
 from data_prep.text.words import TextWords
 from data_prep.tokenizers import Tokenizer
 from data_prep.tokenizers.alignment import Alignment, concatenate
-from pipeline.encoders.class_heads import HAS_POOLER, SENTENCES, DenseTransform, Transform
+from pipeline.encoders.class_heads import HAVE_POOLER, SENTENCES, DenseTransform, Transform
 from pipeline.encoders.inputs import (
     EncodedInputs,
     InputBatch,
@@ -128,6 +128,11 @@ class BertEncoder(Encoder):
         pieces = self._pieces(sentences)
         return WordUnits(np.diff(pieces.bounds), pieces.stands_apart)
 
+    def divide_words(self, words: TextWords) -> TextWords:
+        """Return the tokens of the whole text; the words themselves if it has no tokens."""
+        parts = self.tokenizer.parts(words.text)
+        return words.divide(parts) if len(parts) else words
+
     def special_units(self, sentences: int) -> int:
         """Return 1 for [CLS] and 1 per sentence for [SEP]."""
         return 1 + sentences
@@ -166,7 +171,7 @@ class BertEncoder(Encoder):
         ours = {f"bert.{key}": value.cpu() for key, value in self.bert.state_dict().items()}
         config = self.bert.config
         weights = to_huggingface(ours, architecture, config) | head
-        if name is not None and not name.endswith(HAS_POOLER):
+        if name is not None and not name.endswith(HAVE_POOLER):
             weights = {key: value for key, value in weights.items() if POOLER not in key}
         with atomic_write(folder / "model.safetensors") as stream:
             stream.write(save(weights, {"format": "pt"}))
@@ -211,13 +216,15 @@ class BertEncoder(Encoder):
     def _pieces(self, sentences: Sequence[Words]) -> Alignment:
         """Return the tokens of all sentences, one after another, aligned with their words."""
         reach = self.tokenizer.reach
-        if reach == "word" or (reach == "space" and all(map(_is_spaced, sentences))):
+        if not any(map(_is_divided, sentences)) and (
+            reach == "word" or (reach == "space" and all(map(_is_spaced, sentences)))
+        ):
             return self._pieces_of_words([word for words in sentences for word in words])
-        known: dict[tuple[str, bool], Alignment] = {}  # per text; windows of a text share it
+        known: dict[tuple[str, bool, bool], Alignment] = {}  # per text; windows of a text share it
         parts = []
         for given in sentences:
             words = given if isinstance(given, TextWords) else TextWords.joined(given)
-            key = words.text, words.is_spaced
+            key = words.text, words.is_spaced, words.is_divided
             if key not in known:
                 known[key] = self.tokenizer.align(words.text, words.characters)
             parts.append(known[key].between(words.first, words.last))
@@ -233,6 +240,10 @@ class BertEncoder(Encoder):
 
 def _is_spaced(words: Words) -> bool:
     return not isinstance(words, TextWords) or words.is_spaced
+
+
+def _is_divided(words: Words) -> bool:
+    return isinstance(words, TextWords) and words.is_divided
 
 
 def _part_starts(kept_EP: Ints) -> Ints:

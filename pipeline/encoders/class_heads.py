@@ -8,7 +8,8 @@ D hidden width
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -22,9 +23,11 @@ SUFFIXES = {
     "regress": "ForSequenceClassification",
     "tag": "ForTokenClassification",
     "span": "ForQuestionAnswering",
+    "choice": "ForMultipleChoice",
 }
-SENTENCES = ("classify", "regress")  # kinds with one answer per input
-HAS_POOLER = "ForSequenceClassification"  # BERT's other classes have no pooler
+SENTENCES = ("classify", "regress", "choice")  # kinds with one answer per input
+# BERT's other classes have no pooler.
+HAVE_POOLER = tuple(SUFFIXES[kind] for kind in SENTENCES)
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class ClassHead:
     name: str  # such as BertForSequenceClassification
     output: str  # module of the last linear layer
     transform: dict[str, str]  # our module of the layers before it to theirs
+    stated: dict[str, Any] = field(default_factory=dict)  # settings of these layers (config.json)
 
 
 PREFIXES = {"bert": "Bert", "roformer": "RoFormer", "modernbert": "ModernBert"}
@@ -47,6 +51,10 @@ def class_head(model_type: str, kind: str) -> ClassHead:
         return ClassHead(name, "classifier", own)
     if kind == "span":
         return ClassHead(name, "qa_outputs", {})
+    if model_type == "roformer" and kind == "choice":
+        own = {"transform.dense": "sequence_summary.summary"}
+        stated = {"summary_type": "first", "summary_use_proj": True, "summary_activation": "gelu"}
+        return ClassHead(name, "classifier", own, stated)
     if model_type == "roformer" and kind in SENTENCES:
         return ClassHead(name, "classifier.out_proj", {"transform.dense": "classifier.dense"})
     return ClassHead(name, "classifier", {})

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from data_prep.errors import UsageError
+from data_prep.text.words import TextWords
 from pipeline.encoders.class_heads import Transform
 from pipeline.encoders.embed import Layers, Vectors, embed
 from pipeline.encoders.inputs import EncodedInputs, InputBatch, Words, WordUnits
@@ -64,6 +65,10 @@ class Encoder(nn.Module, ABC):
         """Return the units that each word takes, for cutting windows that fit."""
         words = sum(map(len, sentences))
         return WordUnits(np.ones(words, np.int64), np.ones(words, np.bool_))
+
+    def divide_words(self, words: TextWords) -> TextWords:
+        """Return the smallest parts of words that have units of their own; here the words."""
+        return words
 
     def special_units(self, sentences: int) -> int:
         """Return the number of special units in an input of this many sentences."""

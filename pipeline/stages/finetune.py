@@ -73,7 +73,7 @@ class Finetune(Stage):
         """Fine-tune once, score the test split and write the files above; return the scores."""
         from pipeline.tasks.majority import answer_majority
         from pipeline.tasks.submission import (
-            span_details,
+            details,
             write_answers,
             write_null_odds,
             write_spans,
@@ -100,7 +100,7 @@ class Finetune(Stage):
                     "gold": example.gold,
                     "prediction": guess.answer,
                     "confidence": guess.confidence,
-                    **span_details(guess),
+                    **details(guess),
                 }
                 stream.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
         if task.kind == "span":

@@ -11,12 +11,14 @@ METRICS = {
     "regress": ("pearson", "spearman"),
     "tag": ("entity_f1", "accuracy"),
     "span": ("f1", "exact_match"),
+    "choice": ("accuracy",),
 }
 READERS = {
     "classify": ("table", "wiki_links"),
     "regress": ("table",),
     "tag": ("conll", "conllu", "wiki_links"),
     "span": ("squad",),
+    "choice": ("table", "commonsense_qa"),
 }
 LAYERS = (
     "embeddings", "last", "second_to_last", "sum_last_4", "concat_last_4", "sum_all", "mix",
@@ -35,7 +37,8 @@ class TaskConfig:
         "table",
         "format of the files: table = .tsv, .csv or .jsonl; conll = one word and its tag per line; "
         "conllu = parts of speech in CoNLL-U; "
-        "wiki_links = links of a MediaWiki dump; squad = SQuAD's JSON",
+        "wiki_links = links of a MediaWiki dump; squad = SQuAD's JSON; commonsense_qa = JSON lines "
+        "with `question: {stem, choices: [{label, text}]}` and `answerKey`",
         choices=tuple(dict.fromkeys(name for names in READERS.values() for name in names)),
     )
     data_dir: str | None = execution(None, "folder of the task's files", holds_environment=True)
@@ -57,9 +60,19 @@ class TaskConfig:
     columns: list[str] = result([], "names of a table's columns, for files without a header")
     aliases: dict[str, str] = result({}, "columns to rename: name in the file to name used here")
     text_a: str = result("sentence", "column of the first or only sentence")
-    text_b: str | None = result(None, "column of the second sentence")
+    text_b: str | None = result(
+        None, "column of the second sentence; multiple choice: of the beginning of all choices"
+    )
+    choices: list[str] = result(
+        [], "columns of the choices, or one column with a list of them (task.kind=choice)",
+        is_later=True,
+    )  # fmt: skip
     label: str = result("label", "column of the label")
-    labels: list[str] = result([], "all labels; when empty, the labels of the training file")
+    labels: list[str] = result(
+        [],
+        "all labels; when empty, the labels of the training file; multiple choice: names of the "
+        "first, second, … choice; when empty, their numbers from 0",
+    )
     group_field: str | None = result(
         None, "column or field that groups examples, such as a patient: all examples of a group go "
         "to the same split (table; squad; conll: a comment `# field = value`, or document)",
@@ -150,6 +163,11 @@ class TaskConfig:
             raise UsageError(
                 f"task.test_documents and task.test={self.test}: two test sets contradict each "
                 "other; set one of them"
+            )
+        if bool(self.choices) != (self.kind == "choice"):
+            raise UsageError(
+                f"task.choices=[{','.join(self.choices)}]: task.kind=choice needs columns of "
+                "choices, and no other kind has any"
             )
         if self.unanswerable and self.kind != "span":
             raise UsageError(

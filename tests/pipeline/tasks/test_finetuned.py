@@ -48,6 +48,7 @@ TASKS = {
     "regress": TaskConfig(name="toy", kind="regress", metric="pearson"),
     "tag": TaskConfig(name="toy", kind="tag", reader="conll", metric="entity_f1"),
     "span": TaskConfig(name="toy", kind="span", reader="squad", metric="f1"),
+    "choice": TaskConfig(name="toy", kind="choice", choices=["one", "other"]),
 }
 LABELS = {"classify": ["bad", "good", "mixed"], "pairs": ["no", "yes"], "tag": ["O", "B-X", "I-X"]}
 ONCE = FinetuneConfig(lr=1e-2, epochs=1, batch_size=8, max_seq_length=40, accelerator="cpu")
@@ -65,6 +66,9 @@ def example(kind: str, rng: np.random.Generator) -> Example:
     text = " ".join(words)
     if kind == "span":
         return Example(("the was", text), (words[0],), "", 0, answer_start=0)
+    if kind == "choice":  # two to four choices
+        choices = [" ".join(rng.choice(WORDS, size=3)) for _ in range(rng.integers(2, 5))]
+        return Example((text, *choices), str(rng.integers(len(choices))), "", 0)
     gold: Any = float(rng.integers(0, 6)) if kind == "regress" else LABELS[kind][len(words) % 2]
     texts = (text, " ".join(words[::-1])) if kind == "pairs" else (text,)
     return Example(texts, gold, "", 0)
@@ -121,6 +125,9 @@ OTHERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "elmo_regress": ("elmo", "regress", {}),
     "vectors": ("vectors", "classify", {}),
     "several": ("several", "tag", {"head": "bigru"}),
+    "choice_mean": ("bert", "choice", {"pooling": "mean"}),
+    "choice_elmo": ("elmo", "choice", {}),
+    "choice_separate": ("bert", "choice", {"pair_encoding": "separate"}),
 }
 
 
