@@ -26,10 +26,10 @@ from data_prep.files import atomic_write, write_atomically
 from data_prep.reading.untrusted import read_object
 from pipeline.encoders import (
     SENTENCES,
-    BertEncoder,
     ClassHead,
     Encoder,
     SeparateSentences,
+    TokenEncoder,
     class_head,
     load_encoder,
 )
@@ -92,7 +92,7 @@ class Finetuned:
     def class_head(self) -> ClassHead | None:
         """The class of transformers that computes the same; None if there is none."""
         encoder = self.model.encoder.plain
-        if not isinstance(encoder, BertEncoder) or encoder.model_type is None:
+        if not isinstance(encoder, TokenEncoder) or encoder.model_type is None:
             return None
         found = class_head(encoder.model_type, self.task.kind)
         has_layers = isinstance(self.model.head.transform, torch.nn.Module)
@@ -121,7 +121,7 @@ def save_model(finetuned: Finetuned, folder: Path) -> str:
     found = finetuned.class_head
     head, answers = _with_scale(finetuned)
     if found is not None:
-        assert isinstance(encoder, BertEncoder)
+        assert isinstance(encoder, TokenEncoder)
         stated = _stated(finetuned)
         encoder.save_with(folder, _to_class(head, found), stated, found.name)
     else:
