@@ -106,3 +106,7 @@ class Encoder(nn.Module, ABC):
     def blocks(self) -> list[list[nn.Parameter]]:
         """Return the parameters in blocks, embeddings first, for layer-wise learning rates."""
         return [list(self.parameters())]
+
+    def lookup_tables(self) -> list[nn.Embedding]:
+        """Return the embedding tables from which a batch only looks up rows."""
+        return [module for module in self.modules() if isinstance(module, nn.Embedding)]

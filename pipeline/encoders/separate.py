@@ -69,3 +69,7 @@ class SeparateSentences(Encoder):
     def blocks(self) -> list[list[nn.Parameter]]:
         """Return the wrapped encoder's blocks."""
         return self.encoder.blocks()
+
+    def lookup_tables(self) -> list[nn.Embedding]:
+        """Return the wrapped encoder's tables."""
+        return self.encoder.lookup_tables()

@@ -1,6 +1,6 @@
 """Stage `finetune`: fine-tunes an encoder on a task and scores it.
 
-Reads the task's files and the encoder of `encoder=`: an exported folder, any Hugging Face BERT,
+Reads the task's files and the encoder of `encoder=`: an exported folder, any Hugging Face encoder,
 word vectors, several of these, only a tokenizer (`random`) or nothing (`tfidf`, `majority`). Writes
     scores.json        the task's main score, all other scores, and the settings behind them
     predictions.jsonl  per test example: inputs, gold, prediction and confidence

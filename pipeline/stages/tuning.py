@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.config.schema import FLOORS, RANDOM, Config
+from pipeline.config.schema import FLOORS, Config, is_random
 from pipeline.stages.encoder_inputs import open_encoder
 from pipeline.stages.tracked import TRAINING
 from pipeline.store.checkpoints import CHECKPOINTS, checkpoints
@@ -33,7 +33,7 @@ def keeps_model(config: Config) -> bool:
     """
     if FLOORS.keys() & set(config.encoders) or config.task.members:
         return False
-    return RANDOM not in config.encoders if config.keep is None else config.keep
+    return not any(map(is_random, config.encoders)) if config.keep is None else config.keep
 
 
 def train(work: Work, splits: Splits | None = None) -> "Outcome":

@@ -295,8 +295,9 @@ def chosen_pooling(kind: str, encoder: Encoder, config: FinetuneConfig, separate
     can_pool = encoder.plain.model_type is not None and is_plain(config) and not separate
     if config.pooling == "pooler" and kind in SENTENCES and not can_pool:
         raise UsageError(
-            "finetune.pooling=pooler: needs a BERT, ModernBERT or RoFormer encoder that reads "
-            "pairs together, finetune.layers=last and finetune.head=linear; choose mean"
+            "finetune.pooling=pooler: needs a BERT or another encoder whose class in transformers "
+            "has a head for sentences, pairs that are read together, finetune.layers=last and "
+            "finetune.head=linear; choose mean"
         )
     if config.pooling is not None:
         return config.pooling

@@ -24,6 +24,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pipeline.encoders import Encoder
+
 MANY = 1000  # tables with fewer rows are left to the normal optimizer
 BETA1, BETA2, EPS = 0.9, 0.999, 1e-8  # the defaults of torch's AdamW
 LASTING = 512  # missed steps in which a moment still moves its row: ρ^512 is 5e-24
@@ -165,16 +167,18 @@ class LazyEmbedding(nn.Embedding):
 
 
 @contextmanager
-def lazy_tables(model: nn.Module) -> Iterator[list[LazyEmbedding]]:
-    """Replace the model's large trained embedding tables by lazy ones; restore them on exit.
+def lazy_tables(encoder: Encoder) -> Iterator[list[LazyEmbedding]]:
+    """Replace the encoder's large trained embedding tables by lazy ones; restore them on exit.
 
     The weights are shared. Leave training mode before the exit, so that no step is missing.
     """
+    tables = {id(table) for table in encoder.lookup_tables()}
     found = [
         (parent, name, child)
-        for parent in model.modules()
+        for parent in encoder.modules()
         for name, child in parent.named_children()
         if isinstance(child, nn.Embedding)
+        and id(child) in tables
         and child.weight.requires_grad
         and child.num_embeddings >= MANY
     ]
