@@ -1,9 +1,9 @@
-"""Confusion tables: the best fine-tuning of each classification task, label by label."""
+"""Confusion tables: one fine-tuning of each classification task, label by label."""
 
 from pipeline.pages.blocks import Column, Table
 from pipeline.pages.wording import count, share
+from pipeline.report.chosen import chosen_finetunings
 from pipeline.report.collect import Collected, Made
-from pipeline.tasks.summary import RANDOM
 
 MOST_LABELS = 12  # maximum labels of a table
 CONFUSION = "confusion"
@@ -11,18 +11,10 @@ CONFUSION = "confusion"
 
 def confusion_tables(collected: Collected, share_text: bool) -> dict[str, Table]:
     """Return one table per classification task, by the task's name."""
-    best: dict[str, Made] = {}
-    for made in collected.of("finetune"):
-        counts = made.counts
-        if counts["encoder"] == RANDOM or len(counts.get(CONFUSION, ())) > MOST_LABELS:
-            continue
-        rival = best.setdefault(counts["task"], made)
-        if counts["score"] > rival.counts["score"]:
-            best[counts["task"]] = made
     return {
         task: _table(task, made, share_text)
-        for task, made in best.items()
-        if made.counts.get(CONFUSION)
+        for task, made in chosen_finetunings(collected).items()
+        if 0 < len(made.counts.get(CONFUSION, ())) <= MOST_LABELS
     }
 
 

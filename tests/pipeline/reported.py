@@ -229,7 +229,9 @@ class SampleRun:
             "task": task, "kind": "classify", "metric": metric, "score": score,
             "scores": {metric: score, "matthews": score - 0.1}, "encoder": encoder, "seed": seed,
             "train_examples": labels, "dev_examples": 200, "test_examples": 2_000, "steps": 39,
-            **(more or {}),
+            "dev_score": score + 0.02, "dev_scores": [score - 0.03, score + 0.02, score + 0.01],
+            "best_epoch": 2, "split": told.scored_split, "repairs": {}, "cut_inputs": 0,
+            "mix": None, **(more or {}),
         }  # fmt: skip
         if metric == "accuracy":
             right = round(1_000 * score)
