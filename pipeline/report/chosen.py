@@ -3,13 +3,13 @@
 The choice goes by the development score. A choice by test score would show the luckiest seed.
 """
 
-from pipeline.report.collect import Collected, Made
+from pipeline.report.collect import Collected, FinishedOutput
 from pipeline.tasks.summary import RANDOM
 
 
-def chosen_finetunings(collected: Collected) -> dict[str, Made]:
+def chosen_finetunings(collected: Collected) -> dict[str, FinishedOutput]:
     """Return the trained fine-tuning with the best development score, by task."""
-    chosen: dict[str, Made] = {}
+    chosen: dict[str, FinishedOutput] = {}
     for made in collected.of("finetune"):
         if made.counts["encoder"] == RANDOM or "dev_score" not in made.counts:
             continue

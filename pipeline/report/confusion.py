@@ -3,7 +3,7 @@
 from pipeline.pages.blocks import Column, Table
 from pipeline.pages.wording import count, share
 from pipeline.report.chosen import chosen_finetunings
-from pipeline.report.collect import Collected, Made
+from pipeline.report.collect import Collected, FinishedOutput
 
 MOST_LABELS = 12  # maximum labels of a table
 CONFUSION = "confusion"
@@ -18,7 +18,7 @@ def confusion_tables(collected: Collected, share_text: bool) -> dict[str, Table]
     }
 
 
-def _table(task: str, made: Made, share_text: bool) -> Table:
+def _table(task: str, made: FinishedOutput, share_text: bool) -> Table:
     """Return gold labels in rows, predictions in columns; label names only with share.text."""
     matrix: list[list[int]] = made.counts[CONFUSION]
     labels = [f"label {number}" for number in range(1, len(matrix) + 1)]

@@ -62,7 +62,10 @@ def read_scores(collected: Collected) -> list[Score]:
 
 
 def tasks_section(
-    scores: Sequence[Score], confusions: dict[str, Table], groups: dict[str, Table]
+    scores: Sequence[Score],
+    confusions: dict[str, Table],
+    groups: dict[str, Table],
+    kept: Table | None = None,
 ) -> Section | None:
     """Return, per task, our scores, the published scores, a figure and further tables."""
     if not scores:
@@ -84,6 +87,7 @@ def tasks_section(
         blocks.append(Figures([_figure(number, task, metric, group)]))
         blocks += [tables[task] for tables in (groups, confusions) if task in tables]
         blocks += _other_scores(task, metric, group)
+    blocks += [kept] if kept else []
     return Section("tasks", "Downstream tasks", blocks)
 
 
@@ -123,6 +127,7 @@ def learner(score: Score) -> tuple[str, ...]:
 
 def headline(scores: Sequence[Score]) -> Facts | None:
     """Return one score per task for the top of the page: that of `best_by_development`."""
+    scores = with_most_labels(scores)
     beside = gains(scores)
     facts = []
     for task in dict.fromkeys(score.task for score in scores):
@@ -229,7 +234,8 @@ def _published(task: str, metric: str, splits: set[str]) -> list[Block]:
 
 def _other_scores(task: str, metric: str, scores: Sequence[Score]) -> list[Block]:
     """Return the means of all other metrics; for a suite, the scores of its tasks."""
-    names = list(dict.fromkeys(name for score in scores for name, _ in score.others))
+    every = dict.fromkeys(name for score in scores for name, _ in score.others)
+    names = [name for name in every if not name.endswith("answerable")]  # see `inside`
     if not names:
         return []
     columns = (Column("encoder"), *(Column(name_metric(name), True) for name in names))

@@ -8,7 +8,7 @@ differ. `significance` decides whether a difference is clear.
 import json
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
@@ -45,6 +45,8 @@ class Score:
     others: tuple[tuple[str, float], ...] = ()  # means of the other metrics
     seeds: tuple[int, ...] = ()  # of the values
     dev_values: tuple[float, ...] = ()  # development score of the chosen epoch, one per seed
+    # The content of scores.json, one per seed.
+    found: tuple[dict[str, Any], ...] = field(default=(), compare=False, repr=False)
 
     @property
     def mean(self) -> float:
@@ -135,7 +137,7 @@ def summarise(
         summarised.append(
             Score(
                 task, metric, encoder, values, variant, run, labels, tested, split, others,
-                tuple(by_seed), dev_values if len(dev_values) == len(values) else (),
+                tuple(by_seed), dev_values if len(dev_values) == len(values) else (), tuple(group),
             )
         )  # fmt: skip
     order = list(dict.fromkeys(score.task for score in summarised))
