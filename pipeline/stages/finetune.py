@@ -36,6 +36,7 @@ from pipeline.stages.tuning import steps_done, train
 from pipeline.tasks.metrics import confusion, scores_by_type
 from pipeline.tasks.splits import missing_files, read_splits, task_files
 from pipeline.tasks.suite import ANSWERS, members_with_data, score_suite
+from pipeline.tasks.summary import CHOSEN_ON_DEV
 from pipeline.workflow.stage import Request, Stage, UserFiles, Work
 
 
@@ -115,6 +116,8 @@ class Finetune(Stage):
             "metric": task.metric,
             "score": outcome.scores[task.metric],
             "scores": outcome.scores,
+            "dev_score": outcome.dev_scores[outcome.best_epoch - 1],
+            "split": task.scored_split,
             "encoder": encoder_label(work.config),
             "seed": config.seed,
             "train_examples": len(splits.train),
@@ -151,7 +154,13 @@ class Finetune(Stage):
         """Return the scores as a table, the main score first."""
         found = json.loads((out / "scores.json").read_text())
         title = f"{found['task']}: {found['encoder']}"
-        table = Table(title=escape(title), title_justify="left", show_header=False)
+        table = Table(
+            title=escape(title),
+            title_justify="left",
+            show_header=False,
+            caption=CHOSEN_ON_DEV if found["split"] == "dev" else None,
+            caption_justify="left",
+        )
         first = found["metric"]
         for name, value in sorted(found["scores"].items(), key=lambda item: item[0] != first):
             table.add_row(name, f"{100 * value:.1f}")

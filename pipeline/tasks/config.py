@@ -115,6 +115,16 @@ class TaskConfig:
         {}, "tasks of a suite, by name; tasks without data are skipped"
     )
 
+    @property
+    def scored_split(self) -> str:
+        """The split that is scored: test, dev, or a part of train; see `test`.
+
+        If it is dev, the epoch is chosen on the same examples.
+        """
+        if self.test is not None or self.test_documents:
+            return "test"
+        return "part of train" if self.dev is None else "dev"
+
     def member_tasks(self) -> dict[str, "TaskConfig"]:
         """Return a suite's tasks, with folders below the suite's and the suite's LIMITS applied."""
         default = TaskConfig()
