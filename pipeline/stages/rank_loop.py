@@ -58,6 +58,8 @@ class FinetuneJob:
     """One launch of one fine-tuning on ranks."""
 
     name: str  # of the run
+    encoder: Any
+    store: str
     model: dict[str, Any]  # section of the config, for encoders with random weights
     task: dict[str, Any]
     finetune: dict[str, Any]
@@ -74,6 +76,8 @@ class FinetuneJob:
         config = work.config
         return cls(
             name=config.name,
+            encoder=config.encoder,
+            store=str(Path(config.paths.store).absolute()),
             model=asdict(config.model),
             task=asdict(config.task),
             finetune=asdict(config.finetune),
@@ -89,6 +93,8 @@ class FinetuneJob:
         return replace(
             Config(),
             name=self.name,
+            encoder=self.encoder,
+            paths=replace(Config().paths, store=self.store),
             model=model_config(self.model),
             task=TaskConfig(**self.task),
             finetune=FinetuneConfig(**self.finetune),
