@@ -37,6 +37,11 @@ FLOORS = {
 }
 
 
+def is_random(encoder: str | None) -> bool:
+    """Return True for an untrained encoder: `random`, or `random:<run or folder>`."""
+    return (encoder or "").partition(":")[0] == RANDOM
+
+
 @dataclass
 class PathsConfig:
     """Folders on disk."""
@@ -126,8 +131,9 @@ class Config:
     encoder: Any = execution(
         None,
         "encoder to export or fine-tune: a run, name@step, a fingerprint, a folder or file of "
-        "vectors (./name if a run has that name), `random`, `vectors` (trained on the corpus), "
-        "`tfidf`, `majority`, or a list of several (fine-tuning concatenates their vectors); this "
+        "vectors (./name if a run has that name), `random` or `random:<run>` (untrained weights; a "
+        "run's model and tokenizer), `vectors` (trained on the corpus), `tfidf`, `majority`, or a "
+        "list of several (fine-tuning concatenates their vectors); this "
         "experiment's own pretraining if not set",
         holds_environment=True,
     )

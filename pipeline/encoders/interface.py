@@ -93,6 +93,20 @@ class Encoder(nn.Module, ABC):
         """The encoder itself, without wrappers that store states or separate sentences."""
         return self
 
+    def recompute_activations(self) -> None:
+        """Compute activations again in the backward pass, to save memory.
+
+        Raises a UsageError for an encoder that cannot.
+        """
+        raise UsageError(
+            "finetune.activation_checkpointing=true: this encoder keeps its activations; leave it "
+            "out"
+        )
+
     def blocks(self) -> list[list[nn.Parameter]]:
         """Return the parameters in blocks, embeddings first, for layer-wise learning rates."""
         return [list(self.parameters())]
+
+    def lookup_tables(self) -> list[nn.Embedding]:
+        """Return the embedding tables from which a batch only looks up rows."""
+        return [module for module in self.modules() if isinstance(module, nn.Embedding)]

@@ -148,6 +148,16 @@ class TaskConfig:
         {}, "tasks of a suite, by name; tasks without data are skipped"
     )
 
+    @property
+    def scored_split(self) -> str:
+        """The split that is scored: test, dev, or a part of train; see `test`.
+
+        If it is dev, the epoch is chosen on the same examples.
+        """
+        if self.test is not None or self.test_documents:
+            return "test"
+        return "part of train" if self.dev is None else "dev"
+
     def member_tasks(self) -> dict[str, "TaskConfig"]:
         """Return a suite's tasks, with folders below the suite's and the suite's LIMITS applied."""
         default = TaskConfig()
@@ -327,16 +337,73 @@ class FinetuneConfig:
     max_seq_length: int = result(
         128, "maximum tokens of an input; longer inputs are truncated", at_least=8
     )
+    eval_every: int | None = result(
+        None, "optimizer steps between evaluations on the development set; when not set, one per "
+        "epoch", at_least=1, is_later=True,
+    )  # fmt: skip
     patience: int | None = result(
-        None, "stop after this many epochs without a better development score; counts only after a "
-        "score above 0", at_least=1,
+        None, "stop after this many evaluations (epochs) without a better development score; "
+        "counts only after a score above 0", at_least=1,
+    )  # fmt: skip
+    precision: str = result(
+        "fp32", "precision of the forward and backward pass", choices=("fp32", "bf16-mixed"),
+        is_later=True,
     )  # fmt: skip
     accelerator: str = execution(
         "auto", "device to compute on", choices=("auto", "cpu", "cuda", "mps")
     )
+    engine: str = execution(
+        "auto",
+        "plain = a loop in this process, which starts at once; ranks = pretraining's engine in "
+        "processes of its own; auto = plain on a CPU unless another key needs ranks",
+        choices=("auto", "plain", "ranks"),
+    )
+    devices: int = execution(1, "devices that share each batch (ranks)", at_least=1)
+    strategy: str | None = execution(
+        None, "how devices divide the work (ranks); when not set, single or ddp",
+        choices=("single", "ddp", "zero1", "zero2"),
+    )  # fmt: skip
+    micro_batch_size: int | None = execution(
+        None, "inputs per forward pass on a device; fewer need less memory (ranks)", at_least=1
+    )
+    activation_checkpointing: bool = execution(
+        False, "recompute activations in the backward pass to save memory (ranks)"
+    )
+    checkpoint_minutes: float = execution(
+        10.0, "minutes of training between checkpoints, from which a killed fine-tuning goes on",
+        at_least=0.0,
+    )  # fmt: skip
+
+    @property
+    def needs_ranks(self) -> list[str]:
+        """The keys that are set and that only ranks obey, as key=value."""
+        given = {
+            "precision": self.precision != "fp32",
+            "devices": self.devices > 1,
+            "strategy": self.strategy not in (None, "single"),
+            "micro_batch_size": self.micro_batch_size is not None,
+            "activation_checkpointing": self.activation_checkpointing,
+        }
+        return [f"finetune.{key}={getattr(self, key)}" for key, is_set in given.items() if is_set]
 
     def check(self) -> None:
         """Raise a UsageError for keys that contradict each other."""
+        if (self.engine == "plain" or self.mode == "frozen") and self.needs_ranks:
+            why = "finetune.engine=plain" if self.engine == "plain" else "finetune.mode=frozen"
+            raise UsageError(
+                f"{self.needs_ranks[0]}: {why} trains on one device in this process, in fp32; "
+                "leave one of them out"
+            )
+        if self.engine == "ranks" and self.mode == "frozen":
+            raise UsageError(
+                "finetune.engine=ranks: finetune.mode=frozen trains only a head, on stored hidden "
+                "states, in this process; leave one of them out"
+            )
+        if self.strategy == "single" and self.devices > 1:
+            raise UsageError(
+                f"finetune.strategy=single: cannot use finetune.devices={self.devices}; "
+                "choose ddp, zero1 or zero2"
+            )
         if self.layers not in LAYERS and not self.layers.isdigit():
             raise UsageError(
                 f"finetune.layers={self.layers}: must be one of {', '.join(LAYERS)}, or the number "

@@ -26,10 +26,10 @@ from data_prep.files import atomic_write, write_atomically
 from data_prep.reading.untrusted import read_object
 from pipeline.encoders import (
     SENTENCES,
-    BertEncoder,
     ClassHead,
     Encoder,
     SeparateSentences,
+    TokenEncoder,
     class_head,
     load_encoder,
 )
@@ -92,9 +92,11 @@ class Finetuned:
     def class_head(self) -> ClassHead | None:
         """The class of transformers that computes the same; None if there is none."""
         encoder = self.model.encoder.plain
-        if not isinstance(encoder, BertEncoder) or encoder.model_type is None:
+        if not isinstance(encoder, TokenEncoder) or encoder.model_type is None:
             return None
         found = class_head(encoder.model_type, self.task.kind)
+        if found is None:
+            return None
         has_layers = isinstance(self.model.head.transform, torch.nn.Module)
         is_same = bool(found.transform) == has_layers
         return found if self.model.head.fits_class and is_same else None
@@ -122,7 +124,7 @@ def save_model(finetuned: Finetuned, folder: Path) -> str:
     found = finetuned.class_head
     head, answers = _with_scale(finetuned)
     if found is not None:
-        assert isinstance(encoder, BertEncoder)
+        assert isinstance(encoder, TokenEncoder)
         stated = _stated(finetuned)
         encoder.save_with(folder, _to_class(head, found), stated, found.name)
     else:

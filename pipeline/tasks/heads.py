@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -100,26 +101,36 @@ class Context(nn.Module):
 class Standardised(nn.Module):
     """Standardise numbers with the mean and deviation of all training batches so far.
 
-    In training mode each batch updates the running moments in place.
+    In training mode each batch updates the running moments in place. They are parameters without
+    gradients, so that checkpoints hold them. Several ranks add up their batches.
     """
-
-    count: Tensor
-    mean: Tensor
-    square: Tensor
 
     def __init__(self) -> None:
         super().__init__()
-        for name in ("count", "mean", "square"):
-            self.register_buffer(name, torch.zeros(()))
+        self.count = nn.Parameter(torch.zeros(()), requires_grad=False)
+        self.mean = nn.Parameter(torch.zeros(()), requires_grad=False)
+        self.square = nn.Parameter(torch.zeros(()), requires_grad=False)
 
     def forward(self, x_E: Tensor) -> Tensor:
         if self.training:
-            seen = x_E.detach().float()
-            self.count += len(seen)
-            self.mean += (seen - self.mean).sum() / self.count
-            self.square += (seen**2 - self.square).sum() / self.count
+            self._update(x_E.detach().float())
         variance = (self.square - self.mean**2).clamp(min=1e-6)
         return (x_E - self.mean) * variance.rsqrt()
+
+    def _update(self, seen_E: Tensor) -> None:
+        added = torch.stack(
+            [
+                seen_E.new_tensor(float(len(seen_E))),
+                (seen_E - self.mean).sum(),
+                (seen_E**2 - self.square).sum(),
+            ]
+        )
+        if dist.is_initialized():
+            dist.all_reduce(added)
+        with torch.no_grad():
+            self.count.add_(added[0])
+            self.mean.add_(added[1] / self.count)
+            self.square.add_(added[2] / self.count)
 
 
 class Head(nn.Module):
@@ -297,8 +308,9 @@ def chosen_pooling(kind: str, encoder: Encoder, config: FinetuneConfig, separate
     can_pool = encoder.plain.model_type is not None and is_plain(config) and not separate
     if config.pooling == "pooler" and kind in SENTENCES and not can_pool:
         raise UsageError(
-            "finetune.pooling=pooler: needs a BERT, ModernBERT or RoFormer encoder that reads "
-            "pairs together, finetune.layers=last and finetune.head=linear; choose mean"
+            "finetune.pooling=pooler: needs a BERT or another encoder whose class in transformers "
+            "has a head for sentences, pairs that are read together, finetune.layers=last and "
+            "finetune.head=linear; choose mean"
         )
     if config.pooling is not None:
         return config.pooling

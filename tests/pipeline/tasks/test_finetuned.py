@@ -25,10 +25,11 @@ from pipeline.tasks.finetuned import (
     prove_model,
     save_model,
 )
-from pipeline.tasks.finetuning import finetune, train_step
+from pipeline.tasks.finetuning import finetune
 from pipeline.tasks.heads import Head
 from pipeline.tasks.kinds import make_answers
-from pipeline.tasks.optimizer import Optimizer
+from pipeline.tasks.optimizer import Optimizer, parameter_groups
+from pipeline.tasks.plain_loop import train_step
 from pipeline.tasks.splits import Splits
 from tests.pipeline.toy_tokenizer import write_toy_tokenizer
 
@@ -210,7 +211,7 @@ def test_ten_steps_equal_those_of_bert_for_sequence_classification(
     ours.model.train()
     for step in range(10):
         rows = np.arange(8) + 8 * (step % 4)
-        loss = train_step(ours.model, encoded, rows, optimizer)
+        loss, _, _ = train_step(ours.model, encoded, rows, optimizer, step)
         rate = config.lr * (10 - step) / 10
         for group in peer.param_groups:
             group["lr"] = rate
@@ -271,7 +272,8 @@ def test_layers_decay_and_heads_have_their_own_rate_with_every_encoder(
     config = replace(ONCE, lr=1.0, layer_decay=0.5, head_lr=9.0)
     task = TASKS["tag"]
     model = build(encoder, make_answers(task, LABELS["tag"], []), task, config).model
-    peaks = Optimizer(model.encoder, model.head, config, total=10).peaks
+    groups = parameter_groups(model.encoder, model.head, config)
+    peaks = {id(value): group.peak for group in groups for value in group.values}
     blocks = encoder.blocks()
     assert sorted(id(p) for block in blocks for p in block) == sorted(
         id(p) for p in encoder.parameters()
