@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from data_prep.errors import UsageError
-from data_prep.fields import check, execution, result
+from data_prep.fields import check, check_types, execution, result
 
 METRICS = {
     "classify": ("accuracy", "f1", "matthews"),
@@ -144,6 +144,11 @@ class TaskConfig:
     averaged: list[str] = result(
         [], "scores whose mean enters a suite's average; when empty, task.metric"
     )
+    finetune: dict[str, Any] = execution(
+        {},
+        "settings of a suite's member that replace those of finetune, such as {epochs: 10}; "
+        "they enter the fingerprint of this member only",
+    )
     members: dict[str, "TaskConfig"] = execution(
         {}, "tasks of a suite, by name; tasks without data are skipped"
     )
@@ -172,8 +177,19 @@ class TaskConfig:
             for name, member in self.members.items()
         }
 
+    def own_finetuning(self, shared: "FinetuneConfig") -> "FinetuneConfig":
+        """Return the settings of a suite's member: the suite's, with its own in their place."""
+        own = replace(shared, **self.finetune)
+        own.check()
+        return own
+
     def check(self) -> None:
         """Raise a UsageError for keys that contradict each other."""
+        if self.finetune:
+            raise UsageError("task.finetune: only members of a suite have it; set finetune.* keys")
+        self._check_task()
+
+    def _check_task(self) -> None:
         if bool(self.members) != (self.metric == AVERAGE):
             raise UsageError(
                 f"task.metric={self.metric}: a suite (task.members) needs task.metric={AVERAGE}; "
@@ -264,7 +280,17 @@ class TaskConfig:
             for key in vars(member).keys() - known:
                 raise UsageError(f"task.members.{name}.{key}: a task has no such key")
             check(member, f"task.members.{name}.")
-            member.check()
+            _check_own_finetuning(member.finetune, f"task.members.{name}.finetune.")
+            member._check_task()
+
+
+def _check_own_finetuning(settings: dict[str, Any], prefix: str) -> None:
+    for key in settings:
+        if key == "seed" or key not in FinetuneConfig.__dataclass_fields__:
+            raise UsageError(f"{prefix}{key}: a member of a suite has no such setting of its own")
+    own = FinetuneConfig(**settings)
+    check_types(own, prefix)
+    check(own, prefix)
 
 
 @dataclass
