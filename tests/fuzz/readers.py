@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -35,11 +36,10 @@ from pipeline.models.bert.network import BertForPretraining
 from pipeline.models.elmo.allennlp import load_allennlp, write_allennlp
 from pipeline.models.elmo.config import ElmoConfig
 from pipeline.models.elmo.network import Elmo
+from pipeline.tasks.config import READERS as KIND_READERS
 from pipeline.tasks.config import TaskConfig
-from pipeline.tasks.conll import read_conll
 from pipeline.tasks.examples import TaskFile
-from pipeline.tasks.squad import read_squad
-from pipeline.tasks.table import read_table
+from pipeline.tasks.splits import READERS as TASK_READERS
 from tests.fuzz.mutations import (
     Mutation,
     mutate_bytes,
@@ -160,6 +160,28 @@ def make_squad(folder: Path) -> None:
     )
 
 
+def make_choices(folder: Path) -> None:
+    choices = [{"label": label, "text": TEXT} for label in "ABC"]
+    row = {"id": "7", "answerKey": "B", "question": {"stem": TEXT, "choices": choices}}
+    (folder / "train.jsonl").write_text(json.dumps(row))
+
+
+def make_wic(folder: Path) -> None:
+    (folder / "train.data.txt").write_text(f"fox\tN\t3-3\t{TEXT}\t{TEXT}\n" * 2)
+    (folder / "train.gold.txt").write_text("T\nF\n")
+
+
+def make_spans(folder: Path) -> None:
+    spans = [{"start": 4, "end": 9, "label": "X"}, {"start": 10, "end": 15, "label": "Y"}]
+    (folder / "train.jsonl").write_text(json.dumps({"text": TEXT, "spans": spans}))
+
+
+def make_brat(folder: Path) -> None:
+    (folder / "train.txt").write_text(f"{TEXT}\n\n{TEXT}\n")
+    lines = ["T1\tX 4 9\tquick", "T2\tY 10 15;16 19\tbrown fox", "R1\tof Arg1:T1 Arg2:T2"]
+    (folder / "train.ann").write_text("".join(f"{line}\n" for line in lines))
+
+
 def make_tables(folder: Path) -> None:
     (folder / "x.tsv").write_text(f"sentence\tlabel\n{TEXT}\t1\nNo.\t0\n")
     (folder / "x.csv").write_text(f'sentence,label\n"{TEXT}",1\nNo.,0\n')
@@ -219,10 +241,13 @@ def read_corpus(name: str) -> Callable[[Path], object]:
     return read
 
 
-def read_task(name: str, reader: str) -> Callable[[Path], object]:
-    kinds = {"conll": "tag", "squad": "span", "table": "classify"}
-    read_file = {"conll": read_conll, "squad": read_squad, "table": read_table}[reader]
-    task = TaskConfig(reader=reader, kind=kinds[reader], text_a="sentence", label="label")
+def read_task(name: str, reader: str, faulty: str = "refuse") -> Callable[[Path], object]:
+    read_file = TASK_READERS[reader]
+    kind = next(kind for kind, names in KIND_READERS.items() if reader in names)
+    own: dict[str, Any] = {"text_a": "sentence", "label": "label"}
+    if reader == "commonsense_qa":
+        own = {"text_a": "question", "label": "answerKey", "choices": ["choices"]}
+    task = TaskConfig(reader=reader, kind=kind, faulty=faulty, **own)
 
     def read(folder: Path) -> object:
         return [list(read_file(TaskFile(path), task)) for path in sorted(folder.glob(name))]
@@ -289,6 +314,14 @@ READERS = {
         Reader("vocab.txt", make_tokenizer, ("vocab.txt",), mutate_text, read_tokenizer),
         Reader(".model", make_sentencepiece, ("own.model",), mutate_bytes, read_tokenizer),
         Reader("CoNLL", make_conll, ("train.txt",), mutate_text, read_task("train.txt", "conll")),
+        Reader("CommonsenseQA", make_choices, ("train.jsonl",), mutate_json,
+               read_task("train.jsonl", "commonsense_qa")),
+        Reader("WiC", make_wic, ("train.data.txt", "train.gold.txt"), mutate_text,
+               read_task("*.data.txt", "wic")),
+        Reader("spans", make_spans, ("train.jsonl",), mutate_json,
+               read_task("train.jsonl", "spans", "drop")),
+        Reader("brat", make_brat, ("train.txt", "train.ann"), mutate_text,
+               read_task("train.txt", "brat", "drop")),
         Reader("SQuAD", make_squad, ("train.json",), mutate_json, read_task("train.json", "squad")),
         Reader("tables", make_tables, ("x.tsv", "x.csv", "x.jsonl"), mutate_text,
                read_task("x.*", "table")),
