@@ -18,7 +18,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,8 @@ from data_prep.errors import UsageError
 from pipeline.inference.models import FinetunedModel, Item
 from pipeline.tasks.choices import ChoiceError, choice_texts, flatten
 from pipeline.tasks.config import TaskConfig
-from pipeline.tasks.examples import TaskFile
+from pipeline.tasks.conll import NO_SENTENCE
+from pipeline.tasks.examples import Document, Example, TaskFile
 from pipeline.tasks.squad import read_squad
 
 STANDARD_INPUT = "-"
@@ -229,6 +230,14 @@ def _read_rows(rows: Iterator[tuple[int, list[str] | None]], task: TaskConfig) -
 
 
 def _read_conll(lines: Lines, task: TaskConfig) -> Iterator[Line]:
+    """Read sentences; a model that was trained with its documents gets them here too."""
+    if task.context == "sentence":
+        return (line for line in _sentences(lines) if line is not None)
+    return _in_documents(_sentences(lines))
+
+
+def _sentences(lines: Lines) -> Iterator[Line | None]:
+    """Yield the sentences, and None where a document begins."""
     words: list[str] = []
     start, fault = 1, ""
     for number, text in itertools.chain(lines, [(0, "")]):
@@ -236,12 +245,29 @@ def _read_conll(lines: Lines, task: TaskConfig) -> Iterator[Line]:
             fault = NOT_UTF8
             continue
         cells = text.split()
-        if cells and cells[0] != "-DOCSTART-" and not text.startswith("# "):
-            start = start if words else number
-            words.append(cells[0])
-        elif not cells and (words or fault):
+        if cells and cells[0] != NO_SENTENCE:
+            if not text.startswith("# "):
+                start = start if words else number
+                words.append(cells[0])
+            continue
+        if words or fault:
             yield Line(start, None if fault else words, fault=fault)
             words, fault = [], ""
+        if cells:
+            yield None
+
+
+def _in_documents(sentences: Iterator[Line | None]) -> Iterator[Line]:
+    """Give sentences the document they stand in; holds one document at a time."""
+    for is_start, group in itertools.groupby(sentences, key=lambda line: line is None):
+        if is_start:
+            continue
+        own = [line for line in group if line is not None]
+        words = [tuple(line.item) if isinstance(line.item, list) else () for line in own]
+        document = Document.of(words)
+        for number, (line, texts) in enumerate(zip(own, words, strict=True)):
+            example = Example(texts, None, "", line.number, document=document, sentence=number)
+            yield line if line.item is None else replace(line, item=example)
 
 
 def _read_questions(path: Path, task: TaskConfig) -> Iterator[Line]:

@@ -34,9 +34,9 @@ from pipeline.tasks.examples import Document, Example
 from pipeline.tasks.finetuned import Finetuned, load_finetuned
 from pipeline.tasks.multilabel_answers import MultilabelAnswers
 
-# A text, the two texts of a pair, a question and its passage, the words of a sentence, or a context
-# and its choices.
-Item = str | tuple[str, str] | list[str] | tuple[str, list[str]]
+# A text, the two texts of a pair, a question and its passage, the words of a sentence, a context
+# and its choices, or a sentence with its document.
+Item = str | tuple[str, str] | list[str] | tuple[str, list[str]] | Example
 
 # Forms of items, as messages call them.
 TEXT = "a text"
@@ -88,6 +88,8 @@ class FinetunedModel:
 
     def example(self, item: Item) -> Example:
         """Return an item as the task's example, without an answer."""
+        if isinstance(item, Example):
+            return item
         texts = self._texts(item)
         # Tags that were learnt from whole texts are predicted on whole texts.
         if isinstance(item, str) and texts and self.finetuned.task.reader in ("spans", "brat"):

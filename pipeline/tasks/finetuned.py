@@ -50,7 +50,7 @@ TOLERANCE = 1e-5
 # Settings without which a model cannot be used; others belong to its making.
 TASK_KEYS = (
     "name", "kind", "reader", "text_a", "text_b", "choices", "label", "columns", "aliases",
-    "metric", "unanswerable", "stride", "max_question", "max_answer",
+    "metric", "context", "unanswerable", "stride", "max_question", "max_answer",
 )  # fmt: skip
 HEAD_KEYS = (
     "mode",

@@ -36,6 +36,8 @@ TASKS = {
     "ends": "name: ends\ntrain: ends.tsv\nkind: choice\ntext_a: begin\n"
     "choices: [one, two, three]\n",
     "notes": "name: notes\ntrain: notes.jsonl\nkind: tag\nreader: spans\nmetric: entity_f1\n",
+    "paged": "name: paged\ntrain: paged.conll\nkind: tag\nreader: conll\nmetric: entity_f1\n"
+    "context: document\n",
     "quiz": "name: quiz\ntrain: quiz.json\ndev: quiz.json\nkind: span\nreader: squad\nmetric: f1\n",
 }
 SETTINGS = [
@@ -61,6 +63,7 @@ def write_task_files(folder: Path) -> None:
         for words in sentences
     ]
     (folder / "names.conll").write_text("\n\n".join([*tagged, ""]))
+    (folder / "paged.conll").write_text("-DOCSTART- O\n\n" + "\n\n".join([*tagged[:30], ""]))
     lines = [{"text": " ".join(words), "spans": _spans(words)} for words in sentences]
     (folder / "notes.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     questions = [
@@ -148,6 +151,21 @@ def test_tags_learnt_from_spans_are_predicted_on_texts(tmp_path: Path) -> None:
     [line] = predicted(tmp_path / "out.jsonl")
     assert [each["start"] for each in line["entities"]] == [6, 13]
     assert (tmp_path / "a.ann").read_text() == "T1\tPER 11 15\tanna\nT2\tPER 18 20\tbo\n"
+
+
+def test_a_model_of_documents_predicts_in_documents(place: Path, tmp_path: Path) -> None:
+    words = ["anna", "bo", "film", "lund"]
+    text = "-DOCSTART- O\n\nanna\nbo\n\nfilm\n-DOCSTART- O\nlund\n"
+    (tmp_path / "a.conll").write_text(text)
+    items = [line.item for line in read_items(str(tmp_path / "a.conll"), read_model("mine/paged"))]
+    assert [item.texts for item in items] == [("anna", "bo"), ("film",), ("lund",)]
+    assert [list(item.document.words) for item in items] == [words[:3], words[:3], words[3:]]
+    plain = read_items(str(tmp_path / "a.conll"), read_model("mine/names"))
+    assert [line.item for line in plain] == [["anna", "bo"], ["film"], ["lund"]]
+    output = tmp_path / "out.conll"
+    files = f"input={tmp_path / 'a.conll'}", f"output={output}"
+    assert run(["predict", "model=mine/paged", *files]) == 0
+    assert [line.split("\t")[0] for line in output.read_text().split()[::2]] == words
 
 
 def test_answers_have_offsets_and_rivals() -> None:
