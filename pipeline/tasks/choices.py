@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipeline.tasks.config import TaskConfig
+from pipeline.tasks.examples import cell_text
 
 FEWEST = 2  # choices of an example
 STEM, CHOICES, ANSWER = "question", "choices", "answerKey"  # columns of a flattened nested row
@@ -29,15 +30,15 @@ def choice_texts(row: Mapping[str, Any], task: TaskConfig) -> tuple[str, ...]:
     cells: Any = row[task.choices[0]]
     if len(task.choices) > 1 or not isinstance(cells, list):
         cells = [row[column] for column in task.choices]
-    choices = [_text(cell) for cell in cells]
+    choices = [cell_text(cell) for cell in cells]
     while choices and not choices[-1]:
         choices.pop()
-    context = _text(row[task.text_a])
+    context = cell_text(row[task.text_a])
     if not context:
         raise ChoiceError(f"the text in column {task.text_a} is empty")
     if len(choices) < FEWEST or not all(choices):
         raise ChoiceError(f"has fewer than {FEWEST} choices, or an empty one before the last")
-    begin = "" if task.text_b is None else _text(row[task.text_b])
+    begin = "" if task.text_b is None else cell_text(row[task.text_b])
     return (context, *(f"{begin} {choice}".strip() for choice in choices))
 
 
@@ -67,11 +68,6 @@ def flatten(row: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     flat = {**row, STEM: question.get("stem"), CHOICES: [each.get("text") for each in choices]}
     labels = [str(each.get("label")) for each in choices]
     if ANSWER in row:
-        answer = _text(row[ANSWER])
+        answer = cell_text(row[ANSWER])
         flat[ANSWER] = choice_name(labels.index(answer), names) if answer in labels else answer
     return flat
-
-
-def _text(cell: Any) -> str:
-    """Return a cell's text; JSON's null is empty."""
-    return "" if cell is None else str(cell).strip()

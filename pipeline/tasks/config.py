@@ -273,12 +273,12 @@ class TaskConfig:
                 f"{self.kind}"
             )
         is_mapping = isinstance(given, dict) and all(
-            isinstance(value, int | float) and 0 <= value < math.inf for value in given.values()
+            isinstance(value, int | float) and 0 < value < math.inf for value in given.values()
         )
         if given != BALANCED and not is_mapping:
             raise UsageError(
-                f"task.class_weights: must be {BALANCED}, or a mapping from label to a weight that "
-                "is not negative"
+                f"task.class_weights: must be {BALANCED}, or a mapping from label to a weight "
+                "above 0"
             )
 
     def _check_members(self) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 from data_prep.errors import SesameError
 from data_prep.text.cleaning import LONE_SURROGATE
@@ -94,3 +95,8 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
                 ) from None
             encoding = "utf-8"
             yield number, line.rstrip("\r\n")
+
+
+def cell_text(cell: Any) -> str:
+    """Return the text of a table's cell; JSON's null is empty."""
+    return "" if cell is None else str(cell).strip()

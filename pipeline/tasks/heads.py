@@ -12,7 +12,7 @@ The task's kind decides the shape of the answers:
               does not contain the answer, both are the first unit of the input.
 Gold answers have the order of the head's rows. U, the number of rows, is E, W or N.
 
-N units of a batch, W words, E inputs, D width, C classes, F features of a pair, R rows, K columns
+N units of a batch, W words, E inputs, D width, C classes, F features of a pair
 """
 
 from collections.abc import Sequence
@@ -28,6 +28,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from data_prep.errors import UsageError
 from pipeline.encoders import SENTENCES, Encoder, InputBatch
+from pipeline.tasks import losses
 from pipeline.tasks.config import FinetuneConfig
 from pipeline.tasks.crf import Crf, to_padded
 
@@ -246,28 +247,12 @@ class Head(nn.Module):
 
     def loss_weight(self, gold: Tensor, batch: InputBatch) -> float:
         """Return the number of answers in the sum, or their total weight; needs no forward pass."""
-        if self.kind == "choice":
-            return float(gold[:, 0].sum())
-        if self.kind == "span":
-            return 2 * len(batch.lengths)
-        if self.weights_C is not None:
-            return float(self.weights_C[gold.to(self.weights_C.device)].sum())
-        return gold.numel()
+        return losses.weight(self.kind, gold, batch, self.weights_C)
 
     def _summed(self, answers: Tensor, gold: Tensor, batch: InputBatch) -> Tensor:
-        if self.kind == "regress":
-            return F.mse_loss(answers[:, 0], gold, reduction="sum")
-        if self.kind == "span":
-            lengths_E = torch.from_numpy(batch.lengths).to(answers.device)
-            return cross_entropy_of_runs(answers, gold, lengths_E)
-        if self.kind == "choice":
-            sizes = torch.bincount(gold[:, 0].long().cumsum(0))[1:]  # choices per example
-            return cross_entropy_of_runs(answers, gold[:, 1:], sizes)
         if self.crf is not None:
             return self.crf.loss(answers, gold, batch.word_counts)
-        if self.kind == "multilabel":
-            return F.binary_cross_entropy_with_logits(answers, gold, reduction="sum")
-        return F.cross_entropy(answers, gold, self.weights_C, reduction="sum")
+        return losses.summed(self.kind, answers, gold, batch, self.weights_C)
 
     @property
     def columns(self) -> int:
@@ -280,18 +265,6 @@ class Head(nn.Module):
         See `TagAnswers.chosen`.
         """
         return answers if self.crf is None else self.crf.decide(answers, batch.word_counts)
-
-
-def cross_entropy_of_runs(logits_RK: Tensor, gold_RK: Tensor, lengths: Tensor) -> Tensor:
-    """Return the cross-entropy over the rows of each run, summed over runs and columns.
-
-    gold_RK is 1 at one row of each run and column. Used for spans, where a run is the units of an
-    input (Devlin et al. 2019, section 4.2), and for the choices of an example.
-    """
-    most = torch.segment_reduce(logits_RK.detach(), "max", lengths=lengths)
-    shifted_RK = logits_RK - most.repeat_interleave(lengths, 0)
-    sums = torch.segment_reduce(shifted_RK.exp(), "sum", lengths=lengths)
-    return sums.log().sum() - (shifted_RK * gold_RK).sum()
 
 
 def is_plain(config: FinetuneConfig) -> bool:

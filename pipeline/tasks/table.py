@@ -17,7 +17,14 @@ from typing import Any
 from data_prep.errors import SesameError
 from pipeline.tasks.choices import ChoiceError, choice_number, choice_texts
 from pipeline.tasks.config import TaskConfig
-from pipeline.tasks.examples import UNREADABLE_JSON, Example, Gold, TaskFile, read_lines
+from pipeline.tasks.examples import (
+    UNREADABLE_JSON,
+    Example,
+    Gold,
+    TaskFile,
+    cell_text,
+    read_lines,
+)
 from pipeline.tasks.groups import GroupFinder
 
 Row = tuple[int, dict[str, Any]]  # first line number, cells by column
@@ -40,19 +47,9 @@ def read_rows(file: TaskFile, task: TaskConfig, rows: Iterator[Row]) -> Iterator
         group = groups.find(row)
         if any(str(row[column]) != value for column, value in task.where.items()):
             continue
-        if task.kind == "choice":
-            try:
-                texts = choice_texts(row, task)
-            except ChoiceError as error:
-                file.refuse_or_drop(task, line, str(error))
-                continue
-        else:
-            texts = tuple(_text(row[column]) for column in columns)
-            empty = next((c for c, cell in zip(columns, texts, strict=True) if not cell), None)
-            # Predictions for an unlabelled file go by row number, so none of its rows is dropped.
-            if empty is not None and file.has_labels:
-                file.refuse_or_drop(task, line, f"the sentence in column {empty} is empty")
-                continue
+        texts = _texts(file, line, row, task, columns)
+        if texts is None:
+            continue
         cells = tuple(map(file.without_surrogates, texts))
         gold = _gold(file, line, row, task) if file.has_labels else None
         if task.kind == "choice" and gold is not None:
@@ -60,6 +57,25 @@ def read_rows(file: TaskFile, task: TaskConfig, rows: Iterator[Row]) -> Iterator
         own = "\x1f".join(cells) if group is None else group
         yield Example(cells, gold, own, line, is_grouped=group is not None)
     groups.refuse_absent()
+
+
+def _texts(
+    file: TaskFile, line: int, row: dict[str, Any], task: TaskConfig, columns: list[str]
+) -> tuple[str, ...] | None:
+    """Return the texts of a row; None if it is faulty and dropped."""
+    if task.kind == "choice":
+        try:
+            return choice_texts(row, task)
+        except ChoiceError as error:
+            file.refuse_or_drop(task, line, str(error))
+            return None
+    texts = tuple(cell_text(row[column]) for column in columns)
+    empty = next((c for c, cell in zip(columns, texts, strict=True) if not cell), None)
+    # Predictions for an unlabelled file go by row number, so none of its rows is dropped.
+    if empty is not None and file.has_labels:
+        file.refuse_or_drop(task, line, f"the sentence in column {empty} is empty")
+        return None
+    return texts
 
 
 def _rows(file: TaskFile, task: TaskConfig) -> Iterator[Row]:
@@ -140,8 +156,8 @@ def _require_columns(path: Path, line: int, row: dict[str, Any], needed: list[st
 
 def _labels(file: TaskFile, cell: Any, task: TaskConfig) -> tuple[str, ...]:
     """Return the distinct labels of an example; an empty cell or list has none."""
-    given = cell if isinstance(cell, list) else _text(cell).split(task.label_separator)
-    labels = (file.without_surrogates(_text(label)) for label in given)
+    given = cell if isinstance(cell, list) else cell_text(cell).split(task.label_separator)
+    labels = (file.without_surrogates(cell_text(label)) for label in given)
     named = (task.label_aliases.get(label, label) for label in labels if label)
     return tuple(dict.fromkeys(named))
 
@@ -155,15 +171,10 @@ def _require_choice(file: TaskFile, line: int, label: str, choices: int, task: T
         )
 
 
-def _text(cell: Any) -> str:
-    """Return a cell's text; JSON's null is empty."""
-    return "" if cell is None else str(cell).strip()
-
-
 def _gold(file: TaskFile, line: int, row: dict[str, Any], task: TaskConfig) -> Gold:
     if task.kind == "multilabel":
         return _labels(file, row[task.label], task)
-    path, label = file.path, file.without_surrogates(_text(row[task.label]))
+    path, label = file.path, file.without_surrogates(cell_text(row[task.label]))
     if not label:
         raise SesameError(
             f"{path}:{line}: column {task.label} has no label; "

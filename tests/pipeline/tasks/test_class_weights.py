@@ -69,7 +69,7 @@ def test_weights_reach_the_head() -> None:
     assert make_answers(TaskConfig(), [*"ab"], []).weights is None
 
 
-@pytest.mark.parametrize("given", ["even", {"a": -1}, {"a": "much"}, 3])
+@pytest.mark.parametrize("given", ["even", {"a": 0}, {"a": -1}, {"a": "much"}, 3])
 def test_other_weights_are_refused(given: Any) -> None:
     with pytest.raises(UsageError, match=r"task\.class_weights: must be balanced"):
         TaskConfig(class_weights=given).check()
