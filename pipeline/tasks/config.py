@@ -1,7 +1,9 @@
 """Configuration of downstream tasks (`task`), fine-tuning (`finetune`) and the layer table."""
 
+import math
 import os
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from data_prep.errors import UsageError
 from data_prep.fields import check, execution, result
@@ -12,18 +14,23 @@ METRICS = {
     "tag": ("entity_f1", "accuracy"),
     "span": ("f1", "exact_match"),
     "choice": ("accuracy",),
+    "multilabel": ("micro_f1", "macro_f1", "subset_accuracy"),
 }
 READERS = {
-    "classify": ("table", "wiki_links"),
+    "classify": ("table", "wiki_links", "wic"),
     "regress": ("table",),
-    "tag": ("conll", "conllu", "wiki_links"),
+    "tag": ("conll", "conllu", "spans", "brat", "wiki_links"),
     "span": ("squad",),
     "choice": ("table", "commonsense_qa"),
+    "multilabel": ("table",),
 }
+GROUPING = {"wiki_links": "page", "brat": "file", "wic": "pair"}  # readers without a group field
 LAYERS = (
     "embeddings", "last", "second_to_last", "sum_last_4", "concat_last_4", "sum_all", "mix",
 )  # fmt: skip
 LIMITS = ("train_examples", "train_fraction", "dev_examples", "test_examples")
+BALANCED = "balanced"  # task.class_weights
+WEIGHTED = ("classify", "tag")  # kinds that may have class weights
 AVERAGE = "average"  # the metric of a suite: the mean of its members' scores
 
 
@@ -38,7 +45,9 @@ class TaskConfig:
         "format of the files: table = .tsv, .csv or .jsonl; conll = one word and its tag per line; "
         "conllu = parts of speech in CoNLL-U; "
         "wiki_links = links of a MediaWiki dump; squad = SQuAD's JSON; commonsense_qa = JSON lines "
-        "with `question: {stem, choices: [{label, text}]}` and `answerKey`",
+        "with `question: {stem, choices: [{label, text}]}` and `answerKey`; wic = Words in "
+        "Context's .data. and .gold. files; spans = JSON lines with text and "
+        "`spans: [{start, end, label}]`; brat = .txt with .ann files, or folders of them",
         choices=tuple(dict.fromkeys(name for names in READERS.values() for name in names)),
     )
     data_dir: str | None = execution(None, "folder of the task's files", holds_environment=True)
@@ -73,12 +82,36 @@ class TaskConfig:
         "all labels; when empty, the labels of the training file; multiple choice: names of the "
         "first, second, … choice; when empty, their numbers from 0",
     )
+    label_aliases: dict[str, str] = result(
+        {}, "labels to rename: name in the file to name used here (table)", is_later=True
+    )
+    label_separator: str = result(
+        ",", "character between the labels of an example (task.kind=multilabel); JSON may have a "
+        "list instead", is_later=True,
+    )  # fmt: skip
+    tune_threshold: bool = result(
+        False, "choose the probability above which an example has a label by task.metric on the "
+        "development examples; else it is 0.5 (task.kind=multilabel)", is_later=True,
+    )  # fmt: skip
+    class_weights: Any = result(
+        None, "weights of the labels in the loss: balanced = inversely to their frequency, or a "
+        "mapping from label to weight (task.kind=classify or tag)", is_later=True,
+    )  # fmt: skip
     group_field: str | None = result(
         None, "column or field that groups examples, such as a patient: all examples of a group go "
         "to the same split (table; squad; conll: a comment `# field = value`, or document)",
         is_later=True,
     )  # fmt: skip
     where: dict[str, str] = result({}, "keep only rows whose columns have these values")
+    scored_where: dict[str, str] = result(
+        {}, "the same for development and test files only, such as the language of a task whose "
+        "training file has one language", is_later=True,
+    )  # fmt: skip
+    context: str = result(
+        "sentence", "what the encoder sees of a sentence to tag: the sentence alone, or as much of "
+        "its document on both sides as fits (conll, where documents begin at -DOCSTART-; brat)",
+        choices=("sentence", "document"), is_later=True,
+    )  # fmt: skip
     faulty: str = result(
         "refuse",
         "on a row with missing columns, an empty sentence or an answer that is not in its text: "
@@ -164,10 +197,10 @@ class TaskConfig:
                 f"task.reader={self.reader}: task.kind={self.kind} is read by "
                 f"{', '.join(READERS[self.kind])}"
             )
-        if self.group_field is not None and self.reader == "wiki_links":
+        if self.group_field is not None and self.reader in GROUPING:
             raise UsageError(
-                f"task.group_field={self.group_field}: task.reader=wiki_links groups its examples "
-                "by page already; unset task.group_field"
+                f"task.group_field={self.group_field}: task.reader={self.reader} groups its "
+                f"examples by {GROUPING[self.reader]} already; unset task.group_field"
             )
         if self.test_documents and self.test is not None:
             raise UsageError(
@@ -178,6 +211,16 @@ class TaskConfig:
             raise UsageError(
                 f"task.choices=[{','.join(self.choices)}]: task.kind=choice needs columns of "
                 "choices, and no other kind has any"
+            )
+        if self.context == "document" and self.reader not in ("conll", "brat"):
+            raise UsageError(
+                f"task.context=document: needs task.reader=conll or brat, not {self.reader}; set "
+                "task.context=sentence"
+            )
+        self._check_class_weights()
+        if self.tune_threshold and self.kind != "multilabel":
+            raise UsageError(
+                f"task.tune_threshold=true: only task.kind=multilabel has one, not {self.kind}"
             )
         if self.unanswerable and self.kind != "span":
             raise UsageError(
@@ -195,6 +238,24 @@ class TaskConfig:
         for name in self.averaged:
             if name not in known:
                 raise UsageError(f"task.averaged: no score {name}; use {', '.join(sorted(known))}")
+
+    def _check_class_weights(self) -> None:
+        given = self.class_weights
+        if given is None:
+            return
+        if self.kind not in WEIGHTED:
+            raise UsageError(
+                f"task.class_weights: only task.kind={' and '.join(WEIGHTED)} have them, not "
+                f"{self.kind}"
+            )
+        is_mapping = isinstance(given, dict) and all(
+            isinstance(value, int | float) and 0 <= value < math.inf for value in given.values()
+        )
+        if given != BALANCED and not is_mapping:
+            raise UsageError(
+                f"task.class_weights: must be {BALANCED}, or a mapping from label to a weight that "
+                "is not negative"
+            )
 
     def _check_members(self) -> None:
         known = {item.name for item in fields(self)}

@@ -4,6 +4,7 @@ The task's kind decides the shape of the answers:
     classify  [E, C] logits per input; gold_E is the class
     regress   [E, 1] one number per input; gold_E is the number
     tag       [W, C] logits per word, read at the word's first unit; gold_W is the tag
+    multilabel  [E, C] logits per label; gold_EC is 1 at the labels of an input
     choice    [E, 1] one score per choice. gold_E2 is 1 at the first choice of each example, and 1
               at its right choice. The inputs of an example are adjacent.
     span      [N, 2] logits per unit: the answer starts here, the answer ends here. gold_N2 is 1 at
@@ -139,7 +140,10 @@ class Head(nn.Module):
     the encoder does not let the sentences see each other. Their cosine similarity is informative
     before any training, so a regression starts as the standardised cosine.
     `labels`: names of the classes; a CRF learns from them which BIO tags cannot follow each other.
+    `weights`: weight of each class in the loss; without them all weigh 1.
     """
+
+    weights_C: Tensor | None
 
     def __init__(
         self,
@@ -149,9 +153,12 @@ class Head(nn.Module):
         config: FinetuneConfig,
         separate: bool = False,
         labels: Sequence[str] = (),
+        weights: Sequence[float] | None = None,
     ) -> None:
         super().__init__()
         self.kind = kind
+        weights_C = None if weights is None else torch.tensor(weights)
+        self.register_buffer("weights_C", weights_C, persistent=False)
         self.pooling = chosen_pooling(kind, encoder, config, separate)
         self.layers = LayerChoice(config.layers, encoder.states, encoder.hidden)
         width = self.layers.width
@@ -238,10 +245,14 @@ class Head(nn.Module):
         return self._summed(answers, gold, batch), self.loss_weight(gold, batch)
 
     def loss_weight(self, gold: Tensor, batch: InputBatch) -> float:
-        """Return the number of answers that the sum of losses runs over; needs no forward pass."""
+        """Return the number of answers in the sum, or their total weight; needs no forward pass."""
         if self.kind == "choice":
             return float(gold[:, 0].sum())
-        return 2 * len(batch.lengths) if self.kind == "span" else len(gold)
+        if self.kind == "span":
+            return 2 * len(batch.lengths)
+        if self.weights_C is not None:
+            return float(self.weights_C[gold.to(self.weights_C.device)].sum())
+        return gold.numel()
 
     def _summed(self, answers: Tensor, gold: Tensor, batch: InputBatch) -> Tensor:
         if self.kind == "regress":
@@ -254,7 +265,9 @@ class Head(nn.Module):
             return cross_entropy_of_runs(answers, gold[:, 1:], sizes)
         if self.crf is not None:
             return self.crf.loss(answers, gold, batch.word_counts)
-        return F.cross_entropy(answers, gold, reduction="sum")
+        if self.kind == "multilabel":
+            return F.binary_cross_entropy_with_logits(answers, gold, reduction="sum")
+        return F.cross_entropy(answers, gold, self.weights_C, reduction="sum")
 
     @property
     def columns(self) -> int:
