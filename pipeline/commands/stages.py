@@ -14,7 +14,7 @@ from pipeline.config.compose import compose_config
 from pipeline.config.schema import Config
 from pipeline.stages import STAGES
 from pipeline.stages.model import add_models
-from pipeline.stages.report import UNREPORTED, add_report, reported
+from pipeline.stages.report import Report, add_report, reported
 from pipeline.store.outputs import Store
 from pipeline.store.runs import Entry, Runs
 from pipeline.tasks.summary import scores_table
@@ -213,7 +213,7 @@ def _report(config: Config, overrides: list[str]) -> tuple[Graph, Node]:
     for name in dict.fromkeys(runs.named(text, f"runs={text}") for text in map(str, config.runs)):
         for entry in runs.current(name):
             output = store.output(entry.stage, entry.fingerprint)
-            if entry.stage not in UNREPORTED and output.is_done:
+            if entry.stage != Report.name and output.is_done:
                 role = "/".join(part for part in (name, entry.stage, entry.label) if part)
                 if role in found:  # for example fine-tunings of two tasks under one label
                     role = f"{role}/{entry.fingerprint[:8]}"

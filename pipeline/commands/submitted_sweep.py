@@ -19,7 +19,7 @@ from pipeline.commands.sweep_points import (
     OBJECTIVES,
     SUMMARY,
     Point,
-    objective,
+    finished_point,
     read_points,
     summarise_sweep,
     write_point,
@@ -126,7 +126,7 @@ def update_points(folder: Path, store: Store) -> int:
     for point in json.loads((folder / SWEEP).read_text())["points"]:
         output = store.from_reference(point["output"])
         if output.is_done:
-            made = Point(point["number"], point["settings"], point["output"], objective(output))
+            made = finished_point(point["number"], point["settings"], output)
             write_point(folder / str(point["number"]), made)
         else:
             unfinished += 1

@@ -23,8 +23,8 @@ from pipeline.commands.early_stopping import EarlyStopping
 from pipeline.commands.sweep_points import (
     OBJECTIVES,
     Point,
+    finished_point,
     for_hydra,
-    objective,
     read_points,
     summarise_sweep,
     sweep_folder,
@@ -87,9 +87,9 @@ def run_sweep(arguments: Arguments, do: Do, target: Target) -> None:
             show_error(command, error)
             write_point(place, Point(number, settings, "", None, str(error)))
             return math.nan
-        output, value = made[-1].output.reference, objective(made[-1].output)
-        write_point(place, Point(number, settings, output, value))
-        return math.nan if value is None else value
+        measured = finished_point(number, settings, made[-1].output)
+        write_point(place, measured)
+        return math.nan if measured.value is None else measured.value
 
     folder.mkdir(parents=True)  # Optuna keeps its database in the parent folder
     try:

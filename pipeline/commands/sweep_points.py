@@ -6,6 +6,7 @@ Try it: sesame finetune -m encoder=mine task=sst2 finetune.lr=2e-5,5e-5 finetune
 """
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -25,7 +26,12 @@ from pipeline.config.compose import HydraChoices
 from pipeline.config.schema import Config
 from pipeline.config.sweep import LAUNCHER, SWEEPER
 from pipeline.store.outputs import Output, Store
+from pipeline.tasks.significance import LEVEL, Sample, is_clear
 
+JUDGED = (
+    f"clearly behind: a t-test over seeds against the best gives p < {LEVEL:g}, divided by the "
+    "number of pairs of variants. cannot tell: it gives more"
+)
 POINT, SUMMARY = "point.json", "summary.json"
 # The objective of a sweep by stage: its name, and whether the largest or smallest value is best.
 OBJECTIVES = {"finetune": ("score on the development set", max), "pretrain": ("held-out loss", min)}
@@ -41,12 +47,27 @@ class Point:
     value: float | None  # the objective; None if the stage has none
     error: str = ""
     stopped: str = ""  # why it was stopped early
+    resolution: float = 0.0  # smallest difference that the objective can show; 0 = continuous
 
     @property
     def variant(self) -> str:
         """The settings without seeds."""
         kept = [word for word in self.settings if not word.partition("=")[0].endswith("seed")]
         return ", ".join(kept)
+
+    @property
+    def seed(self) -> str:
+        """The settings of seeds."""
+        return ", ".join(word for word in self.settings if word.partition("=")[0].endswith("seed"))
+
+
+def finished_point(number: int, settings: list[str], output: Output) -> Point:
+    """Return the point of a finished output, with its objective."""
+    resolution = 0.0
+    if output.stage == "finetune":
+        examples = json.loads((output.path / "scores.json").read_text())["dev_examples"]
+        resolution = 1 / examples if examples else 0.0
+    return Point(number, settings, output.reference, objective(output), resolution=resolution)
 
 
 def objective(output: Output) -> float | None:
@@ -135,6 +156,7 @@ def summarise_sweep(folder: Path, stage: str, store: Store) -> Table:
         variants[point.variant].append(store.from_reference(point.output))
     reason = why_not_comparable(variants)
     best = better(means, key=means.__getitem__) if means and not reason else None
+    marks = {} if best is None else _marks(measured, best)
     content = {
         "stage": stage,
         "objective": name,
@@ -147,7 +169,7 @@ def summarise_sweep(folder: Path, stage: str, store: Store) -> Table:
     table = Table(
         title=f"Sweep of {len(points)} points: {name or 'outputs'}",
         title_justify="left",
-        caption=reason and escape(reason),
+        caption=escape(reason or (JUDGED if len(set(marks.values()) - {""}) > 1 else "")),
         caption_justify="left",
     )
     for heading in ("point", "settings", name or "output", "mean over seeds"):
@@ -155,10 +177,33 @@ def summarise_sweep(folder: Path, stage: str, store: Store) -> Table:
     for point in points:
         value = point.output if point.value is None else f"{point.value:.4f}"
         mean = f"{means[point.variant]:.4f}" if point.variant in means else ""
-        mark = " [green]best[/]" if mean and point.variant == best else ""
+        mark = marks.get(point.variant, "")
+        mark = f"[green]{mark}[/]" if point.variant == best else mark
         shown = f"[red]{escape(point.error)}[/]" if point.error else escape(point.stopped) or value
-        table.add_row(str(point.number), escape(", ".join(point.settings)), shown, mean + mark)
+        table.add_row(str(point.number), escape(", ".join(point.settings)), shown, f"{mean} {mark}")
     return table
+
+
+def _marks(points: Sequence[Point], best: str) -> dict[str, str]:
+    """Return a word per variant: best, or the outcome of the test against the best."""
+    groups: dict[str, list[Point]] = defaultdict(list)
+    for point in points:
+        groups[point.variant].append(point)
+    samples = {variant: _sample(group) for variant, group in groups.items()}
+    # The best is chosen among all, so all pairs count as compared.
+    pairs = math.comb(len(samples), 2)
+    words = {True: "clearly behind", False: "cannot tell", None: ""}
+    return {
+        variant: "best" if variant == best else words[is_clear(samples[best], sample, pairs)]
+        for variant, sample in samples.items()
+    }
+
+
+def _sample(points: Sequence[Point]) -> Sample:
+    values = tuple(point.value for point in points if point.value is not None)
+    seeds = tuple(point.seed for point in points)
+    is_paired = all(seeds) and len(set(seeds)) == len(seeds)
+    return Sample(values, seeds if is_paired else (), points[0].resolution)
 
 
 def _means(points: Sequence[Point]) -> dict[str, float]:

@@ -31,7 +31,7 @@ VECTORS = "vectors"  # word vectors trained on this experiment's corpus
 TFIDF = "tfidf"  # baseline: a linear model over tf-idf weights
 MAJORITY = "majority"  # baseline: the most frequent answer
 # Baselines without an encoder, with the task kinds they support.
-FLOORS = {TFIDF: ("classify", "regress"), MAJORITY: ("classify", "regress", "tag")}
+FLOORS = {TFIDF: ("classify", "regress"), MAJORITY: ("classify", "regress", "tag", "choice")}
 
 
 def is_random(encoder: str | None) -> bool:

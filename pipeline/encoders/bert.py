@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from data_prep.errors import UsageError
 from data_prep.files import atomic_write, write_atomically
 from data_prep.tokenizers import Tokenizer
-from pipeline.encoders.class_heads import HAS_POOLER, SENTENCES, DenseTransform, Transform
+from pipeline.encoders.class_heads import HAVE_POOLER, SENTENCES, DenseTransform, Transform
 from pipeline.encoders.inputs import InputBatch
 from pipeline.encoders.tokenizer_files import copy_tokenizer
 from pipeline.encoders.tokens import Template, TokenEncoder
@@ -86,7 +86,7 @@ class BertEncoder(TokenEncoder):
         ours = {f"bert.{key}": value.cpu() for key, value in self.bert.state_dict().items()}
         config = self.bert.config
         weights = to_huggingface(ours, architecture, config) | head
-        if name is not None and not name.endswith(HAS_POOLER):
+        if name is not None and not name.endswith(HAVE_POOLER):
             weights = {key: value for key, value in weights.items() if POOLER not in key}
         with atomic_write(folder / "model.safetensors") as stream:
             stream.write(save(weights, {"format": "pt"}))
@@ -94,6 +94,10 @@ class BertEncoder(TokenEncoder):
         written = base | {"architectures": [name or architecture.bare_model]} | stated
         write_atomically(folder / "config.json", json.dumps(written, indent=2) + "\n")
         copy_tokenizer(self.source, folder, config.max_positions, config.segments)
+
+    def recompute_activations(self) -> None:
+        """Keep only the inputs of each layer for the backward pass."""
+        self.bert.checkpoint_activations = True
 
     def blocks(self) -> list[list[nn.Parameter]]:
         """Return the embeddings, then one block per layer; the last has final norm and pooler."""

@@ -8,8 +8,8 @@ D hidden width
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -22,9 +22,11 @@ SUFFIXES = {
     "regress": "ForSequenceClassification",
     "tag": "ForTokenClassification",
     "span": "ForQuestionAnswering",
+    "choice": "ForMultipleChoice",
 }
-SENTENCES = ("classify", "regress")  # kinds with one answer per input
-HAS_POOLER = "ForSequenceClassification"  # BERT's other classes have no pooler
+SENTENCES = ("classify", "regress", "choice")  # kinds with one answer per input
+# BERT's other classes have no pooler.
+HAVE_POOLER = tuple(SUFFIXES[kind] for kind in SENTENCES)
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class ClassHead:
     name: str  # such as BertForSequenceClassification
     output: str  # module of the last linear layer
     transform: dict[str, str]  # our module of the layers before it to theirs
+    stated: dict[str, Any] = field(default_factory=dict)  # settings of these layers (config.json)
 
 
 PREFIXES = {
@@ -71,14 +74,24 @@ DENSE_HEADS = {
 }
 
 
-def class_head(model_type: str, kind: str) -> ClassHead:
-    """Return the head of an architecture's class for a kind of task."""
+# Classes of other architectures score choices with layers that their classifiers do not have.
+SCORE_CHOICES = ("bert", "roformer", "modernbert", "distilbert")
+
+
+def class_head(model_type: str, kind: str) -> ClassHead | None:
+    """Return the head of an architecture's class for a kind of task; None if we have none such."""
+    if kind == "choice" and model_type not in SCORE_CHOICES:
+        return None
     name = PREFIXES[model_type] + SUFFIXES[kind]
     if model_type == "modernbert":
         layers = {"transform.dense": "head.dense", "transform.norm": "head.norm"}
         return ClassHead(name, "classifier", layers)
     if kind == "span":
         return ClassHead(name, "qa_outputs", {})
+    if model_type == "roformer" and kind == "choice":
+        layers = {"transform.dense": "sequence_summary.summary"}
+        stated = {"summary_type": "first", "summary_use_proj": True, "summary_activation": "gelu"}
+        return ClassHead(name, "classifier", layers, stated)
     if kind in SENTENCES and model_type in DENSE_HEADS:
         own = DENSE_HEADS[model_type]
         return ClassHead(name, own.output, {"transform.dense": own.dense})

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from data_prep.errors import UsageError
+from data_prep.text.words import TextWords
 from pipeline.encoders.class_heads import Transform
 from pipeline.encoders.embed import Layers, embed
 from pipeline.encoders.inputs import EncodedInputs, InputBatch, Words, WordUnits
@@ -80,6 +81,10 @@ class Encoder(nn.Module, ABC):
         words = sum(map(len, sentences))
         return WordUnits(np.ones(words, np.int64), np.ones(words, np.bool_))
 
+    def divide_words(self, words: TextWords) -> TextWords:
+        """Return the smallest parts of words that have units of their own; here the words."""
+        return words
+
     def special_units(self, sentences: int) -> int:
         """Return the number of special units in an input of this many sentences."""
         return 0
@@ -102,6 +107,16 @@ class Encoder(nn.Module, ABC):
     def plain(self) -> "Encoder":
         """The encoder itself, without wrappers that store states or separate sentences."""
         return self
+
+    def recompute_activations(self) -> None:
+        """Compute activations again in the backward pass, to save memory.
+
+        Raises a UsageError for an encoder that cannot.
+        """
+        raise UsageError(
+            "finetune.activation_checkpointing=true: this encoder keeps its activations; leave it "
+            "out"
+        )
 
     def blocks(self) -> list[list[nn.Parameter]]:
         """Return the parameters in blocks, embeddings first, for layer-wise learning rates."""

@@ -62,6 +62,10 @@ class SeparateSentences(Encoder):
         """The wrapped encoder."""
         return self.encoder.plain
 
+    def recompute_activations(self) -> None:
+        """Compute activations of the wrapped encoder again."""
+        self.encoder.recompute_activations()
+
     def blocks(self) -> list[list[nn.Parameter]]:
         """Return the wrapped encoder's blocks."""
         return self.encoder.blocks()

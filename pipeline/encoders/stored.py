@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from data_prep.text.words import TextWords
 from pipeline.encoders.inputs import (
     EncodedInputs,
     InputBatch,
@@ -98,6 +99,10 @@ class StoredStates(Encoder):
     def word_units(self, sentences: Sequence[Words]) -> WordUnits:
         """Return the wrapped encoder's word units."""
         return self._encoder[0].word_units(sentences)
+
+    def divide_words(self, words: TextWords) -> TextWords:
+        """Return the wrapped encoder's parts of words."""
+        return self._encoder[0].divide_words(words)
 
     def special_units(self, sentences: int) -> int:
         """Return the wrapped encoder's number of special units."""

@@ -116,6 +116,11 @@ class TokenEncoder(Encoder):
         pieces = self._pieces(sentences)
         return WordUnits(np.diff(pieces.bounds), pieces.stands_apart)
 
+    def divide_words(self, words: TextWords) -> TextWords:
+        """Return the tokens of the whole text; the words themselves if it has no tokens."""
+        parts = self.tokenizer.parts(words.text)
+        return words.divide(parts) if len(parts) else words
+
     def special_units(self, sentences: int) -> int:
         """Return the number of special tokens."""
         return self.template.size(sentences)
@@ -155,13 +160,15 @@ class TokenEncoder(Encoder):
     def _pieces(self, sentences: Sequence[Words]) -> Alignment:
         """Return the tokens of all sentences, one after another, aligned with their words."""
         reach = self.tokenizer.reach
-        if reach == "word" or (reach == "space" and all(map(_is_spaced, sentences))):
+        if not any(map(_is_divided, sentences)) and (
+            reach == "word" or (reach == "space" and all(map(_is_spaced, sentences)))
+        ):
             return self._pieces_of_words([word for words in sentences for word in words])
-        known: dict[tuple[str, bool], Alignment] = {}  # per text; windows of a text share it
+        known: dict[tuple[str, bool, bool], Alignment] = {}  # per text; windows of a text share it
         parts = []
         for given in sentences:
             words = given if isinstance(given, TextWords) else TextWords.joined(given)
-            key = words.text, words.is_spaced
+            key = words.text, words.is_spaced, words.is_divided
             if key not in known:
                 known[key] = self.tokenizer.align(words.text, words.characters)
             parts.append(known[key].between(words.first, words.last))
@@ -177,3 +184,7 @@ class TokenEncoder(Encoder):
 
 def _is_spaced(words: Words) -> bool:
     return not isinstance(words, TextWords) or words.is_spaced
+
+
+def _is_divided(words: Words) -> bool:
+    return isinstance(words, TextWords) and words.is_divided

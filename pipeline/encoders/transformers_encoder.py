@@ -88,6 +88,10 @@ class TransformersEncoder(TokenEncoder):
         self._words.save_pretrained(folder)
         _forget_place(folder / "tokenizer_config.json")
 
+    def recompute_activations(self) -> None:
+        """Keep only the inputs of each layer for the backward pass."""
+        self.network.gradient_checkpointing_enable()
+
     def blocks(self) -> list[list[nn.Parameter]]:
         """Return the embeddings, then one block per layer; the last has all other parameters.
 

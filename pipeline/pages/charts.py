@@ -17,6 +17,7 @@ WIDTH, HEIGHT = 360, 220  # small, so that text stays readable on a phone
 MOST_POINTS = 240  # maximum points per line; more would not be visible
 # Fonts with equal glyph widths: text is measured here but drawn by the reader's program.
 FONT = "Helvetica, Arial, Liberation Sans, sans-serif"
+MOST_TICKS = 8  # of an axis with a tick per whole number
 NUMBER = ".3~r"  # three digits, never an exponent
 LONG = 22  # maximum characters of a name in a legend with two columns
 LINE = 14  # pixels per line of a legend
@@ -72,19 +73,26 @@ def lines(
     y_format: str = NUMBER,
     zero: bool = False,
     legend: bool = False,
+    width: float = 1.8,
 ) -> str:
-    """Draw lines over a common x. `whole`: x are whole numbers; `legend`: even for one line."""
+    """Draw lines over a common x; series of equal names are separate lines of one colour.
+
+    `whole`: x are whole numbers; `legend`: even for one line; `width`: of the lines in pixels.
+    """
     import altair as alt
 
-    def values(points: list[Point], item: Series) -> list[dict[str, Any]]:
-        told = {"series": item.name, "dash": item.dashed, "colour": _colour(item)}
+    def values(points: list[Point], item: Series, line: int) -> list[dict[str, Any]]:
+        told = {"series": item.name, "dash": item.dashed, "colour": _colour(item), "line": line}
         return [vars(point) | told for point in points]
 
     thinned = [(item, thin(item.points)) for item in series]
-    data = [row for item, points in thinned for row in values(points, item)]
-    last = max(row["x"] for row in data)
+    data = [row for n, (item, points) in enumerate(thinned) for row in values(points, item, n)]
+    first, last = (bound(row["x"] for row in data) for bound in (min, max))
     x_format = "~s" if last >= 10_000 else ",.0f" if whole else NUMBER
-    x_axis = alt.Axis(format=x_format, tickCount=5, **{"tickMinStep": 1} if whole else {})
+    # Vega would put ticks between whole numbers, and label two of them alike.
+    is_short = whole and last - first <= MOST_TICKS
+    ticks = {"values": list(range(int(first), int(last) + 1))} if is_short else {"tickCount": 5}
+    x_axis = alt.Axis(format=x_format, **ticks)
     x = alt.X("x:Q", title=x_title, axis=x_axis, scale={"nice": False})
     scale = alt.Scale(zero=zero, nice=True)
     y_axis = alt.Axis(format=y_format, tickCount=5)
@@ -96,11 +104,12 @@ def lines(
             alt.Y("low:Q", title=None, axis=y_axis, scale=scale),
             alt.Y2("high:Q"),
             alt.Fill("colour:N", scale=None),  # without a separate legend
-            alt.Detail(["series:N", "dash:N"]),
+            alt.Detail(["series:N", "dash:N", "line:N"]),
         ),
-        base.mark_line(strokeWidth=1.8, strokeJoin="round").encode(
+        base.mark_line(strokeWidth=width, strokeJoin="round").encode(
             x,
             alt.Y("y:Q", title=None, axis=y_axis, scale=scale),
+            alt.Detail("line:N"),
             alt.Color("series:N", scale=palette, legend=_legend(alt, series, legend)),
             alt.StrokeDash(
                 "dash:N", scale={"domain": [False, True], "range": [[1, 0], [5, 3]]}, legend=None

@@ -13,7 +13,7 @@ from pipeline.workflow.stage import STAGE_ORDER
 
 
 @dataclass(frozen=True)
-class Made:
+class FinishedOutput:
     """One finished output: its manifest, its run.json and its folder."""
 
     run: str  # empty unless runs are compared
@@ -68,17 +68,17 @@ class Made:
 class Collected:
     """All outputs that a report is about, in stage order."""
 
-    made: list[Made]
+    made: list[FinishedOutput]
     runs: list[str]  # names of the compared runs
 
-    def of(self, stage: str) -> list[Made]:
+    def of(self, stage: str) -> list[FinishedOutput]:
         """Return the outputs of a stage, each once, even if several runs share it."""
-        once: dict[str, Made] = {}
+        once: dict[str, FinishedOutput] = {}
         for made in self.every(stage):
             once.setdefault(made.reference, made)
         return list(once.values())
 
-    def every(self, stage: str) -> list[Made]:
+    def every(self, stage: str) -> list[FinishedOutput]:
         """Return the outputs of a stage, once per run that has them."""
         return [made for made in self.made if made.stage == stage]
 
@@ -92,12 +92,12 @@ def collect(inputs: dict[str, Path]) -> Collected:
     return Collected(sorted(made, key=lambda one: STAGE_ORDER.index(one.stage)), runs)
 
 
-def read_output(role: str, path: Path) -> Made:
+def read_output(role: str, path: Path) -> FinishedOutput:
     """Read a finished output by its role; see `collect`."""
     manifest = _load(path / MANIFEST)
     stage = manifest["stage"]
     run, label = _split(role, stage)
-    return Made(run, stage, label, path, manifest, _load(run_facts_path(path)))
+    return FinishedOutput(run, stage, label, path, manifest, _load(run_facts_path(path)))
 
 
 def _split(role: str, stage: str) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from pipeline.pages.blocks import Block, Column, Note, Section, Table
 from pipeline.pages.wording import count, distinct, model_name, short
-from pipeline.report.collect import Collected, Made
+from pipeline.report.collect import Collected, FinishedOutput
 from pipeline.report.curves import Journal
 from pipeline.report.settings import settings_of
 from pipeline.report.training import pretraining_facts
@@ -30,10 +30,10 @@ def comparison_section(collected: Collected, share_text: bool) -> Section | None
     return Section("compared", "Runs compared", blocks)
 
 
-def _facts(made: Sequence[Made]) -> dict[str, str]:
+def _facts(made: Sequence[FinishedOutput]) -> dict[str, str]:
     """Return the facts of a run by name."""
     facts: dict[str, list[str]] = {}
-    measures: dict[str, tuple[str, Callable[[Made], str]]] = {
+    measures: dict[str, tuple[str, Callable[[FinishedOutput], str]]] = {
         "model": ("pretrain", lambda one: model_name(one.config["model"])),
         "parameters": ("export", lambda one: short(one.counts["parameters"])),
         "words of the corpus": ("shard", lambda one: short(sum(one.counts["words"].values()))),
@@ -49,7 +49,7 @@ def _facts(made: Sequence[Made]) -> dict[str, str]:
     return {name: distinct(values) for name, values in facts.items() if values}
 
 
-def _settings(made: Sequence[Made], share_text: bool) -> dict[str, str]:
+def _settings(made: Sequence[FinishedOutput], share_text: bool) -> dict[str, str]:
     """Return the settings of a run's encoder and fine-tuning, without tasks and seeds."""
     told = settings_of((one for one in made if one.stage in BEFORE_TASKS), share_text)
     tuned = settings_of((one for one in made if one.stage == "finetune"), share_text)

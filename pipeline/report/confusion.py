@@ -1,9 +1,9 @@
-"""Confusion tables: the best fine-tuning of each classification task, label by label."""
+"""Confusion tables: one fine-tuning of each classification task, label by label."""
 
 from pipeline.pages.blocks import Column, Table
 from pipeline.pages.wording import count, share
-from pipeline.report.collect import Collected, Made
-from pipeline.tasks.summary import RANDOM
+from pipeline.report.chosen import chosen_finetunings
+from pipeline.report.collect import Collected, FinishedOutput
 
 MOST_LABELS = 12  # maximum labels of a table
 CONFUSION = "confusion"
@@ -11,22 +11,14 @@ CONFUSION = "confusion"
 
 def confusion_tables(collected: Collected, share_text: bool) -> dict[str, Table]:
     """Return one table per classification task, by the task's name."""
-    best: dict[str, Made] = {}
-    for made in collected.of("finetune"):
-        counts = made.counts
-        if counts["encoder"] == RANDOM or len(counts.get(CONFUSION, ())) > MOST_LABELS:
-            continue
-        rival = best.setdefault(counts["task"], made)
-        if counts["score"] > rival.counts["score"]:
-            best[counts["task"]] = made
     return {
         task: _table(task, made, share_text)
-        for task, made in best.items()
-        if made.counts.get(CONFUSION)
+        for task, made in chosen_finetunings(collected).items()
+        if 0 < len(made.counts.get(CONFUSION, ())) <= MOST_LABELS
     }
 
 
-def _table(task: str, made: Made, share_text: bool) -> Table:
+def _table(task: str, made: FinishedOutput, share_text: bool) -> Table:
     """Return gold labels in rows, predictions in columns; label names only with share.text."""
     matrix: list[list[int]] = made.counts[CONFUSION]
     labels = [f"label {number}" for number in range(1, len(matrix) + 1)]

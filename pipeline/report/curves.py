@@ -9,7 +9,7 @@ import numpy as np
 
 from pipeline.pages import charts
 from pipeline.pages.blocks import Figure
-from pipeline.report.collect import Made, points
+from pipeline.report.collect import FinishedOutput, points
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ CURVES = (
 class Journal:
     """The journal files of a pretraining."""
 
-    made: Made
+    made: FinishedOutput
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from pipeline.pages.blocks import (
     Table,
 )
 from pipeline.pages.wording import count, named, plain, share, short
-from pipeline.report.collect import Collected, Made
+from pipeline.report.collect import Collected, FinishedOutput
 from pipeline.report.strata import document_tables, vocabulary_tables
 
 BINS = 32
@@ -93,7 +93,9 @@ def _is_masked(statistics: dict[str, Any]) -> bool:
     return bool(held_out["predictions"] or not held_out["rows"])
 
 
-def _heading(made: Made, among: Sequence[Made], told_by: str = "") -> list[Block]:
+def _heading(
+    made: FinishedOutput, among: Sequence[FinishedOutput], told_by: str = ""
+) -> list[Block]:
     if len(among) < 2:
         return []
     fingerprint = made.manifest["fingerprint"][:8]
@@ -118,7 +120,9 @@ def _tokenizer_facts(counts: dict[str, Any]) -> list[Fact]:
     return facts
 
 
-def _examples(made: Made, number: int, statistics: dict[str, Any], is_masked: bool) -> list[Block]:
+def _examples(
+    made: FinishedOutput, number: int, statistics: dict[str, Any], is_masked: bool
+) -> list[Block]:
     columns = (Column(""), *(Column(name, True) for name in SPLITS.values()))
     measures = _measures(made.config["examples"]) if is_masked else STREAMED
     rows = [[name, *(show(statistics[split]) for split in SPLITS)] for name, show in measures]
@@ -181,7 +185,7 @@ def _lengths(name: str, lengths: Sequence[int]) -> Figure:
     return Figure(name, title, f"In pieces; a row has at most {allowed}.", svg)
 
 
-def _corpus(made: Made, number: int) -> list[Block]:
+def _corpus(made: FinishedOutput, number: int) -> list[Block]:
     counts, statistics = made.counts, made.json("statistics.json")
     columns = (Column(""), *(Column(name, True) for name in SPLITS.values()))
     kinds = ["sections", "sentences", "words", "bytes"]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pipeline.pages import charts
 from pipeline.pages.blocks import Block, Column, Figure, Figures, Note, Section, Table
 from pipeline.pages.wording import named, plain
-from pipeline.report.collect import Collected, Made
+from pipeline.report.collect import Collected, FinishedOutput
 from pipeline.report.tasks import INTERVALS, interval, mean_and_deviation, name_metric
 from pipeline.tasks.summary import Score
 
@@ -18,7 +18,7 @@ EXPLANATION = (
 
 def layers_section(collected: Collected) -> Section | None:
     """Return one table per task, with one column and one figure per encoder."""
-    tables: dict[tuple[str, str], list[Made]] = {}
+    tables: dict[tuple[str, str], list[FinishedOutput]] = {}
     for made in collected.of("layers"):
         tables.setdefault((made.counts["task"], made.counts["metric"]), []).append(made)
     if not tables:
@@ -34,7 +34,7 @@ def layers_section(collected: Collected) -> Section | None:
     return Section("layers", "Layers", [*blocks, Figures(figures)])
 
 
-def _names(group: Sequence[Made]) -> list[str]:
+def _names(group: Sequence[FinishedOutput]) -> list[str]:
     """Return a distinct name per encoder: run and label, else the output."""
     names = [named(made.run, made.counts["encoder"]) for made in group]
     return [
@@ -43,7 +43,7 @@ def _names(group: Sequence[Made]) -> list[str]:
     ]
 
 
-def _table(title: str, group: Sequence[Made], names: Sequence[str]) -> Table:
+def _table(title: str, group: Sequence[FinishedOutput], names: Sequence[str]) -> Table:
     every = [_scores(made) for made in group]
     choices = list(dict.fromkeys(choice for scores in every for choice in scores))
     printed: dict[str, float] = group[0].counts["published"]
@@ -61,7 +61,7 @@ def _table(title: str, group: Sequence[Made], names: Sequence[str]) -> Table:
     return Table(title, columns, rows)
 
 
-def _scores(made: Made) -> dict[str, Score]:
+def _scores(made: FinishedOutput) -> dict[str, Score]:
     found = made.json("layers.json")  # ordered by layer, unlike the manifest's keys
     return {
         choice: Score(found["task"], found["metric"], found["encoder"], tuple(values))
@@ -69,7 +69,7 @@ def _scores(made: Made) -> dict[str, Score]:
     }
 
 
-def _figure(number: int, title: str, made: Made) -> Figure:
+def _figure(number: int, title: str, made: FinishedOutput) -> Figure:
     items = [interval(plain(choice), score) for choice, score in _scores(made).items()]
     name = f"layers-{number}"
     return Figure(name, title, INTERVALS, charts.intervals(name, title, items))

@@ -9,7 +9,8 @@ from data_prep.fields import result_keys
 from pipeline.config.schema import Config
 from pipeline.pages.blocks import Block, Column, Commands, Fact, Facts, Section, Table
 from pipeline.pages.wording import count, distinct, duration, model_name, named
-from pipeline.report.collect import Collected, Made
+from pipeline.report.collect import Collected, FinishedOutput
+from pipeline.report.kept import predict_commands
 from pipeline.report.settings import settings_of
 from pipeline.tasks.config import FinetuneConfig
 from pipeline.workflow.stage import STAGE_ORDER
@@ -45,18 +46,18 @@ def run_section(collected: Collected, share_text: bool) -> Section:
     blocks += [
         _settings(stage, collected.of(stage), share_text)
         for stage in STAGE_ORDER
-        if collected.of(stage)
+        if any(made.config for made in collected.of(stage))
     ]
     return Section("run", "What was run", blocks)
 
 
-def _once(made: Iterable[Made]) -> list[Made]:
+def _once(made: Iterable[FinishedOutput]) -> list[FinishedOutput]:
     return list({one.reference: one for one in made}.values())
 
 
-def _times(made: Sequence[Made]) -> Table:
+def _times(made: Sequence[FinishedOutput]) -> Table:
     """Return the times by stage; the fine-tunings of a sweep share one row."""
-    groups: dict[tuple[str, str], list[Made]] = {}
+    groups: dict[tuple[str, str], list[FinishedOutput]] = {}
     for one in made:
         groups.setdefault((one.run, one.stage), []).append(one)
     seconds = [sum(one.seconds for one in group) for group in groups.values()]
@@ -74,7 +75,7 @@ def _times(made: Sequence[Made]) -> Table:
     return Table("Time by stage", columns, rows, [value / longest for value in seconds])
 
 
-def _versions(made: Sequence[Made]) -> Table:
+def _versions(made: Sequence[FinishedOutput]) -> Table:
     found: dict[str, list[str]] = {}
     for one in made:
         for package, version in (("python", one.facts["python"]), *one.facts["versions"].items()):
@@ -83,7 +84,7 @@ def _versions(made: Sequence[Made]) -> Table:
     return Table("Versions", (Column("package"), Column("version")), rows, folded=True)
 
 
-def _settings(stage: str, made: Sequence[Made], share_text: bool) -> Table:
+def _settings(stage: str, made: Sequence[FinishedOutput], share_text: bool) -> Table:
     rows = list(settings_of(made, share_text).items())
     return Table(f"Settings of {stage}", (Column("key"), Column("value")), rows, folded=True)
 
@@ -119,6 +120,7 @@ def next_section(collected: Collected, config: Config, tasks: Sequence[str]) -> 
                 "Sweep over learning rates and seeds; the pretraining is shared",
             ),
         ]
+    commands += predict_commands(collected)
     commands += [
         (
             "sesame plan experiment=<recipe> optim.lr=5e-4",

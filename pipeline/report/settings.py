@@ -5,12 +5,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from pipeline.pages.wording import amount, distinct
-from pipeline.report.collect import Made
+from pipeline.report.collect import FinishedOutput
 
 LONGEST_VALUE = 80  # maximum characters shown of a setting
 
 
-def settings_of(made: Iterable[Made], share_text: bool) -> dict[str, str]:
+def settings_of(made: Iterable[FinishedOutput], share_text: bool) -> dict[str, str]:
     """Return the result keys with their values; if outputs differ, all their values."""
     values: dict[str, list[str]] = {}
     for one in made:

@@ -18,7 +18,8 @@ from pipeline.pages.wording import count, named, percent, plain
 from pipeline.report.collect import Collected
 from pipeline.report.published import published
 from pipeline.tasks.config import AVERAGE
-from pipeline.tasks.summary import LABELS, Gain, Score, gains, summarise
+from pipeline.tasks.significance import LEVEL
+from pipeline.tasks.summary import CHOSEN_ON_DEV, LABELS, Gain, Score, gains, summarise
 
 METRICS = {
     "accuracy": "accuracy",
@@ -32,8 +33,17 @@ METRICS = {
 }
 EXPLANATION = (
     "Means over seeds with the sample deviation, in points of a hundred. Labels are the training "
-    "examples each fine-tuning saw. A difference is clear where mean ± deviation of the two "
-    "encoders do not overlap."
+    "examples each fine-tuning saw. A difference is clear where a t-test over seeds gives "
+    f"p < {LEVEL:g}: paired where both encoders have the same seeds, else Welch's. It assumes that "
+    "seeds are independent draws. Where it gives more, the page says that it cannot tell."
+)
+CHOICE = (
+    "The epoch of every fine-tuning, and the score at the top of the page, are chosen by the score "
+    "on the development set, never by the test score."
+)
+ON_DEV = (
+    "Scores on dev are too high: the task has no test file, so the epoch was chosen on the set "
+    "that is scored."
 )
 CEILING = (
     "Published models have read billions of words and learned from all labels: they show the "
@@ -52,7 +62,10 @@ def read_scores(collected: Collected) -> list[Score]:
 
 
 def tasks_section(
-    scores: Sequence[Score], confusions: dict[str, Table], groups: dict[str, Table]
+    scores: Sequence[Score],
+    confusions: dict[str, Table],
+    groups: dict[str, Table],
+    kept: Table | None = None,
 ) -> Section | None:
     """Return, per task, our scores, the published scores, a figure and further tables."""
     if not scores:
@@ -62,7 +75,9 @@ def tasks_section(
     by_task: dict[tuple[str, str], list[Score]] = {}
     for score in shown:
         by_task.setdefault((score.task, score.metric), []).append(score)
-    blocks: list[Block] = [Note(EXPLANATION)]
+    blocks: list[Block] = [Note(EXPLANATION), Note(CHOICE)]
+    if any(score.split == "dev" for score in shown):
+        blocks.append(Note(ON_DEV))
     if any(published(task) for task, _ in by_task):
         blocks.append(Note(CEILING))
     blocks += _side_by_side(by_task)
@@ -72,6 +87,7 @@ def tasks_section(
         blocks.append(Figures([_figure(number, task, metric, group)]))
         blocks += [tables[task] for tables in (groups, confusions) if task in tables]
         blocks += _other_scores(task, metric, group)
+    blocks += [kept] if kept else []
     return Section("tasks", "Downstream tasks", blocks)
 
 
@@ -110,20 +126,33 @@ def learner(score: Score) -> tuple[str, ...]:
 
 
 def headline(scores: Sequence[Score]) -> Facts | None:
-    """Return the best trained encoder of each task, for the top of the page."""
+    """Return one score per task for the top of the page: that of `best_by_development`."""
+    scores = with_most_labels(scores)
     beside = gains(scores)
     facts = []
     for task in dict.fromkeys(score.task for score in scores):
         trained = [score for score in scores if score.task == task and not score.is_random]
         if not trained:
             continue
-        best = max(trained, key=lambda score: score.mean)
+        best = best_by_development(trained)
         gain = beside.get(best)
-        note = name_metric(best.metric)
+        notes = [name_metric(best.metric)]
         if gain:
-            note = f"{note}, {difference(gain)} over random weights: {verdict(gain)}"
-        facts.append(Fact(task, mean_and_deviation(best), note))
+            notes[0] += f", {difference(gain)} over random weights: {gain.verdict}"
+        if len(trained) > 1:
+            notes.append(f"the best of {len(trained)} by development score")
+        if best.split == "dev":
+            notes.append(CHOSEN_ON_DEV)
+        facts.append(Fact(task, mean_and_deviation(best), "; ".join(notes)))
     return Facts(facts) if facts else None
+
+
+def best_by_development(scores: Sequence[Score]) -> Score:
+    """Return the score with the best development score. Test scores choose nothing.
+
+    Scores without a development score (of earlier versions) come last.
+    """
+    return max(scores, key=lambda score: -1.0 if score.dev_mean is None else score.dev_mean)
 
 
 def name_metric(metric: str) -> str:
@@ -141,15 +170,6 @@ def mean_and_deviation(score: Score) -> str:
 def difference(gain: Gain) -> str:
     """Format the difference in points, with its sign."""
     return f"{100 * gain.difference:+.1f}".replace("-", "−")
-
-
-def verdict(gain: Gain) -> str:
-    """Return in words whether a difference is larger than the deviations."""
-    if gain.is_clear is None:
-        return "one seed, no deviation"
-    if not gain.is_clear:
-        return "within the deviations"
-    return "clearly ahead" if gain.difference > 0 else "clearly behind"
 
 
 def _side_by_side(by_task: dict[tuple[str, str], list[Score]]) -> list[Block]:
@@ -181,7 +201,7 @@ def _table(task: str, metric: str, scores: Sequence[Score], beside: dict[Score, 
                 encoder_name(score),
                 mean_and_deviation(score),
                 difference(gain) if gain else "",
-                verdict(gain) if gain else "",
+                gain.verdict if gain else "",
                 percent(score.median),
                 count(len(score.values)),
                 count(score.train_examples),
@@ -214,7 +234,8 @@ def _published(task: str, metric: str, splits: set[str]) -> list[Block]:
 
 def _other_scores(task: str, metric: str, scores: Sequence[Score]) -> list[Block]:
     """Return the means of all other metrics; for a suite, the scores of its tasks."""
-    names = list(dict.fromkeys(name for score in scores for name, _ in score.others))
+    every = dict.fromkeys(name for score in scores for name, _ in score.others)
+    names = [name for name in every if not name.endswith("answerable")]  # see `inside`
     if not names:
         return []
     columns = (Column("encoder"), *(Column(name_metric(name), True) for name in names))

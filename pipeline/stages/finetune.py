@@ -14,6 +14,7 @@ Try it: sesame finetune experiment=demo task=polarity
 """
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,10 +31,12 @@ from pipeline.stages.encoder_inputs import (
     encoder_label,
     encoder_requests,
 )
-from pipeline.stages.tuning import train
+from pipeline.stages.tracked import TRAINING
+from pipeline.stages.tuning import steps_done, train
 from pipeline.tasks.metrics import confusion, scores_by_type
 from pipeline.tasks.splits import missing_files, read_splits, task_files
 from pipeline.tasks.suite import ANSWERS, members_with_data, score_suite
+from pipeline.tasks.summary import CHOSEN_ON_DEV
 from pipeline.workflow.stage import Request, Stage, UserFiles, Work
 
 
@@ -71,7 +74,7 @@ class Finetune(Stage):
         """Fine-tune once, score the test split and write the files above; return the scores."""
         from pipeline.tasks.majority import answer_majority
         from pipeline.tasks.submission import (
-            span_details,
+            details,
             write_answers,
             write_null_odds,
             write_spans,
@@ -98,7 +101,7 @@ class Finetune(Stage):
                     "gold": example.gold,
                     "prediction": guess.answer,
                     "confidence": guess.confidence,
-                    **span_details(guess),
+                    **details(guess),
                 }
                 stream.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
         if task.kind == "span":
@@ -113,6 +116,8 @@ class Finetune(Stage):
             "metric": task.metric,
             "score": outcome.scores[task.metric],
             "scores": outcome.scores,
+            "dev_score": outcome.dev_scores[outcome.best_epoch - 1],
+            "split": task.scored_split,
             "encoder": encoder_label(work.config),
             "seed": config.seed,
             "train_examples": len(splits.train),
@@ -138,13 +143,24 @@ class Finetune(Stage):
             guessed: list[Any] = [guess.answer for guess in outcome.predictions]
             named["by_type"] = scores_by_type(gold_tags, guessed)
         write_atomically(work.out / "scores.json", json.dumps(named, indent=1))
+        shutil.rmtree(work.out / TRAINING, ignore_errors=True)
         return scores
+
+    def how_far(self, out: Path) -> str:
+        """Return the step of the last checkpoint as text, for the plan."""
+        return steps_done(out)
 
     def closing(self, out: Path) -> Table:
         """Return the scores as a table, the main score first."""
         found = json.loads((out / "scores.json").read_text())
         title = f"{found['task']}: {found['encoder']}"
-        table = Table(title=escape(title), title_justify="left", show_header=False)
+        table = Table(
+            title=escape(title),
+            title_justify="left",
+            show_header=False,
+            caption=CHOSEN_ON_DEV if found["split"] == "dev" else None,
+            caption_justify="left",
+        )
         first = found["metric"]
         for name, value in sorted(found["scores"].items(), key=lambda item: item[0] != first):
             table.add_row(name, f"{100 * value:.1f}")

@@ -18,6 +18,7 @@ from data_prep.files import write_atomically
 from data_prep.progress import console
 from pipeline.config.schema import Config
 from pipeline.stages.encoder_inputs import encoder_requests
+from pipeline.stages.tracked import TRAINING
 from pipeline.stages.tuning import KEPT, keeps_model, train
 from pipeline.store.models import FILE
 from pipeline.store.outputs import canonical
@@ -49,7 +50,7 @@ class Model(Stage):
     """The stage that keeps the best of several fine-tuned models."""
 
     name = "model"
-    format = 1
+    format = 2
     sections = ()
     runs_beside = True
 
@@ -112,3 +113,4 @@ def _train_again(work: Work, seed: int) -> None:
     for path in sorted(made.iterdir()):
         os.replace(path, work.out / path.name)
     made.rmdir()
+    shutil.rmtree(work.out / TRAINING, ignore_errors=True)

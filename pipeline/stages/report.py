@@ -1,8 +1,8 @@
 """Stage `report`: writes one self-contained page about a run, or a comparison of several.
 
 Reads the outputs of all other stages, by role. Writes
-    index.html  data, curves, scores with published ones, layers, next commands; no network access
-                and no scripts
+    index.html  scores with published ones, layers, errors, curves, data, settings, next commands;
+                no network access and no scripts
     *.svg       one file per figure of the page
 Try it: sesame report experiment=smoke, or sesame report 'runs=[demo,elmo_demo]'
 """
@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from pipeline.config.schema import Config
+from pipeline.stages.model import add_models
 from pipeline.workflow.stage import (
     Input,
     Instance,
@@ -27,7 +28,7 @@ class Report(Stage):
     """The stage that writes the report page."""
 
     name = "report"
-    format = 3
+    format = 4
     sections = ("report", "share")
 
     def inputs(self, config: Config) -> dict[str, Request]:
@@ -54,7 +55,8 @@ class Report(Stage):
         }
 
     def add_instance(self, graph: Planner, instance: Instance) -> None:
-        """Add the page about everything in the graph so far."""
+        """Add the page about everything in the graph so far, and about the models kept of it."""
+        add_models(graph)
         add_report(graph, instance.config, reported(graph))
 
 
@@ -69,14 +71,11 @@ def add_report(graph: Planner, config: Config, about: dict[str, Input]) -> Node:
     return graph.place(Report.name, own, "", about)
 
 
-UNREPORTED = ("model", "report")  # their scores are those of the fine-tunings
-
-
 def reported(graph: Planner) -> dict[str, Input]:
     """Return all outputs of the graph by role, for a report."""
     roles: dict[str, Input] = {}
     for node in graph.nodes.values():
-        if node.stage in UNREPORTED:
+        if node.stage == Report.name:
             continue
         role = f"{node.stage}/{node.label}" if node.label else node.stage
         if role in roles:  # for example the examples of two phases

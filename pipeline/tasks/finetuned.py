@@ -44,13 +44,13 @@ from pipeline.tasks.heads import Head
 from pipeline.tasks.kinds import restore
 from pipeline.tasks.model import Model, head_outputs
 
-FORMAT = 1
+FORMAT = 2
 HEAD = "head.safetensors"
 TOLERANCE = 1e-5
 # Settings without which a model cannot be used; others belong to its making.
 TASK_KEYS = (
-    "name", "kind", "reader", "text_a", "text_b", "label", "columns", "aliases", "metric",
-    "unanswerable", "stride", "max_question", "max_answer",
+    "name", "kind", "reader", "text_a", "text_b", "choices", "label", "columns", "aliases",
+    "metric", "unanswerable", "stride", "max_question", "max_answer",
 )  # fmt: skip
 HEAD_KEYS = (
     "mode",
@@ -95,6 +95,8 @@ class Finetuned:
         if not isinstance(encoder, TokenEncoder) or encoder.model_type is None:
             return None
         found = class_head(encoder.model_type, self.task.kind)
+        if found is None:
+            return None
         has_layers = isinstance(self.model.head.transform, torch.nn.Module)
         is_same = bool(found.transform) == has_layers
         return found if self.model.head.fits_class and is_same else None
@@ -104,7 +106,7 @@ def build(
     encoder: Encoder, answers: Answers, task: TaskConfig, config: FinetuneConfig
 ) -> Finetuned:
     """Put a new head on an encoder; its weights are drawn from torch's generator."""
-    has_pairs = task.text_b is not None and task.kind in SENTENCES
+    has_pairs = task.kind == "choice" or (task.text_b is not None and task.kind in SENTENCES)
     if has_pairs and config.pair_encoding == "separate" and encoder.joins_pairs:
         encoder = SeparateSentences(encoder)
     separate = has_pairs and not encoder.joins_pairs
@@ -150,7 +152,9 @@ def load_finetuned(folder: Path) -> Finetuned:
         raise SesameError(f"{folder}: has no {FILE}, so it is no fine-tuned model of Sesame")
     content = read_object(path)
     if content.get("format") != FORMAT:
-        raise SesameError(f"{path}: format {content.get('format')!s:.20}; this version reads 1")
+        raise SesameError(
+            f"{path}: format {content.get('format')!s:.20}; this version reads {FORMAT}"
+        )
     try:
         task = TaskConfig(**{key: content["task"][key] for key in TASK_KEYS})
         config = FinetuneConfig(**{key: content["finetune"][key] for key in HEAD_KEYS})
@@ -210,6 +214,9 @@ def _stated(finetuned: Finetuned) -> dict[str, Any]:
         }
     if kind == "span":
         return stated
+    if kind == "choice":
+        assert finetuned.class_head is not None
+        return stated | {"summary_last_dropout": dropout} | finetuned.class_head.stated
     labels = finetuned.answers.labels
     if kind == "classify":
         stated["problem_type"] = "single_label_classification"
@@ -278,6 +285,8 @@ def class_logits(finetuned: Finetuned, folder: Path, examples: Sequence[Example]
         told = {"input_ids": batch.tokens_N[None]}
         if "token_type_ids" in inspect.signature(theirs.forward).parameters:
             told["token_type_ids"] = batch.segments_N[None]
+        if finetuned.task.kind == "choice":  # [examples, choices, units]
+            told = {key: value[None] for key, value in told.items()}
         answer = theirs(**told)
         if finetuned.task.kind == "span":
             rows.append(torch.stack([answer.start_logits[0], answer.end_logits[0]], 1))

@@ -107,6 +107,23 @@ class LazyEmbedding(nn.Embedding):
         self._kept = np.append(self._kept, self._kept[-1] * (1 - rate * decay))
         self._write(rows)
 
+    def moments(self) -> dict[str, Tensor]:
+        """Return all state besides the table itself, for a checkpoint."""
+        return {
+            "exp_avg": self._mean_TD,
+            "exp_avg_sq": self._square_TD,
+            "made": self._made_T,
+            "kept": torch.from_numpy(self._kept),
+            "drift": torch.from_numpy(self._drift),
+        }
+
+    def restore(self, moments: dict[str, Tensor]) -> None:
+        """Load what `moments` returned."""
+        self._mean_TD.copy_(moments["exp_avg"])
+        self._square_TD.copy_(moments["exp_avg_sq"])
+        self._made_T.copy_(moments["made"])
+        self._kept, self._drift = moments["kept"].numpy(), moments["drift"].numpy()
+
     @torch.no_grad()
     def train(self, mode: bool = True) -> "LazyEmbedding":
         """Set training mode; leaving it applies all missed steps to the table."""

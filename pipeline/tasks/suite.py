@@ -50,6 +50,7 @@ def score_suite(task: TaskConfig, folders: Mapping[str, Path], out: Path) -> dic
     if answers:
         _zip(answers, out / SUBMISSION)
     wanted = {name for member in task.members.values() for name in member.unlabelled}
+    splits = {one["split"] for one in made.values()}
     totals = ("train_examples", "dev_examples", "test_examples", "steps", "cut_inputs")
     return {
         "task": task.name,
@@ -57,6 +58,8 @@ def score_suite(task: TaskConfig, folders: Mapping[str, Path], out: Path) -> dic
         "metric": AVERAGE,
         "score": average,
         "scores": {AVERAGE: average, **scores},
+        "dev_score": fmean(one["dev_score"] for one in made.values()),
+        "split": splits.pop() if len(splits) == 1 else "",
         **{key: sum(one[key] for one in made.values()) for key in totals},
         "left_out": [name for name in task.members if name not in made],
         "answers_missing": sorted(wanted - {file.stem for file in answers}),

@@ -2,13 +2,13 @@
 
 Reads scores.json and manifest.json of fine-tuning outputs. Fine-tunings that differ in more than
 the seed (a sweep of learning rates, layers or labels) are separate variants, named by the keys that
-differ.
+differ. `significance` decides whether a difference is clear.
 """
 
 import json
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
@@ -17,11 +17,16 @@ from rich.markup import escape
 from rich.table import Table
 
 from pipeline.store.outputs import MANIFEST
-from pipeline.tasks.config import AVERAGE
+from pipeline.tasks.significance import LEVEL, Sample, is_clear
 
 RANDOM = "random"  # the label of an encoder that was never trained
 SEED = "finetune.seed"
 LABELS = ("task.train_fraction", "task.train_examples")  # shown as the number of labels instead
+CHOSEN_ON_DEV = "the epoch was chosen on the set that is scored, so these scores are too high"
+VERDICTS = (
+    f"clearly ahead, clearly behind: a t-test over seeds gives p < {LEVEL:g}, paired where both "
+    "have the same seeds; it assumes that seeds are independent. cannot tell: it gives more"
+)
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,10 @@ class Score:
     test_examples: int = 0
     split: str = ""  # split that was scored: test, dev or part of train
     others: tuple[tuple[str, float], ...] = ()  # means of the other metrics
+    seeds: tuple[int, ...] = ()  # of the values
+    dev_values: tuple[float, ...] = ()  # development score of the chosen epoch, one per seed
+    # The content of scores.json, one per seed.
+    found: tuple[dict[str, Any], ...] = field(default=(), compare=False, repr=False)
 
     @property
     def mean(self) -> float:
@@ -55,9 +64,19 @@ class Score:
         return stdev(self.values) if len(self.values) > 1 else 0.0
 
     @property
+    def dev_mean(self) -> float | None:
+        """Mean development score over seeds; None if it was not recorded."""
+        return fmean(self.dev_values) if self.dev_values else None
+
+    @property
     def is_random(self) -> bool:
         """True if the encoder was never trained."""
         return self.encoder == RANDOM
+
+    @property
+    def sample(self) -> Sample:
+        """The values as `significance` compares them. One test example is the smallest step."""
+        return Sample(self.values, self.seeds, 1 / self.test_examples if self.test_examples else 0)
 
 
 @dataclass(frozen=True)
@@ -73,11 +92,14 @@ class Gain:
         return self.score.mean - self.baseline.mean
 
     @property
-    def is_clear(self) -> bool | None:
-        """True if the intervals mean ± deviation do not overlap; None with a single seed."""
-        if min(len(self.score.values), len(self.baseline.values)) < 2:
-            return None
-        return abs(self.difference) > self.score.deviation + self.baseline.deviation
+    def verdict(self) -> str:
+        """The outcome of the test in `significance`, in words."""
+        clear = is_clear(self.score.sample, self.baseline.sample)
+        if clear is None:
+            return "one seed, cannot tell"
+        if not clear:
+            return "cannot tell"
+        return "clearly ahead" if self.difference > 0 else "clearly behind"
 
 
 @dataclass(frozen=True)
@@ -88,15 +110,6 @@ class _Tuning:
     settings: dict[str, Any]
     encoder: str
     run: str
-
-    @property
-    def split(self) -> str:
-        """The split it is scored on, as `TaskConfig.test` explains; empty for a suite."""
-        if self.settings.get("task.metric") == AVERAGE:
-            return ""
-        if self.settings.get("task.test") or self.settings.get("task.test_documents"):
-            return "test"
-        return "dev" if self.settings.get("task.dev") else "part of train"
 
 
 def summarise(
@@ -112,16 +125,21 @@ def summarise(
     groups: dict[tuple[Any, ...], dict[int, dict[str, Any]]] = defaultdict(dict)
     for one, variant in zip(tunings, _variants(tunings, unnamed), strict=True):
         task, metric, labels = (one.scores[key] for key in ("task", "metric", "train_examples"))
-        key = (task, metric, one.encoder, variant, one.run, labels, one.split)
+        split = one.scores.get("split", "")  # earlier versions did not write it
+        key = (task, metric, one.encoder, variant, one.run, labels, split)
         groups[key].setdefault(one.scores["seed"], one.scores)
     summarised = []
     for (task, metric, encoder, variant, run, labels, split), by_seed in groups.items():
         group = list(by_seed.values())
         values = tuple(scores["score"] for scores in group)
         tested, others = group[0]["test_examples"], _others(group, metric)
+        dev_values = tuple(one["dev_score"] for one in group if "dev_score" in one)
         summarised.append(
-            Score(task, metric, encoder, values, variant, run, labels, tested, split, others)
-        )
+            Score(
+                task, metric, encoder, values, variant, run, labels, tested, split, others,
+                tuple(by_seed), dev_values if len(dev_values) == len(values) else (), tuple(group),
+            )
+        )  # fmt: skip
     order = list(dict.fromkeys(score.task for score in summarised))
     return sorted(summarised, key=lambda score: order.index(score.task))
 
@@ -212,7 +230,14 @@ def scores_table(outputs: Sequence[Path]) -> Table:
         "over random": [_verdict(beside.get(score)) for score in scores],
     }
     shown = {heading: cells for heading, cells in columns.items() if any(cells)}
-    table = Table(title="Scores on the test sets", title_justify="left")
+    notes = [CHOSEN_ON_DEV] if any(score.split == "dev" for score in scores) else []
+    notes += [VERDICTS] if beside else []
+    table = Table(
+        title="Scores on the test sets",
+        title_justify="left",
+        caption=". ".join(notes),
+        caption_justify="left",
+    )
     for heading in shown:
         is_text = heading in ("task", "metric", "encoder", "settings")
         is_short = heading in ("seeds", "mean", "median")
@@ -232,5 +257,4 @@ def _mean(score: Score) -> str:
 def _verdict(gain: Gain | None) -> str:
     if gain is None:
         return ""
-    said = {True: "clear", False: "within deviations", None: "one seed"}[gain.is_clear]
-    return f"{100 * gain.difference:+.1f} ({said})"
+    return f"{100 * gain.difference:+.1f} ({gain.verdict})"

@@ -19,6 +19,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     compared = run.inputs
     run.inputs = {}
     run.write_all()
+    run.write_model("mentions")
     run.inputs = {f"whole/{role}": path for role, path in run.inputs.items()} | compared
     return make_page(run, folder / "out", share_text=True) / "index.html"
 

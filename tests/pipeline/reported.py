@@ -43,6 +43,7 @@ class SampleRun:
         self.config = Config(name="sample", model=BertConfig(layers=2, hidden=128, heads=2))
         self.inputs: dict[str, Path] = {}
         self.seconds = {"shard": 12.3, "pretrain": 431.0, "finetune": 9.8}
+        self.task_words = ["a", "warm"]  # of every test example
 
     def finish(
         self, role: str, sections: tuple[str, ...], counts: dict[str, Any],
@@ -226,19 +227,57 @@ class SampleRun:
         )  # fmt: skip
         self.config = replace(self.config, task=told, finetune=own)
         scores = {
-            "task": task, "kind": "classify", "metric": metric, "score": score,
+            "task": task, "kind": "tag" if metric == "entity_f1" else "classify",
+            "metric": metric, "score": score,
             "scores": {metric: score, "matthews": score - 0.1}, "encoder": encoder, "seed": seed,
             "train_examples": labels, "dev_examples": 200, "test_examples": 2_000, "steps": 39,
-            **(more or {}),
+            "dev_score": score + 0.02, "dev_scores": [score - 0.03, score + 0.02, score + 0.01],
+            "best_epoch": 2, "split": told.scored_split, "repairs": {}, "cut_inputs": 0,
+            "mix": None, **(more or {}),
         }  # fmt: skip
         if metric == "accuracy":
             right = round(1_000 * score)
             scores["confusion"] = [[right, 1_000 - right], [1_010 - right, right - 10]]
-        named = scores | {"labels": self.config.task.labels or ["no", "yes"]}
+        labels_of_task = self.config.task.labels or ["no", "yes"]
+        named = scores | {"labels": labels_of_task}
+        if metric == "entity_f1":
+            own = {"entity_f1": score, "entity_precision": 0.6, "entity_recall": 0.3}
+            named["by_type"] = {
+                label: own | {"gold": 31, "predicted": 28} for label in labels_of_task
+            }
         sections = ("task", "finetune", *(("model",) if encoder == "random" else ()))
         role = f"finetune/encoder={encoder}, task={task}, finetune.seed={seed}, finetune.lr={lr}"
         role += f", {labels} labels" if labels != 400 else ""
-        output = self.finish(role, sections, scores, {"scores.json": json.dumps(named)})
+        predictions = self._predictions(str(scores["kind"]), labels_of_task)
+        files = {"scores.json": json.dumps(named), "predictions.jsonl": _lines(predictions)}
+        output = self.finish(role, sections, scores, files)
+        if run:
+            self.of_run(run, role)
+        return output
+
+    def _predictions(self, kind: str, labels: list[str]) -> list[dict[str, Any]]:
+        """100 test examples with confidences from 0.5 up; three of four are right."""
+        gold: Any = labels[0] if kind == "classify" else [f"B-{labels[0]}", "O"]
+        wrong: Any = labels[1] if kind == "classify" else ["O", f"B-{labels[1]}"]
+        inputs = [" ".join(self.task_words)] if kind == "classify" else self.task_words
+        return [
+            {
+                "inputs": inputs,
+                "gold": gold,
+                "prediction": gold if number % 4 else wrong,
+                "confidence": 0.5 + number / 200,
+            }
+            for number in range(100)
+        ]
+
+    def write_model(self, task: str, form: str = "sesame", run: str = "") -> Output:
+        """A kept model."""
+        counts = {
+            "task": task, "kind": "tag", "metric": "entity_f1", "encoder": "pretrain", "seed": 2,
+            "seeds": [1, 2], "dev_scores": [0.5, 0.6], "test_scores": [0.4, 0.45], "form": form,
+        }  # fmt: skip
+        role = f"model/{task}, {form}"
+        output = self.finish(role, (), counts)
         if run:
             self.of_run(run, role)
         return output

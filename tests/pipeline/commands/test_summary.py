@@ -99,12 +99,45 @@ def score(*values: float, encoder: str = "pretrain", variant: str = "") -> Score
     return Score("t", "accuracy", encoder, values, variant)
 
 
-def test_a_gain_is_clear_only_beyond_both_deviations() -> None:
-    apart = Gain(score(0.70, 0.72), score(0.60, 0.62, encoder="random"))
-    near = Gain(score(0.60, 0.70), score(0.58, 0.66, encoder="random"))
-    lone = Gain(score(0.9), score(0.1, encoder="random"))
-    assert [gain.is_clear for gain in (apart, near, lone)] == [True, False, None]
-    assert apart.difference == pytest.approx(0.1)
+def test_verdicts_are_those_of_the_test_over_seeds() -> None:
+    low, high = (0.60, 0.62, 0.61), (0.70, 0.72, 0.71)
+    gains = [
+        Gain(score(*high), score(*low, encoder="random")),
+        Gain(score(*low), score(*high, encoder="random")),
+        Gain(score(0.70, 0.72), score(0.60, 0.62, encoder="random")),  # two seeds tell little
+        Gain(score(0.9), score(0.1, encoder="random")),
+    ]
+    assert [gain.verdict for gain in gains] == [
+        "clearly ahead", "clearly behind", "cannot tell", "one seed, cannot tell",
+    ]  # fmt: skip
+    assert gains[0].difference == pytest.approx(0.1)
+
+
+def test_scores_know_their_seeds_and_development_scores(tmp_path: Path) -> None:
+    run = SampleRun(tmp_path)
+    for seed in (3, 1):
+        run.write_finetuning("polarity", "pretrain", seed)
+    [found] = summarise(files(run))
+    assert found.sample.seeds == (3, 1) and found.sample.resolution == 1 / 2_000
+    assert found.dev_mean == pytest.approx(found.mean + 0.02)
+    path = files(run)[0]  # as a version wrote it that did not record the development score
+    content = json.loads(path.read_text())
+    del content["dev_score"]
+    path.write_text(json.dumps(content))
+    assert summarise(files(run))[0].dev_mean is None
+
+
+def test_the_table_says_where_the_epoch_was_chosen_on_the_scored_set(tmp_path: Path) -> None:
+    run = SampleRun(tmp_path)
+    console = Console(width=200)
+    said = []
+    for dev in (None, "dev.tsv"):
+        run.config = replace(run.config, task=replace(run.config.task, dev=dev))
+        output = run.write_finetuning("polarity", "pretrain", 1)
+        with console.capture() as captured:
+            console.print(scores_table([output.path]))
+        said.append("chosen on the set that is scored" in " ".join(captured.get().split()))
+    assert said == [False, True]
 
 
 def test_gains_compare_only_like_with_like() -> None:
@@ -124,7 +157,8 @@ def test_the_scores_table_says_what_pretraining_brought(tmp_path: Path) -> None:
     with console.capture() as captured:
         console.print(scores_table([output.path for output in outputs]))
     text = captured.get()
-    assert "+11.0 (clear)" in text
+    assert "+11.0 (clearly ahead)" in " ".join(text.split())
+    assert "t-test over seeds" in " ".join(text.split())
     assert "72.0" in text and "61.0" in text
 
 

@@ -115,12 +115,31 @@ def test_the_best_is_the_best_mean_over_seeds(tmp_path: Path) -> None:
     console = Console(width=200, record=True)
     console.print(summarise_sweep(tmp_path, "finetune", Store(tmp_path)))
     said = console.export_text()
-    assert said.count("best") == 2  # both seeds of b
+    assert said.count("0.6500 best") == 2  # both seeds of b
     assert "it broke" in said
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["best"] == "finetune.head=b"
     assert summary["means"]["finetune.head=a"] == pytest.approx(0.5)
     assert len(summary["points"]) == 5
+
+
+def test_other_variants_are_tested_against_the_best(tmp_path: Path) -> None:
+    levels = {"a": 0.9, "b": 0.899, "c": 0.2}
+    cases = [(variant, seed) for variant in levels for seed in range(5)]
+    for number, (variant, seed) in enumerate(cases):
+        settings = [f"finetune.head={variant}", f"finetune.seed={seed}"]
+        noise = 0.01 * (seed * (1 if variant == "a" else 3) % 5)
+        value = levels[variant] + noise
+        output = tuned(tmp_path, number, head=variant)
+        write_point(
+            tmp_path / str(number), Point(number, settings, output, value, resolution=0.001)
+        )
+    console = Console(width=200, record=True)
+    console.print(summarise_sweep(tmp_path, "finetune", Store(tmp_path)))
+    rows = [row for row in console.export_text().splitlines() if "finetune.head=" in row]
+    words = {"a": "best", "b": "cannot tell", "c": "clearly behind"}
+    assert [word in row for row, (name, _) in zip(rows, cases, strict=True)
+            for word in [words[name]]] == [True] * 15  # fmt: skip
 
 
 def test_lists_in_settings_and_errors_are_shown_as_typed(tmp_path: Path) -> None:

@@ -1,12 +1,14 @@
 """A page about two runs: curves over one another, settings that differ, scores beside papers'."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pipeline.config.schema import Config
 from pipeline.pages.blocks import Section, Table
+from pipeline.report.chosen import chosen_finetunings
 from pipeline.report.collect import collect
 from pipeline.report.comparison import comparison_section
 from pipeline.report.confusion import confusion_tables
@@ -15,7 +17,7 @@ from pipeline.report.layers import layers_section
 from pipeline.report.learning import learning_section
 from pipeline.report.page import make_page
 from pipeline.report.published import published
-from pipeline.report.tasks import read_scores, tasks_section
+from pipeline.report.tasks import headline, read_scores, tasks_section
 from tests.pipeline.reported import CHOICES, SampleRun, write_two_runs
 
 
@@ -134,6 +136,36 @@ def test_guesses_name_labels_only_where_text_is_shared(tmp_path: Path, share_tex
     assert [list(row[1:]) for row in table.rows] == [
         ["724", "276", "72.4\u202f%"], ["286", "714", "71.4\u202f%"],
     ]  # fmt: skip
+
+
+def test_the_headline_is_chosen_on_the_development_set(tmp_path: Path) -> None:
+    """In this sweep the test set prefers the first learning rate, the development set the other."""
+    run = SampleRun(tmp_path)
+    for lr, tested, developed in ((2e-5, 0.9, 0.6), (5e-5, 0.7, 0.8)):
+        for seed in (1, 2, 3):
+            more = {"score": tested + seed / 1000, "dev_score": developed + seed / 1000}
+            run.write_finetuning("polarity", "pretrain", seed, lr=lr, test="t.tsv", more=more)
+    collected = collect(run.inputs)
+    facts = headline(read_scores(collected))
+    assert facts is not None
+    [fact] = facts.facts
+    assert fact.value == "70.2 ± 0.1"
+    assert fact.note == "accuracy; the best of 2 by development score"
+    [table] = confusion_tables(collected, share_text=False).values()
+    assert table.caption == "polarity: guesses of pretrain, seed 3"
+    [made] = chosen_finetunings(collected).values()
+    assert made.config["finetune"]["lr"] == 5e-5
+
+
+def test_the_page_says_where_the_epoch_was_chosen_on_the_scored_set(tmp_path: Path) -> None:
+    run = SampleRun(tmp_path)
+    run.config = replace(run.config, task=replace(run.config.task, dev="dev.tsv"))
+    run.write_finetuning("sst2", "pretrain", 1)
+    page = make_page(collect(run.inputs), Config(name="x")).html
+    assert "the epoch was chosen on the set that is scored, so these scores are too high" in page
+    assert "Scores on dev are too high" in page
+    run.write_finetuning("sst2", "pretrain", 1, test="test.tsv")
+    assert "too high" not in make_page(collect(run.inputs), Config(name="x")).html
 
 
 def test_papers_on_our_split_stand_first(tmp_path: Path) -> None:

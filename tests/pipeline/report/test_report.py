@@ -93,7 +93,7 @@ def test_the_page_needs_no_script_and_no_network(whole: Path) -> None:
 
 def test_figures_stand_in_the_page_and_beside_it(whole: Path) -> None:
     figures = sorted(whole.glob("*.svg"))
-    assert len(figures) == 14
+    assert len(figures) == 18
     page = page_of(whole)
     ids: list[str] = []
     for path in figures:
@@ -150,7 +150,9 @@ def canaries(run: SampleRun) -> Iterator[str]:
         corpus=replace(run.config.corpus, exclude=["canarydocument"], where={"x": "canaryfield"}),
         task=replace(run.config.task, labels=["canarylabel", "b"], test_documents=["canarypage"]),
     )
+    run.task_words = ["canaryinput", "sings"]
     yield from ("canaryword", "canarydocument", "canaryfield", "canarylabel", "canarypage")
+    yield "canaryinput"
 
 
 @pytest.mark.parametrize("share_text", [False, True])
@@ -159,11 +161,9 @@ def test_text_stays_home_unless_shared(tmp_path: Path, share_text: bool) -> None
     names = list(canaries(run))
     run.write_shard()
     run.write_examples(run.write_tokenizer())
-    run.write_finetuning("polarity", "pretrain", 1)
-    for path in run.store.root.glob("finetune/*/"):
-        (path / "predictions.jsonl").write_text(json.dumps({"inputs": ["canaryinput"]}))
+    for task in ("polarity", "mentions"):  # labels; tags and entity types
+        run.write_finetuning(task, "pretrain", 1)
     written = all_text(make_page(run, tmp_path / "out", share_text))
-    assert "canaryinput" not in written
     assert [name in written for name in names] == [share_text] * len(names)
 
 

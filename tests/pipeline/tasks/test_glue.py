@@ -219,7 +219,8 @@ def outputs(folder: Path) -> dict[str, Path]:
         counts = ("train_examples", "dev_examples", "test_examples", "steps", "cut_inputs")
         made[name] = folder / name
         made[name].mkdir()
-        content = {"scores": scores, **dict.fromkeys(counts, 3)}
+        content = {"scores": scores, "dev_score": 0.1 * len(made), "split": "dev"}
+        content |= dict.fromkeys(counts, 3)
         (made[name] / "scores.json").write_text(json.dumps(content))
         guesses = [Prediction("1", 0.9), Prediction("0", 0.8)]
         examples = [Example(("x",), None, "", line) for line in (2, 3)]
@@ -235,6 +236,7 @@ def test_the_average_is_the_leaderboards(suite: TaskConfig, tmp_path: Path) -> N
     assert member_score(suite.members["mnli"], {"accuracy": 0.8}) == 0.8  # no mismatched file
     assert scores["left_out"] == ["sst2", "qqp", "qnli", "rte", "wnli"]
     assert scores["train_examples"] == 12
+    assert scores["dev_score"] == pytest.approx(0.25) and scores["split"] == "dev"
     assert scores["answers_missing"] == sorted(
         ["CoLA", "SST-2", "STS-B", "QQP", "MNLI-m", "MNLI-mm", "AX", "QNLI", "RTE", "WNLI"]
     )

@@ -1,0 +1,70 @@
+"""Calibration: whether predictions with a confidence of 90 % are right in 90 % of cases."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipeline.pages import charts
+from pipeline.pages.blocks import Block, Column, Figure, Figures, Table
+from pipeline.pages.wording import count, percent
+from pipeline.report.predictions import RIGHT, Judged
+
+GROUPS = 10  # of about equally many predictions, by confidence
+
+
+@dataclass(frozen=True)
+class Group:
+    """Predictions of similar confidence."""
+
+    size: int
+    confidence: float  # mean
+    accuracy: float  # share of right predictions
+
+
+def calibration_groups(predictions: Sequence[Judged]) -> list[Group]:
+    """Divide predictions at the deciles of their confidence; equal confidences stay together."""
+    confidences = np.array([each.confidence for each in predictions])
+    right = np.array([each.is_right for each in predictions])
+    edges = np.unique(np.quantile(confidences, np.linspace(0, 1, GROUPS + 1)[1:-1]))
+    place = np.searchsorted(edges, confidences, side="left")
+    chosen = (place == number for number in np.unique(place))
+    return [
+        Group(int(own.sum()), float(confidences[own].mean()), float(right[own].mean()))
+        for own in chosen
+    ]
+
+
+def calibration_error(groups: Sequence[Group]) -> float:
+    """Return the expected calibration error: the mean gap between confidence and accuracy."""
+    total = sum(group.size for group in groups)
+    return sum(group.size * abs(group.confidence - group.accuracy) for group in groups) / total
+
+
+def calibration_blocks(
+    number: int, task: str, kind: str, predictions: Sequence[Judged]
+) -> list[Block]:
+    """Return the reliability table and its figure; empty without predictions to judge."""
+    if not predictions:
+        return []
+    groups = calibration_groups(predictions)
+    error = f"expected calibration error {percent(calibration_error(groups))}"
+    columns = [Column(name, True) for name in ("predictions", "mean confidence", "right")]
+    rows = [
+        [count(group.size), percent(group.confidence), percent(group.accuracy)] for group in groups
+    ]
+    name, title = f"calibration-{number}", f"{task}: calibration"
+    curve = [(100 * group.confidence, 100 * group.accuracy) for group in groups]
+    low = min(min(x, y) for x, y in curve)
+    svg = charts.lines(
+        name,
+        title,
+        [
+            charts.Series("predictions", curve, colour=0),
+            charts.Series("perfectly calibrated", [(low, low), (100, 100)], True, colour=4),
+        ],
+        x_title="mean confidence",
+        whole=False,
+    )
+    caption = f"Share of right predictions by confidence. Right: {RIGHT[kind]}."
+    return [Table(f"{title}, {error}", columns, rows), Figures([Figure(name, title, caption, svg)])]

@@ -1,0 +1,194 @@
+"""Inside the fine-tunings: curves, epochs, mixes, types, calibration, errors and kept models."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline.config.schema import Config
+from pipeline.pages.blocks import Examples, Note, Section, Table
+from pipeline.report.calibration import calibration_error, calibration_groups
+from pipeline.report.collect import collect
+from pipeline.report.errors import LONGEST, SHOWN, sample_errors
+from pipeline.report.inside import inside_section
+from pipeline.report.page import make_page
+from pipeline.report.predictions import Judged, judged_predictions
+from pipeline.report.tasks import read_scores
+from tests.pipeline.reported import SampleRun
+
+
+def section(run: SampleRun, share_text: bool = False) -> Section:
+    collected = collect(run.inputs)
+    found = inside_section(read_scores(collected), collected, share_text)
+    assert found is not None
+    return found
+
+
+def table(found: Section, caption: str) -> list[list[str]]:
+    [one] = [b for b in found.blocks if isinstance(b, Table) and b.caption.startswith(caption)]
+    return [[column.name for column in one.columns], *map(list, one.rows)]
+
+
+def judged(confidence: float, is_right: bool, **more: Any) -> Judged:
+    return Judged(**{"inputs": ["x"], "gold": "a", "prediction": "b", **more},
+                  confidence=confidence, is_right=is_right)  # fmt: skip
+
+
+def test_epochs_cuts_and_repairs_are_shown_by_encoder(tmp_path: Path) -> None:
+    run = SampleRun(tmp_path)
+    repairs = {"tags": 12, "dropped": 1}
+    for seed, best in ((1, 2), (2, 3)):
+        more = {"best_epoch": best, "cut_inputs": 1_234, "repairs": repairs}
+        run.write_finetuning("mentions", "pretrain", seed, more=more)
+        run.write_finetuning("mentions", "random", seed)
+    found = section(run)
+    headings, trained, random = table(found, "mentions: training")
+    assert headings[2:] == [
+        "chosen epoch", "epochs trained", "inputs cut", "repairs of the files",
+    ]  # fmt: skip
+    assert trained == ["pretrain", "1, 2", "2, 3", "3", "1,234", "dropped 1, tags 12"]
+    assert random == ["random weights", "1, 2", "2, 2", "3", "0", "0"]
+    [figure] = [figure for figure in found.figures if figure.name == "dev-1"]
+    assert figure.svg.count("mark-line") == 4  # a line per encoder and seed
+    assert figure.svg.count(">pretrain<") == 1  # and one entry of the legend per encoder
+    assert [figure.svg.count(f">{epoch}<") for epoch in (1, 2, 3)] == [1, 1, 1]  # ticks
+
+
+def test_a_baseline_without_epochs_has_no_curve(tmp_path: Path) -> None:
+    run = SampleRun(tmp_path)
+    run.write_finetuning("polarity", "tfidf", 1, more={"steps": 0})
+    assert not [f for f in section(run).figures if f.name.startswith("dev")]
+
+
+def test_mixes_are_means_over_seeds(tmp_path: Path) -> None:
+    run = SampleRun(tmp_path)
+    for seed, weights in ((1, [0.2, 0.8]), (2, [0.4, 0.6])):
+        more = {"mix": {"weights": weights, "gamma": 1.0 + seed}}
+        run.write_finetuning("mentions", "pretrain", seed, more=more)
+    rows = table(section(run), "mentions: learned mix of layers")[1:]
+    assert rows == [["γ", "2.500"], ["embeddings", "0.300"], ["1", "0.700"]]
+
+
+@pytest.mark.parametrize("share_text", [False, True])
+def test_types_are_named_only_where_text_is_shared(tmp_path: Path, share_text: bool) -> None:
+    run = SampleRun(tmp_path)
+    for seed in (1, 2):
+        run.write_finetuning("mentions", "pretrain", seed)
+    found = section(run, share_text)
+    rows = table(found, "mentions: by type")[1:]
+    assert [row[0] for row in rows] == (["no", "yes"] if share_text else ["type 1", "type 2"])
+    assert rows[0][1:] == ["48.0", "60.0", "30.0", "31", "28"]  # of the better seed
+    said = [block.text for block in found.blocks if isinstance(block, Note)]
+    assert said[0].endswith("the best of mentions by development score: pretrain · seed 2.")
+    errors = [block for block in found.blocks if isinstance(block, Examples)]
+    assert len(errors) == int(share_text)
+
+
+def test_questions_with_and_without_an_answer_are_scored_apart(tmp_path: Path) -> None:
+    run = SampleRun(tmp_path)
+    parts = {
+        "f1": 0.7, "exact_match": 0.6, "f1_answerable": 0.5, "exact_match_answerable": 0.4,
+        "f1_unanswerable": 0.9, "exact_match_unanswerable": 0.9,
+    }  # fmt: skip
+    run.config = replace(run.config, task=replace(run.config.task, unanswerable=True))
+    more = {"metric": "f1", "score": 0.7, "scores": parts, "kind": "span"}
+    output = run.write_finetuning("squad2", "pretrain", 1, more=more)
+    answers = [
+        {"inputs": ["Who?", "A passage."], "gold": gold, "prediction": guess, "confidence": 0.9,
+         "no_answer_margin": 0.0, "n_best": []}
+        for gold, guess in ((["The cat"], "cat"), (["a dog"], "cat"), ([], "cat"))
+    ]  # fmt: skip
+    (output.path / "predictions.jsonl").write_text("".join(json.dumps(a) + "\n" for a in answers))
+    found = section(run, share_text=True)
+    rows = table(found, "squad2: questions with and without an answer")[1:]
+    assert rows == [
+        ["pretrain · all questions", "60.0", "70.0"],
+        ["pretrain · with an answer", "40.0", "50.0"],
+        ["pretrain · without one", "90.0", "90.0"],
+    ]
+    [made] = collect(run.inputs).of("finetune")
+    assert [each.is_right for each in judged_predictions(made)] == [True, False, False]
+    [errors] = [block for block in found.blocks if isinstance(block, Examples)]
+    assert errors.examples[1].title == "is no answer, predicted cat, confidence 90.0"
+    assert "exact match answerable" not in make_page(collect(run.inputs), Config(name="x")).html
+
+
+def test_calibration_is_right_for_predictions_that_know_how_sure_they_are() -> None:
+    rng = np.random.default_rng(0)
+    confidences = rng.uniform(0.5, 1.0, 20_000)
+    drawn = rng.random(20_000)
+    honest = [judged(float(c), bool(d < c)) for c, d in zip(confidences, drawn, strict=True)]
+    boastful = [judged(float(c), bool(d < 0.5)) for c, d in zip(confidences, drawn, strict=True)]
+    groups = calibration_groups(honest)
+    assert [group.size for group in groups] == [2_000] * 10
+    assert calibration_error(groups) < 0.015
+    assert calibration_error(calibration_groups(boastful)) == pytest.approx(0.25, abs=0.01)
+
+
+def test_equal_confidences_stay_in_one_group() -> None:
+    """The majority baseline is as sure of every answer as of any other."""
+    constant = [judged(0.7, number % 10 < 7) for number in range(100)]
+    [group] = calibration_groups(constant)
+    assert (group.size, group.accuracy) == (100, 0.7)
+    assert calibration_error([group]) == pytest.approx(0.0)
+
+
+def test_the_table_of_calibration_is_that_of_the_predictions(tmp_path: Path) -> None:
+    run = SampleRun(tmp_path)
+    run.write_finetuning("polarity", "pretrain", 1)
+    found = section(run)
+    rows = table(found, "polarity: calibration, expected calibration error")[1:]
+    assert [row[0] for row in rows] == ["10"] * 10
+    assert rows[0][1] == "52.2"  # the mean of 0.5, 0.505, …, 0.545, which is 52.25
+    assert {row[2] for row in rows} <= {"70.0", "80.0"}
+    assert "calibration-1" in [figure.name for figure in found.figures]
+
+
+def test_errors_are_few_short_and_the_most_confident_first() -> None:
+    every = [judged(n / 100, n % 2 == 0, inputs=["word " * 200]) for n in range(50)]
+    shown = sample_errors("classify", every)
+    assert len(shown) == SHOWN
+    assert [error.title for error in shown[:2]] == [
+        "is a, predicted b, confidence 49.0", "is a, predicted b, confidence 47.0",
+    ]  # fmt: skip
+    assert max(len(piece.text) for error in shown for piece in error.pieces) == LONGEST
+    assert sample_errors("classify", [judged(0.9, True)]) == []
+
+
+def test_wrong_words_of_a_sentence_stand_with_both_tags() -> None:
+    wrong = judged(0.8, False, inputs=["Ann", "ran"], gold=["B-X", "O"], prediction=["O", "O"])
+    [error] = sample_errors("tag", [wrong])
+    assert [piece.text for piece in error.pieces] == ["Ann [is B-X, predicted O]", "ran"]
+    long = judged(0.8, False, inputs=["w"] * 900, gold=["O"] * 900, prediction=["B-X"] * 900)
+    [error] = sample_errors("tag", [long])
+    assert len("".join(piece.text for piece in error.pieces)) <= LONGEST
+
+
+def test_kept_models_stand_with_their_form_and_the_command_that_uses_them(tmp_path: Path) -> None:
+    run = SampleRun(tmp_path)
+    run.write_finetuning("mentions", "pretrain", 2)
+    run.write_model("mentions")
+    page = make_page(collect(run.inputs), Config(name="x"))
+    [kept] = [
+        block for section in page.sections for block in section.blocks
+        if isinstance(block, Table) and block.caption.startswith("Models kept")
+    ]  # fmt: skip
+    assert kept.rows == [["mentions", "pretrain", "2", "60.0", "45.0", "Sesame's own"]]
+    assert "sesame predict model=sample/mentions input=&lt;file&gt;" in page.html
+    run.write_model("mentions", "BertForTokenClassification")  # of another sweep point
+    html = make_page(collect(run.inputs), Config(name="x")).html
+    assert "transformers, BertForTokenClassification" in html
+    for output in run.inputs.values():
+        if "/model/" in str(output):
+            assert f"sesame predict model={output.name} input=" in html
+
+
+def test_results_come_before_settings(tmp_path: Path) -> None:
+    run = SampleRun(tmp_path).write_all()
+    anchors = [section.anchor for section in make_page(collect(run.inputs), Config()).sections]
+    assert anchors == [
+        "tasks", "inside", "training", "corpus", "tokenizer", "examples", "run", "next",
+    ]  # fmt: skip
