@@ -95,6 +95,11 @@ class ExportConfig:
         is_later=True,
     )  # fmt: skip
 
+    sentence_vectors: str | None = result(
+        None, "also write the files of sentence-transformers, which pool tokens in this way (BERT)",
+        choices=("mean", "first", "max"), is_later=True,
+    )  # fmt: skip
+
     def check(self) -> None:
         """Raise `UsageError` for a licence or language that the Hub does not accept."""
         if not re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", self.license):

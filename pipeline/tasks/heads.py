@@ -28,6 +28,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from data_prep.errors import UsageError
 from pipeline.encoders import SENTENCES, Encoder, InputBatch
+from pipeline.encoders.pooling import pool
 from pipeline.tasks.config import FinetuneConfig
 from pipeline.tasks.crf import Crf, to_padded
 
@@ -219,11 +220,16 @@ class Head(nn.Module):
         answers: Tensor = self.output(self.dropout(x_UD))
         return answers
 
+    @property
+    def _read(self) -> str:
+        """The pooling of units; a pooler reads the first one."""
+        return "first" if self.pooling == "pooler" else self.pooling
+
     def _pooled(self, x_ND: Tensor, batch: InputBatch) -> Tensor:
         if self.alike is None:
-            return pool(x_ND, batch.lengths, self.pooling)
+            return pool(x_ND, batch.lengths, self._read)
         lengths = np.stack([batch.second, batch.lengths - batch.second], 1).ravel()
-        pooled = pool(x_ND, lengths, self.pooling)
+        pooled = pool(x_ND, lengths, self._read)
         u, v = pooled[0::2], pooled[1::2]
         alike_E1 = self.alike(F.cosine_similarity(u, v))[:, None]
         # The features of GLUE's own baselines (Wang et al. 2018, section 5) and the cosine. Divide
@@ -315,11 +321,3 @@ def chosen_pooling(kind: str, encoder: Encoder, config: FinetuneConfig, separate
     if config.pooling is not None:
         return config.pooling
     return "pooler" if can_pool and config.mode == "full" else "mean"
-
-
-def pool(x_ND: Tensor, lengths: NDArray[np.int64], how: str) -> Tensor:
-    """Return one vector per run of units. `how`: first, mean or max; pooler reads the first."""
-    lengths_E = torch.from_numpy(lengths).to(x_ND.device)
-    if how in ("first", "pooler"):
-        return x_ND[lengths_E.cumsum(0) - lengths_E]
-    return torch.segment_reduce(x_ND, how, lengths=lengths_E)
