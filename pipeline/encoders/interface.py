@@ -88,6 +88,11 @@ class Encoder(nn.Module, ABC):
         """The encoder itself, without wrappers that store states or separate sentences."""
         return self
 
+    @property
+    def exact(self) -> "Encoder":
+        """The encoder without stored states, which are rounded."""
+        return self
+
     def blocks(self) -> list[list[nn.Parameter]]:
         """Return the parameters in blocks, embeddings first, for layer-wise learning rates."""
         return [list(self.parameters())]

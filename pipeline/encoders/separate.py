@@ -62,6 +62,11 @@ class SeparateSentences(Encoder):
         """The wrapped encoder."""
         return self.encoder.plain
 
+    @property
+    def exact(self) -> Encoder:
+        """The same without stored states."""
+        return SeparateSentences(self.encoder.exact)
+
     def blocks(self) -> list[list[nn.Parameter]]:
         """Return the wrapped encoder's blocks."""
         return self.encoder.blocks()

@@ -49,7 +49,7 @@ class Model(Stage):
     """The stage that keeps the best of several fine-tuned models."""
 
     name = "model"
-    format = 1
+    format = 2
     sections = ()
     runs_beside = True
 
