@@ -22,6 +22,7 @@ LAYERS = (
     "embeddings", "last", "second_to_last", "sum_last_4", "concat_last_4", "sum_all", "mix",
 )  # fmt: skip
 LIMITS = ("train_examples", "train_fraction", "dev_examples", "test_examples")
+RANDOM = "random"  # encoder=random: weights that were never trained
 AVERAGE = "average"  # the metric of a suite: the mean of its members' scores
 
 

@@ -28,6 +28,14 @@ class Example:
     answer_start: int | None = None  # first character of the first accepted answer in the passage
     is_grouped: bool = False  # True if `group` is the value of task.group_field
 
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The gold tags; an empty tag for every word of an example without labels."""
+        if self.gold is None:
+            return ("",) * len(self.texts)
+        assert isinstance(self.gold, tuple)
+        return self.gold
+
 
 @dataclass(frozen=True)
 class TaskFile:
