@@ -189,7 +189,7 @@ COMMANDS = {
         "pipeline.commands.embed:embed",
         "write contextual word vectors of a file, one sentence per line",
         takes="encoder=<run or folder> input=<file> [output=vectors.safetensors or .npy] "
-        "[layers=all, top or mix] [weights=0.2,0.3,0.5] [gamma=1] [overrides]",
+        "[layers=all, last or mix] [weights=0.2,0.3,0.5] [gamma=1] [overrides]",
     ),
     "fill": Command(
         "pipeline.commands.fill:fill",

@@ -13,7 +13,6 @@ from pipeline.stages.prepare_encoder import prepare_encoder
 
 OUTPUTS = (".safetensors", ".npy")
 OWN = {"input": "", "output": "vectors.safetensors", "layers": "all", "weights": "", "gamma": ""}
-LAYERS = ("all", "top", "mix")
 
 
 def embed(arguments: Arguments) -> None:
@@ -27,22 +26,23 @@ def embed(arguments: Arguments) -> None:
         raise UsageError(f"output={out}: must end in {' or '.join(OUTPUTS)}")
     if not out.parent.is_dir():
         raise UsageError(f"output={out}: there is no folder {out.parent}")
-    if own["layers"] not in LAYERS:
-        raise UsageError(f"layers={own['layers']}: must be one of {', '.join(LAYERS)}")
     if own["layers"] != "mix" and (own["weights"] or own["gamma"]):
         raise UsageError(f"layers={own['layers']}: weights and gamma need layers=mix")
     weights = _numbers("weights", own["weights"])
     (gamma,) = _numbers("gamma", own["gamma"] or "1")
+
+    from pipeline.encoders.embed import Layers, embed_file
+
+    layers = Layers(own["layers"], weights, gamma)
     config = compose_config(overrides)
     if RANDOM in config.encoders:
         raise UsageError("encoder=random: an untrained encoder has no useful vectors; name a run")
     inputs = prepare_encoder(arguments.command, config, overrides)
 
-    from pipeline.encoders.embed import Layers, embed_file
     from pipeline.tasks.finetuning import choose_device
 
     encoder = open_encoder(config, inputs, config.finetune.seed).to(choose_device("auto"))
-    words = embed_file(encoder, source, out, Layers(own["layers"], weights, gamma))
+    words = embed_file(encoder, source, out, layers)
     console.print(f"{words:,} words, {encoder.states} layers of {encoder.hidden}: {own['layers']}")
     print(out)
 
