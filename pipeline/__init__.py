@@ -24,7 +24,7 @@ def load_encoder(encoder: str | Path, store: str | Path | None = None) -> "Encod
     """The encoder that `encoder=` would name on the command line, on the best device there is.
 
     A run's name, `name@step`, `name@best` or a fingerprint is looked up in `store` ($SESAME_STORE,
-    else ./store) and exported there if it is not yet; a path is a Hugging Face BERT's folder, an
+    else ./store) and exported there if it is not yet; a path is a Hugging Face encoder's folder, an
     AllenNLP ELMo's, or word vectors. What cannot be found or read is a `SesameError`.
     """
     from pipeline.stages.encoder_inputs import open_encoder

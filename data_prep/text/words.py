@@ -32,8 +32,8 @@ class TextWords(Sequence[str]):
     """Successive words of a text, with a reference to the whole text.
 
     Encoders tokenize the whole text and align its tokens with these words. A slice refers to the
-    same text. The text and `is_spaced` determine the words, so objects with the same text and range
-    are equal.
+    same text. The text and the two flags determine the words, so objects with the same text, flags
+    and range are equal (for one tokenizer).
     """
 
     text: str
@@ -42,6 +42,7 @@ class TextWords(Sequence[str]):
     first: int
     last: int  # excluded
     is_spaced: bool = False  # True if the words are separated by spaces only
+    is_divided: bool = False  # True if the words are parts of words: see `divide`
 
     @classmethod
     def of(cls, text: str) -> "TextWords":
@@ -56,6 +57,11 @@ class TextWords(Sequence[str]):
         ends = np.cumsum(lengths + 1) - 1
         characters = np.stack([ends - lengths, ends], 1)
         return cls(" ".join(words), tuple(words), characters, 0, len(words), is_spaced=True)
+
+    def divide(self, characters: NDArray[np.int64]) -> "TextWords":
+        """Return other words of the same text, such as a tokenizer's tokens, by their ranges."""
+        parts = tuple(self.text[start:end] for start, end in characters.tolist())
+        return TextWords(self.text, parts, characters, 0, len(parts), is_divided=True)
 
     @property
     def own_characters(self) -> NDArray[np.int64]:

@@ -64,6 +64,24 @@ def align(
     return Alignment(ids, bounds, firsts, stands_apart)
 
 
+def separable_parts(text: str, piece_characters: Ints) -> Ints:
+    """Return the character ranges of a text that tokens tell apart: [parts, 2], in order.
+
+    A part is the characters of one token, without white space. Tokens that share a character, as
+    bytes do, have one part.
+    """
+    parts: list[list[int]] = []
+    for begin, end in np.maximum.accumulate(piece_characters, axis=0).tolist():
+        piece = text[begin:end]
+        start = begin + len(piece) - len(piece.lstrip())
+        last = start + len(piece.strip())
+        if parts and start < parts[-1][1]:
+            parts[-1][1] = max(last, parts[-1][1])
+        elif start < last:
+            parts.append([start, last])
+    return np.array(parts, np.int64).reshape(-1, 2)
+
+
 def concatenate(parts: Sequence[Alignment]) -> Alignment:
     """Concatenate the words and tokens of all parts."""
     sizes = np.array([len(part.ids) for part in parts], np.int64)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from data_prep.text.scripts import SPACELESS_CHARACTER
 from data_prep.text.segmentation import separate_words
-from data_prep.tokenizers.alignment import Alignment, align
+from data_prep.tokenizers.alignment import Alignment, align, separable_parts
 from data_prep.tokenizers.huggingface import (
     BYTE_PIECE,
     KINDS,
@@ -137,6 +137,11 @@ class Tokenizer:
         encoded = self.library.encode(text, add_special_tokens=False)
         characters = np.array(encoded.offsets, np.int64).reshape(-1, 2)
         return align(np.array(encoded.ids, np.int32), characters, words, self.unk)
+
+    def parts(self, text: str) -> NDArray[np.int64]:
+        """Return the character ranges that the tokens of a text tell apart: [parts, 2]."""
+        encoded = self.library.encode(text, add_special_tokens=False)
+        return separable_parts(text, np.array(encoded.offsets, np.int64).reshape(-1, 2))
 
     def decode(self, ids: Sequence[int] | NDArray[Any]) -> str:
         """Return readable text, including special tokens."""

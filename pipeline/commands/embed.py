@@ -7,7 +7,7 @@ from data_prep.errors import UsageError
 from data_prep.progress import console
 from pipeline.commands.arguments import Arguments, take_own
 from pipeline.config.compose import compose_config
-from pipeline.config.schema import RANDOM
+from pipeline.config.schema import is_random
 from pipeline.stages.encoder_inputs import open_encoder
 from pipeline.stages.prepare_encoder import prepare_encoder
 
@@ -35,7 +35,7 @@ def embed(arguments: Arguments) -> None:
 
     layers = Layers(own["layers"], weights, gamma)
     config = compose_config(overrides)
-    if RANDOM in config.encoders:
+    if any(map(is_random, config.encoders)):
         raise UsageError("encoder=random: an untrained encoder has no useful vectors; name a run")
     inputs = prepare_encoder(arguments.command, config, overrides)
 

@@ -7,7 +7,7 @@ from rich.table import Table
 from data_prep.errors import UsageError
 from pipeline.commands.arguments import Arguments, take_own
 from pipeline.config.compose import compose_config
-from pipeline.config.schema import RANDOM
+from pipeline.config.schema import is_random
 from pipeline.stages.encoder_inputs import encoder_label
 from pipeline.stages.prepare_encoder import each_encoder, prepare_encoder
 
@@ -22,7 +22,7 @@ def fill(arguments: Arguments) -> None:
     if not own["top"].isdigit() or int(own["top"]) < 1:
         raise UsageError(f"top={own['top']}: must be a number of guesses, such as 5")
     config = compose_config(overrides)
-    if RANDOM in config.encoders:
+    if any(map(is_random, config.encoders)):
         raise UsageError("encoder=random: an untrained encoder predicts nothing; name a run")
     each = each_encoder(config)
     inputs = [prepare_encoder(arguments.command, one, overrides) for one in each]

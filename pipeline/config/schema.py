@@ -31,7 +31,12 @@ VECTORS = "vectors"  # word vectors trained on this experiment's corpus
 TFIDF = "tfidf"  # baseline: a linear model over tf-idf weights
 MAJORITY = "majority"  # baseline: the most frequent answer
 # Baselines without an encoder, with the task kinds they support.
-FLOORS = {TFIDF: ("classify", "regress"), MAJORITY: ("classify", "regress", "tag")}
+FLOORS = {TFIDF: ("classify", "regress"), MAJORITY: ("classify", "regress", "tag", "choice")}
+
+
+def is_random(encoder: str | None) -> bool:
+    """Return True for an untrained encoder: `random`, or `random:<run or folder>`."""
+    return (encoder or "").partition(":")[0] == RANDOM
 
 
 @dataclass
@@ -123,8 +128,9 @@ class Config:
     encoder: Any = execution(
         None,
         "encoder to export or fine-tune: a run, name@step, a fingerprint, a folder or file of "
-        "vectors (./name if a run has that name), `random`, `vectors` (trained on the corpus), "
-        "`tfidf`, `majority`, or a list of several (fine-tuning concatenates their vectors); this "
+        "vectors (./name if a run has that name), `random` or `random:<run>` (untrained weights; a "
+        "run's model and tokenizer), `vectors` (trained on the corpus), `tfidf`, `majority`, or a "
+        "list of several (fine-tuning concatenates their vectors); this "
         "experiment's own pretraining if not set",
         holds_environment=True,
     )

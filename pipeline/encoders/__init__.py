@@ -21,6 +21,7 @@ from pipeline.encoders.interface import Encoder
 from pipeline.encoders.load import load_encoder, random_encoder
 from pipeline.encoders.separate import SeparateSentences
 from pipeline.encoders.static import StaticEncoder
+from pipeline.encoders.tokens import TokenEncoder
 
 __all__ = [
     "SENTENCES",
@@ -33,6 +34,7 @@ __all__ = [
     "InputBatch",
     "SeparateSentences",
     "StaticEncoder",
+    "TokenEncoder",
     "WordUnits",
     "Words",
     "class_head",

@@ -2,18 +2,18 @@
 
 A fine-tuned encoder with such a head is a Hugging Face folder that `AutoModelFor…` loads. A class
 puts layers between the hidden states and its last linear layer: BERT's classifier reads the pooler,
-RoFormer's a dense layer, ModernBERT's classes a dense layer with a norm.
+ModernBERT's classes have a dense layer with a norm, the classifiers of all others a dense layer.
 
 D hidden width
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-
-from pipeline.models.bert.config import BertConfig
 
 Transform = Callable[[Tensor], Tensor]  # [rows, D] to [rows, D]
 # The task's kind to the class's suffix.
@@ -22,9 +22,11 @@ SUFFIXES = {
     "regress": "ForSequenceClassification",
     "tag": "ForTokenClassification",
     "span": "ForQuestionAnswering",
+    "choice": "ForMultipleChoice",
 }
-SENTENCES = ("classify", "regress")  # kinds with one answer per input
-HAS_POOLER = "ForSequenceClassification"  # BERT's other classes have no pooler
+SENTENCES = ("classify", "regress", "choice")  # kinds with one answer per input
+# BERT's other classes have no pooler.
+HAVE_POOLER = tuple(SUFFIXES[kind] for kind in SENTENCES)
 
 
 @dataclass(frozen=True)
@@ -34,40 +36,89 @@ class ClassHead:
     name: str  # such as BertForSequenceClassification
     output: str  # module of the last linear layer
     transform: dict[str, str]  # our module of the layers before it to theirs
+    stated: dict[str, Any] = field(default_factory=dict)  # settings of these layers (config.json)
 
 
-PREFIXES = {"bert": "Bert", "roformer": "RoFormer", "modernbert": "ModernBert"}
+PREFIXES = {
+    "bert": "Bert",
+    "roformer": "RoFormer",
+    "modernbert": "ModernBert",
+    "roberta": "Roberta",
+    "xlm-roberta": "XLMRoberta",
+    "distilbert": "DistilBert",
+    "electra": "Electra",
+    "deberta": "Deberta",
+    "deberta-v2": "DebertaV2",
+}
 
 
-def class_head(model_type: str, kind: str) -> ClassHead:
-    """Return the head of an architecture's class for a kind of task."""
+class DenseHead(NamedTuple):
+    """A class for sentences with a dense layer before its last linear one."""
+
+    dense: str  # module of the dense layer
+    output: str  # module of the last linear layer
+    activation: Transform
+
+
+_ROBERTA = DenseHead("classifier.dense", "classifier.out_proj", torch.tanh)
+_ELECTRA = DenseHead("classifier.dense", "classifier.out_proj", F.gelu)
+_DEBERTA = DenseHead("pooler.dense", "classifier", F.gelu)
+DENSE_HEADS = {
+    "roformer": _ELECTRA,
+    "roberta": _ROBERTA,
+    "xlm-roberta": _ROBERTA,
+    "distilbert": DenseHead("pre_classifier", "classifier", F.relu),
+    "electra": _ELECTRA,
+    "deberta": _DEBERTA,
+    "deberta-v2": _DEBERTA,
+}
+
+
+# Classes of other architectures score choices with layers that their classifiers do not have.
+SCORE_CHOICES = ("bert", "roformer", "modernbert", "distilbert")
+
+
+def class_head(model_type: str, kind: str) -> ClassHead | None:
+    """Return the head of an architecture's class for a kind of task; None if we have none such."""
+    if kind == "choice" and model_type not in SCORE_CHOICES:
+        return None
     name = PREFIXES[model_type] + SUFFIXES[kind]
     if model_type == "modernbert":
-        own = {"transform.dense": "head.dense", "transform.norm": "head.norm"}
-        return ClassHead(name, "classifier", own)
+        layers = {"transform.dense": "head.dense", "transform.norm": "head.norm"}
+        return ClassHead(name, "classifier", layers)
     if kind == "span":
         return ClassHead(name, "qa_outputs", {})
-    if model_type == "roformer" and kind in SENTENCES:
-        return ClassHead(name, "classifier.out_proj", {"transform.dense": "classifier.dense"})
+    if model_type == "roformer" and kind == "choice":
+        layers = {"transform.dense": "sequence_summary.summary"}
+        stated = {"summary_type": "first", "summary_use_proj": True, "summary_activation": "gelu"}
+        return ClassHead(name, "classifier", layers, stated)
+    if kind in SENTENCES and model_type in DENSE_HEADS:
+        own = DENSE_HEADS[model_type]
+        return ClassHead(name, own.output, {"transform.dense": own.dense})
     return ClassHead(name, "classifier", {})
 
 
 class DenseTransform(nn.Module):
-    """A dense layer with GELU; dropout before it (RoFormer), or a norm after it (ModernBERT)."""
+    """Dropout, a dense layer with its activation, and a norm (ModernBERT's only)."""
 
-    def __init__(self, config: BertConfig, has_norm: bool) -> None:
+    def __init__(
+        self,
+        hidden: int,
+        init_std: float,
+        activation: Transform = F.gelu,
+        dropout: float = 0.0,
+        norm: nn.Module | None = None,
+        biases: bool = True,
+    ) -> None:
         super().__init__()
-        self.dropout = nn.Identity() if has_norm else nn.Dropout(config.dropout)
-        self.dense = nn.Linear(config.hidden, config.hidden, bias=config.biases)
-        self.norm = (
-            nn.LayerNorm(config.hidden, config.norm_eps, bias=config.biases)
-            if has_norm
-            else nn.Identity()
-        )
-        nn.init.normal_(self.dense.weight, std=config.init_std)
-        if self.dense.bias is not None:
+        self.activation = activation
+        self.dropout = nn.Dropout(dropout)
+        self.dense = nn.Linear(hidden, hidden, bias=biases)
+        self.norm = nn.Identity() if norm is None else norm
+        nn.init.normal_(self.dense.weight, std=init_std)
+        if biases:
             nn.init.zeros_(self.dense.bias)
 
     def forward(self, x_RD: Tensor) -> Tensor:
-        y_RD: Tensor = self.norm(F.gelu(self.dense(self.dropout(x_RD))))
+        y_RD: Tensor = self.norm(self.activation(self.dense(self.dropout(x_RD))))
         return y_RD

@@ -66,6 +66,8 @@ class Concatenation(Encoder):
         self._encoders = tuple(members)
         self.hidden = sum(member.hidden for member in members)
         self.states = max(member.states for member in members)
+        limits = [member.longest for member in members if member.longest is not None]
+        self.longest = min(limits, default=None)
 
     def encode_texts(self, inputs: Sequence[tuple[str, ...]], max_length: int) -> EncodedInputs:
         """Encode the words of one or two sentences."""
@@ -102,6 +104,10 @@ class Concatenation(Encoder):
             for level, block in zip(levels[-len(blocks) :], blocks, strict=True):
                 level.extend(block)
         return levels
+
+    def lookup_tables(self) -> list[nn.Embedding]:
+        """Return the members' tables."""
+        return [table for member in self._encoders for table in member.lookup_tables()]
 
     def save(self, folder: Path) -> None:
         """Write one folder per member, in order."""

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from data_prep.errors import UsageError
+from data_prep.text.words import TextWords
 from pipeline.encoders.class_heads import Transform
 from pipeline.encoders.embed import Layers, Vectors, embed
 from pipeline.encoders.inputs import EncodedInputs, InputBatch, Words, WordUnits
@@ -65,6 +66,10 @@ class Encoder(nn.Module, ABC):
         words = sum(map(len, sentences))
         return WordUnits(np.ones(words, np.int64), np.ones(words, np.bool_))
 
+    def divide_words(self, words: TextWords) -> TextWords:
+        """Return the smallest parts of words that have units of their own; here the words."""
+        return words
+
     def special_units(self, sentences: int) -> int:
         """Return the number of special units in an input of this many sentences."""
         return 0
@@ -93,6 +98,20 @@ class Encoder(nn.Module, ABC):
         """The encoder without stored states, which are rounded."""
         return self
 
+    def recompute_activations(self) -> None:
+        """Compute activations again in the backward pass, to save memory.
+
+        Raises a UsageError for an encoder that cannot.
+        """
+        raise UsageError(
+            "finetune.activation_checkpointing=true: this encoder keeps its activations; leave it "
+            "out"
+        )
+
     def blocks(self) -> list[list[nn.Parameter]]:
         """Return the parameters in blocks, embeddings first, for layer-wise learning rates."""
         return [list(self.parameters())]
+
+    def lookup_tables(self) -> list[nn.Embedding]:
+        """Return the embedding tables from which a batch only looks up rows."""
+        return [module for module in self.modules() if isinstance(module, nn.Embedding)]

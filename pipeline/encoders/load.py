@@ -13,6 +13,8 @@ from pipeline.encoders.concatenation import MEMBERS, Concatenation
 from pipeline.encoders.elmo import load_elmo_encoder, random_elmo_encoder
 from pipeline.encoders.interface import Encoder
 from pipeline.encoders.static import StaticEncoder
+from pipeline.encoders.transformers_encoder import load_transformers_encoder
+from pipeline.models.bert.architectures import has_own_network
 from pipeline.models.bert.config import BertConfig
 from pipeline.models.bert.huggingface import load_for_pretraining
 from pipeline.models.bert.network import Bert
@@ -20,7 +22,10 @@ from pipeline.models.config import ModelConfig
 from pipeline.models.registry import family_of, family_of_folder
 
 
-def _load_bert_encoder(folder: Path) -> BertEncoder:
+def _load_huggingface_encoder(folder: Path) -> Encoder:
+    """Read a model with our own network if there is one, else through transformers."""
+    if not has_own_network(folder):
+        return load_transformers_encoder(folder)
     model, missing = load_for_pretraining(folder)
     masked = None if "masked-LM head" in missing else model.masked
     tokenizer = Tokenizer.load(folder)
@@ -41,13 +46,13 @@ class _Makers(NamedTuple):
 
 
 MAKERS = {  # by `Family.folder_format`
-    "huggingface": _Makers(_load_bert_encoder, _random_bert_encoder),
+    "huggingface": _Makers(_load_huggingface_encoder, _random_bert_encoder),
     "allennlp": _Makers(load_elmo_encoder, random_elmo_encoder),
 }
 
 
 def load_encoder(folder: Path) -> Encoder:
-    """Load word vectors, an ELMo (AllenNLP's two files), a Hugging Face BERT, or several."""
+    """Load word vectors, an ELMo (AllenNLP's two files), a Hugging Face folder, or several."""
     if (folder / VECTORS).exists():
         return StaticEncoder(read_table(folder))
     if (folder / OF_MODEL).is_dir():  # a fine-tuned model in Sesame's own form

@@ -67,6 +67,14 @@ class SeparateSentences(Encoder):
         """The same without stored states."""
         return SeparateSentences(self.encoder.exact)
 
+    def recompute_activations(self) -> None:
+        """Compute activations of the wrapped encoder again."""
+        self.encoder.recompute_activations()
+
     def blocks(self) -> list[list[nn.Parameter]]:
         """Return the wrapped encoder's blocks."""
         return self.encoder.blocks()
+
+    def lookup_tables(self) -> list[nn.Embedding]:
+        """Return the wrapped encoder's tables."""
+        return self.encoder.lookup_tables()

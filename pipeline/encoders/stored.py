@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from data_prep.progress import console
+from data_prep.text.words import TextWords
 from pipeline.encoders.inputs import (
     EncodedInputs,
     InputBatch,
@@ -199,6 +200,10 @@ class StoredStates(Encoder):
     def word_units(self, sentences: Sequence[Words]) -> WordUnits:
         """Return the wrapped encoder's word units."""
         return self._store.encoder.word_units(sentences)
+
+    def divide_words(self, words: TextWords) -> TextWords:
+        """Return the wrapped encoder's parts of words."""
+        return self._store.encoder.divide_words(words)
 
     def special_units(self, sentences: int) -> int:
         """Return the wrapped encoder's number of special units."""

@@ -35,6 +35,7 @@ def check_form(output: Path, kind: str) -> None:
         "regress": (".jsonl", ".tsv"),
         "tag": (".jsonl", ".conll", ".ann"),
         "span": (".jsonl", ".json"),
+        "choice": (".jsonl", ".tsv"),
     }[kind]
     if output.suffix not in fitting:
         raise UsageError(f"output={output}: answers of this model end in {' or '.join(fitting)}")

@@ -1,7 +1,9 @@
 """Read the items of a file for a fine-tuned model, one at a time.
 
-    .txt       an item per line; the texts of a pair are separated by a tab
-    .tsv .csv  a row per item; the columns have the task's names (task.text_a, task.text_b)
+    .txt       an item per line; the texts of a pair, or a context and its choices, are separated
+               by tabs
+    .tsv .csv  a row per item; the columns have the task's names (task.text_a, task.text_b,
+               task.choices)
     .jsonl     an object per item: those names, or `text`; `words` for tagging; `question` and
                `context` for spans; an `id` is repeated in the output
     .conll     a word per line, blank lines between sentences (tagging)
@@ -22,6 +24,7 @@ from typing import Any
 
 from data_prep.errors import UsageError
 from pipeline.inference.models import FinetunedModel, Item
+from pipeline.tasks.choices import ChoiceError, choice_texts, flatten
 from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.examples import TaskFile
 from pipeline.tasks.squad import read_squad
@@ -91,8 +94,7 @@ def _checked(line: Line, model: FinetunedModel) -> Line:
     try:
         model.example(line.item)
     except UsageError:
-        wanted = "a pair" if model.takes_pairs else "one text"
-        return Line(line.number, None, line.id, f"must be {wanted}")
+        return Line(line.number, None, line.id, f"must be {model.item_form}")
     return line
 
 
@@ -111,6 +113,9 @@ def _read_text(lines: Lines, task: TaskConfig) -> Iterator[Line]:
 
 
 def _text_item(text: str, task: TaskConfig) -> Item:
+    if task.kind == "choice":
+        context, *choices = text.split("\t")
+        return (context, choices)
     if task.text_b is None and task.kind != "span":
         return text
     first, tab, second = text.partition("\t")
@@ -137,6 +142,8 @@ def _json_line(number: int, text: str, task: TaskConfig) -> Line:
     words = row.get("words")
     if task.kind == "tag" and isinstance(words, list) and all(isinstance(w, str) for w in words):
         return Line(number, words, name)
+    if task.kind == "choice":
+        return _choice_line(number, row, name, task)
     found = [row.get(key) for key in _keys(task)]
     if len(found) == 1 and found[0] is None:
         found = [row.get("text")]
@@ -147,10 +154,23 @@ def _json_line(number: int, text: str, task: TaskConfig) -> Line:
     return Line(number, texts[0] if len(texts) == 1 else (texts[0], texts[1]), name)
 
 
+def _choice_line(number: int, row: dict[str, Any], name: str | None, task: TaskConfig) -> Line:
+    """Read a row of multiple choice: the task's columns, or its nested form."""
+    try:
+        flat = flatten(row, task.labels) if task.reader == "commonsense_qa" else row
+        context, *choices = choice_texts(flat, task)
+    except ChoiceError as error:
+        return Line(number, None, name, str(error))
+    except KeyError:
+        return Line(number, None, name, f"has no text in {', '.join(_keys(task))}")
+    return Line(number, (context, choices), name)
+
+
 def _keys(task: TaskConfig) -> list[str]:
     if task.kind == "span":
         return ["question", "context"]
-    return [task.text_a] if task.text_b is None else [task.text_a, task.text_b]
+    pair = [task.text_a] if task.text_b is None else [task.text_a, task.text_b]
+    return [*pair, *task.choices]
 
 
 def _read_tsv(lines: Lines, task: TaskConfig) -> Iterator[Line]:
@@ -202,7 +222,10 @@ def _read_rows(rows: Iterator[tuple[int, list[str] | None]], task: TaskConfig) -
             yield Line(number, None, fault=f"has not {len(renamed)} columns")
             continue
         texts = [cells[place].strip() for place in places]
-        yield Line(number, texts[0] if len(texts) == 1 else (texts[0], texts[1]))
+        if task.kind == "choice":
+            yield _choice_line(number, dict(zip(wanted, texts, strict=True)), None, task)
+        else:
+            yield Line(number, texts[0] if len(texts) == 1 else (texts[0], texts[1]))
 
 
 def _read_conll(lines: Lines, task: TaskConfig) -> Iterator[Line]:

@@ -18,15 +18,28 @@ import numpy as np
 
 from data_prep.errors import UsageError
 from data_prep.text.words import split_like_bert
-from pipeline.inference.results import Number, Result, answer_of, label_of, tags_of
+from pipeline.inference.results import (
+    Number,
+    Result,
+    answer_of,
+    choice_of,
+    label_of,
+    tags_of,
+)
 from pipeline.store.models import find_model
 from pipeline.store.outputs import Store
 from pipeline.tasks.answers import Prediction, TagAnswers
 from pipeline.tasks.examples import Example
 from pipeline.tasks.finetuned import Finetuned, load_finetuned
 
-# A text, the two texts of a pair, a question and its passage, or the words of a sentence.
-Item = str | tuple[str, str] | list[str]
+# A text, the two texts of a pair, a question and its passage, the words of a sentence, or a context
+# and its choices.
+Item = str | tuple[str, str] | list[str] | tuple[str, list[str]]
+
+# Forms of items, as messages call them.
+TEXT = "a text"
+PAIR = "a pair (text, text)"
+CHOICES = "a context and its choices (text, [text, text, …])"
 
 
 @dataclass(frozen=True)
@@ -38,19 +51,22 @@ class FinetunedModel:
 
     @property
     def kind(self) -> str:
-        """The kind of its task: classify, regress, tag or span."""
+        """The kind of its task: classify, regress, tag, span or choice."""
         return self.finetuned.task.kind
 
     @property
-    def takes_pairs(self) -> bool:
-        """True if an item is a pair: two texts, or a question and its passage."""
-        return self.kind == "span" or self.finetuned.task.text_b is not None
+    def item_form(self) -> str:
+        """The form of an item, in words."""
+        if self.kind == "choice":
+            return CHOICES
+        return PAIR if self.kind == "span" or self.finetuned.task.text_b is not None else TEXT
 
     def predict(self, items: Sequence[Item]) -> list[Result]:
         """Return one result per item, in order.
 
-        An item is a text, a pair, or for tagging also a list of words. Raises a UsageError for an
-        item of another form. An empty text is answered too.
+        An item is a text, a pair, for tagging also a list of words, and for multiple choice a
+        context with a list of choices. Raises a UsageError for an item of another form. An empty
+        text is answered too.
         """
         examples = [self.example(item) for item in items]
         match self.kind:
@@ -60,20 +76,31 @@ class FinetunedModel:
                 return [Number(_number(guess)) for guess in self.finetuned.predict(examples)]
             case "tag":
                 return self._tags(examples, items)
+            case "choice":
+                guesses = zip(self.finetuned.predict(examples), examples, strict=True)
+                return [choice_of(guess, example.texts[1:]) for guess, example in guesses]
             case _:
                 return [answer_of(guess) for guess in self.finetuned.predict(examples)]
 
     def example(self, item: Item) -> Example:
         """Return an item as the task's example, without an answer."""
-        is_pair = isinstance(item, tuple) and len(item) == 2
-        is_words = isinstance(item, list) and self.kind == "tag"
-        if self.takes_pairs != is_pair or not (isinstance(item, str) or is_pair or is_words):
-            wanted = "a pair (text, text)" if self.takes_pairs else "a text"
-            raise UsageError(f"predict: an item must be {wanted}, not a {type(item).__name__}")
-        if self.kind == "tag":
-            words = tuple(item) if is_words else split_like_bert(str(item))[0]
-            return Example(words, None, "", 0)
-        return Example((item,) if isinstance(item, str) else tuple(item), None, "", 0)
+        return Example(self._texts(item), None, "", 0)
+
+    def _texts(self, item: Item) -> tuple[str, ...]:
+        form = self.item_form
+        if isinstance(item, str) and self.kind == "tag":
+            return split_like_bert(item)[0]
+        if isinstance(item, list) and self.kind == "tag":
+            return tuple(item)
+        if isinstance(item, str) and form == TEXT:
+            return (item,)
+        if isinstance(item, tuple) and len(item) == 2:
+            first, second = item
+            if form == PAIR and isinstance(second, str):
+                return (first, second)
+            if form == CHOICES and isinstance(second, list) and second:
+                return (first, *second)
+        raise UsageError(f"predict: an item must be {form}, not a {type(item).__name__}")
 
     def _labels(self, examples: list[Example]) -> list[Result]:
         if not examples:
@@ -96,7 +123,7 @@ class FinetunedModel:
             if isinstance(item, str):
                 text, places = item, [(int(a), int(b)) for a, b in split_like_bert(item)[1]]
             else:
-                text, places = " ".join(item), _places(example.texts)
+                text, places = " ".join(example.texts), _places(example.texts)
             tags, scores = [answers.labels[tag] for tag in chosen[own]], sure[own].tolist()
             results.append(tags_of(tags, scores, example.texts, places, text))
         return results

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.tasks.answers import Prediction
+from pipeline.tasks.choice_answers import ChoicePrediction
 from pipeline.tasks.span_answers import SpanPrediction
 
 
@@ -61,7 +62,18 @@ class Answer:
     n_best: list["Answer"]
 
 
-Result = Label | Number | Tags | Answer
+@dataclass(frozen=True)
+class Choice:
+    """The best of several choices, with the probabilities of all of them."""
+
+    number: int  # counted from 0
+    label: str  # its name in the task's files
+    text: str
+    score: float
+    scores: list[float]
+
+
+Result = Label | Number | Tags | Answer | Choice
 
 
 def as_json(result: Result) -> dict[str, Any]:
@@ -141,6 +153,13 @@ def answer_of(guess: Prediction) -> Answer:
         return Answer("", None, None, guess.confidence, rivals)
     best = rivals[0]
     return Answer(best.text, best.start, best.end, guess.confidence, rivals)
+
+
+def choice_of(guess: Prediction, choices: Sequence[str]) -> Choice:
+    """Return the best of an item's choices."""
+    assert isinstance(guess, ChoicePrediction) and guess.confidence is not None
+    best = guess.number
+    return Choice(best, str(guess.answer), choices[best], guess.confidence, list(guess.shares))
 
 
 def softmax(logits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

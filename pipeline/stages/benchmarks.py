@@ -11,7 +11,7 @@ from data_prep.reading.benchmarks import FORMS, BenchmarkFile
 from pipeline.config.compose import compose_config, group_options
 from pipeline.tasks.config import TaskConfig
 
-READER_FORMS = {"table": "table", "conll": "conll", "squad": "json"}
+READER_FORMS = {"table": "table", "conll": "conll", "squad": "json", "commonsense_qa": "json"}
 
 
 def benchmark_files(entries: Sequence[str]) -> list[tuple[str, BenchmarkFile]]:

@@ -4,9 +4,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from data_prep.errors import UsageError
 from data_prep.fields import result_keys
-from pipeline.config.schema import FLOORS, RANDOM, VECTORS, Config
-from pipeline.models.registry import family_of
+from pipeline.config.schema import FLOORS, RANDOM, VECTORS, Config, is_random
+from pipeline.models.config import ModelConfig
+from pipeline.models.registry import family_of, family_of_folder
+from pipeline.store.outputs import Store
+from pipeline.store.references import Folder, resolve
+from pipeline.training.source import read_model
 from pipeline.workflow.stage import Request
 
 if TYPE_CHECKING:
@@ -20,8 +25,8 @@ def encoder_requests(config: Config) -> dict[str, Request]:
     for number, name in enumerate(config.encoders, start=1):
         suffix = "" if len(config.encoders) == 1 else f"_{number}"
         own = replace(config, encoder=name)
-        if name == RANDOM:
-            requests[f"tokenizer{suffix}"] = Request("tokenizer", own)
+        if is_random(name):
+            requests[f"tokenizer{suffix}"] = Request("tokenizer", _of_twin(own))
         elif name == VECTORS:
             requests[f"encoder{suffix}"] = Request("vectors", own)
         elif name not in FLOORS:
@@ -38,10 +43,12 @@ def encoder_keys(config: Config) -> dict[str, Any]:
     text. Tasks over whole texts were not affected.
     """
     keys: dict[str, Any] = {}
-    if RANDOM in config.encoders:
-        unread = family_of(config.model).objective_keys
-        model = result_keys(config.model).items()
-        keys["model"] = {key: value for key, value in model if key not in unread}
+    for name in filter(is_random, config.encoders):
+        model = random_model(replace(config, encoder=name))
+        unread = family_of(model).objective_keys
+        own = {key: value for key, value in result_keys(model).items() if key not in unread}
+        if own not in keys.values():
+            keys[f"model_{len(keys) + 1}" if keys else "model"] = own
     for name in FLOORS:
         if name in config.encoders:
             keys["encoder"] = {"floor": name}
@@ -53,7 +60,7 @@ def encoder_keys(config: Config) -> dict[str, Any]:
 def earlier_encoder_keys(config: Config) -> dict[str, Any]:
     """Return `encoder_keys` as earlier versions hashed them: with all options of the model."""
     keys = encoder_keys(config)
-    return keys | ({"model": result_keys(config.model)} if "model" in keys else {})
+    return keys | ({"model": result_keys(config.model)} if RANDOM in config.encoders else {})
 
 
 def open_encoder(config: Config, inputs: dict[str, Path], seed: int) -> "Encoder":
@@ -61,14 +68,51 @@ def open_encoder(config: Config, inputs: dict[str, Path], seed: int) -> "Encoder
     from pipeline.encoders import Concatenation, load_encoder, random_encoder
 
     members = [
-        random_encoder(config.model, path, seed)
-        if role.startswith("tokenizer")
+        random_encoder(random_model(replace(config, encoder=name)), path, seed)
+        if is_random(name)
         else load_encoder(path)
-        for role, path in inputs.items()
+        for name, path in zip(config.encoders, inputs.values(), strict=True)
     ]
     return members[0] if len(members) == 1 else Concatenation(members)
 
 
 def encoder_label(config: Config) -> str:
-    """Return the encoder's name for tables; for a folder or file without its path."""
-    return " + ".join("pretrained" if name is None else Path(name).name for name in config.encoders)
+    """Return the encoder's name for tables; for a folder or file without its path.
+
+    An untrained encoder is always `random`, since runs of the same architecture share it.
+    """
+    return " + ".join(map(_label, config.encoders))
+
+
+def _label(name: str | None) -> str:
+    if name is None:
+        return "pretrained"
+    return RANDOM if is_random(name) else Path(name).name
+
+
+def random_model(config: Config) -> ModelConfig:
+    """Return the architecture of `encoder=random`, or that of the run in `encoder=random:<run>`.
+
+    Raises UsageError if that run has not begun to train.
+    """
+    _, _, reference = config.encoder.partition(":")
+    if not reference:
+        return config.model
+    found = resolve("encoder", reference, "pretrain", Store(Path(config.paths.store)))
+    if isinstance(found, Folder):
+        model: ModelConfig = family_of_folder(found.path).read_config(found.path)
+        return model
+    stated = found.output.path / "config.json"
+    if not stated.exists():
+        raise UsageError(f"encoder={config.encoder}: this run has not begun to train; run it first")
+    return read_model(stated)
+
+
+def _of_twin(config: Config) -> Config:
+    """Return the config with the tokenizer of the run in `encoder=random:<run>`."""
+    _, _, reference = config.encoder.partition(":")
+    if not reference:
+        return config
+    random_model(config)  # raises an error that names `encoder` if there is no such run
+    tokenizer = replace(config.tokenizer, source=None)
+    return replace(config, init=replace(config.init, source=reference), tokenizer=tokenizer)

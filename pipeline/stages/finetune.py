@@ -1,6 +1,6 @@
 """Stage `finetune`: fine-tunes an encoder on a task and scores it.
 
-Reads the task's files and the encoder of `encoder=`: an exported folder, any Hugging Face BERT,
+Reads the task's files and the encoder of `encoder=`: an exported folder, any Hugging Face encoder,
 word vectors, several of these, only a tokenizer (`random`) or nothing (`tfidf`, `majority`). Writes
     scores.json        the task's main score, all other scores, and the settings behind them
     predictions.jsonl  per test example: inputs, gold, prediction and confidence
@@ -14,6 +14,7 @@ Try it: sesame finetune experiment=demo task=polarity
 """
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,8 @@ from pipeline.stages.encoder_inputs import (
     encoder_label,
     encoder_requests,
 )
-from pipeline.stages.tuning import train
+from pipeline.stages.tracked import TRAINING
+from pipeline.stages.tuning import steps_done, train
 from pipeline.tasks.metrics import confusion, scores_by_type
 from pipeline.tasks.splits import missing_files, read_splits, task_files
 from pipeline.tasks.suite import ANSWERS, members_with_data, score_suite
@@ -72,7 +74,7 @@ class Finetune(Stage):
         """Fine-tune once, score the test split and write the files above; return the scores."""
         from pipeline.tasks.majority import answer_majority
         from pipeline.tasks.submission import (
-            span_details,
+            details,
             write_answers,
             write_null_odds,
             write_spans,
@@ -99,7 +101,7 @@ class Finetune(Stage):
                     "gold": example.gold,
                     "prediction": guess.answer,
                     "confidence": guess.confidence,
-                    **span_details(guess),
+                    **details(guess),
                 }
                 stream.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
         if task.kind == "span":
@@ -141,7 +143,12 @@ class Finetune(Stage):
             guessed: list[Any] = [guess.answer for guess in outcome.predictions]
             named["by_type"] = scores_by_type(gold_tags, guessed)
         write_atomically(work.out / "scores.json", json.dumps(named, indent=1))
+        shutil.rmtree(work.out / TRAINING, ignore_errors=True)
         return scores
+
+    def how_far(self, out: Path) -> str:
+        """Return the step of the last checkpoint as text, for the plan."""
+        return steps_done(out)
 
     def closing(self, out: Path) -> Table:
         """Return the scores as a table, the main score first."""

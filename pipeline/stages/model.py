@@ -18,6 +18,7 @@ from data_prep.files import write_atomically
 from data_prep.progress import console
 from pipeline.config.schema import Config
 from pipeline.stages.encoder_inputs import encoder_requests
+from pipeline.stages.tracked import TRAINING
 from pipeline.stages.tuning import KEPT, keeps_model, train
 from pipeline.store.models import FILE
 from pipeline.store.outputs import canonical
@@ -112,3 +113,4 @@ def _train_again(work: Work, seed: int) -> None:
     for path in sorted(made.iterdir()):
         os.replace(path, work.out / path.name)
     made.rmdir()
+    shutil.rmtree(work.out / TRAINING, ignore_errors=True)

@@ -41,9 +41,8 @@ def prepare_reference(
     """
     place = store or os.environ.get("SESAME_STORE", "store")
     config = Config(encoder=str(encoder), paths=PathsConfig(str(place)))
-    for name in (RANDOM, VECTORS):
-        if config.encoder == name:
-            raise UsageError(f"encoder={name}: needs an experiment; name a run, a folder or a file")
+    if config.encoder in (RANDOM, VECTORS):
+        raise UsageError(f"encoder={encoder}: needs an experiment; name a run, a folder or a file")
     return config, prepare_encoder("load_encoder", config, [f"encoder={encoder}"])
 
 

@@ -9,35 +9,35 @@ fine-tuning.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 from data_prep.progress import console
 from pipeline.stages.encoder_inputs import encoder_label
+from pipeline.store.checkpoints import CHECKPOINTS, checkpoints
 from pipeline.store.journal import Journal
-from pipeline.tasks.finetuning import Epoch
+from pipeline.tasks.history import Evaluation
 from pipeline.tracking.config import TrackingConfig
 from pipeline.tracking.training import Training
 from pipeline.workflow.stage import Work
+
+TRAINING = ".training"  # folder of an unfinished fine-tuning with its checkpoints
 
 
 @dataclass(frozen=True)
 class Followed:
     """The journal and the dashboards of one fine-tuning."""
 
-    write: Callable[[dict[str, float]], None]
+    log: Callable[[dict[str, Any]], None]
     work: Work
 
-    def after_epoch(self, end: Epoch) -> None:
-        """Note an epoch, and report its score to a sweep that may stop it."""
-        self.write(
-            {
-                "step": end.step,
-                "epoch": end.number,
-                "loss": end.loss,
-                "learning_rate": end.learning_rate,
-                f"dev_{self.work.config.task.metric}": end.score,
-            }
-        )
-        self.work.report(end.number, end.score)
+    def write(self, line: dict[str, Any]) -> None:
+        """Write a line of the journal, and tell the dashboards."""
+        self.log(line)
+
+    def evaluated(self, evaluation: Evaluation) -> None:
+        """Report a score to a sweep that may stop the fine-tuning."""
+        self.work.report(evaluation.number, evaluation.score)
 
     def after_head(self, head: int, choice: str, score: float) -> None:
         """Note the score of one head of a layer table."""
@@ -48,23 +48,36 @@ class Followed:
         self.write({"step": step, **{f"test_{name}": value for name, value in scores.items()}})
 
 
-@contextmanager
-def followed(work: Work) -> Iterator[Followed]:
-    """Open the journal and the dashboards of a fine-tuning, which starts from the beginning."""
-    training = Training.in_folder(work.config.name, work.out)
-    [path] = training.journals
+def training_journal(work: Work) -> Path:
+    """Return the file with the numbers of a fine-tuning's steps."""
+    [path] = Training.in_folder(work.config.name, work.out).journals
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    journal = Journal(path, work.check_lease)
+    return path
+
+
+@contextmanager
+def followed(work: Work, is_trained: bool = False) -> Iterator[Followed]:
+    """Open the journal and the dashboards of a fine-tuning.
+
+    Lines after the newest checkpoint are removed: these steps are taken again. `is_trained`: ranks
+    have trained, and told the dashboards all lines so far.
+    """
+    training = Training.in_folder(work.config.name, work.out)
+    journal = Journal(training_journal(work), work.check_lease)
+    step = -1
+    if not is_trained:
+        saved = checkpoints(work.out / TRAINING / CHECKPOINTS)
+        step = int(saved[-1].name) if saved else 0
+        journal.cut(step)
     tracking = live(work, training.output.stage)
     if not tracking.loggers:
         yield Followed(journal.append, work)
         return
     from pipeline.tracking.tracker import Tracker  # imports Lightning, which takes seconds
 
-    tracker = Tracker(tracking, training, 0, lambda text: console.print(text, markup=False))
+    tracker = Tracker(tracking, training, step, lambda text: console.print(text, markup=False))
 
-    def write(line: dict[str, float]) -> None:
+    def write(line: dict[str, Any]) -> None:
         journal.append(line)
         tracker.log(line)
 

@@ -7,8 +7,10 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.config.schema import FLOORS, RANDOM, Config
+from pipeline.config.schema import FLOORS, Config, is_random
 from pipeline.stages.encoder_inputs import open_encoder
+from pipeline.stages.tracked import TRAINING
+from pipeline.store.checkpoints import CHECKPOINTS, checkpoints
 from pipeline.tasks.config import FinetuneConfig
 from pipeline.tasks.examples import Example
 from pipeline.tasks.splits import Splits, read_splits
@@ -31,13 +33,15 @@ def keeps_model(config: Config) -> bool:
     """
     if FLOORS.keys() & set(config.encoders) or config.task.members:
         return False
-    return RANDOM not in config.encoders if config.keep is None else config.keep
+    return not any(map(is_random, config.encoders)) if config.keep is None else config.keep
 
 
 def train(work: Work, splits: Splits | None = None) -> "Outcome":
     """Fine-tune once; leave the model in a hidden folder if it is to be kept."""
-    from pipeline.stages.tracked import followed
+    from pipeline.stages.rank_loop import RankLoop
+    from pipeline.stages.tracked import followed, training_journal
     from pipeline.tasks.finetuning import finetune
+    from pipeline.tasks.plain_loop import PlainLoop, TrainingFiles
 
     task, config = work.config.task, work.config.finetune
     splits = splits or read_splits(task, config.seed)
@@ -47,10 +51,33 @@ def train(work: Work, splits: Splits | None = None) -> "Outcome":
         if keeps_model(work.config):
             leave_model(work.out, finetuned, splits.dev[:PROVED])
 
-    with _computing(encoder, config, work.out / ".states") as own, followed(work) as run:
-        outcome = finetune(own, splits, task, config, run.after_epoch, keep)
-        run.scored(outcome.steps, outcome.scores)
+    files = TrainingFiles(work.out / TRAINING, training_journal(work))
+    with _computing(encoder, config, work.out / ".states") as own:
+        if uses_ranks(config):
+            outcome = finetune(own, splits, task, config, RankLoop(work, files), keep)
+            with followed(work, is_trained=True) as run:
+                run.scored(outcome.steps, outcome.scores)
+        else:
+            with followed(work) as run:
+                loop = PlainLoop(task, config, run, files)
+                outcome = finetune(own, splits, task, config, loop, keep)
+                run.scored(outcome.steps, outcome.scores)
     return outcome
+
+
+def uses_ranks(config: FinetuneConfig) -> bool:
+    """Return True if ranks train, and not a loop in this process; see finetune.engine."""
+    from pipeline.tasks.finetuning import choose_device
+
+    if config.engine != "auto" or config.mode == "frozen":
+        return config.engine == "ranks"
+    return bool(config.needs_ranks) or choose_device(config.accelerator).type != "cpu"
+
+
+def steps_done(out: Path) -> str:
+    """Describe the progress of an unfinished fine-tuning."""
+    saved = checkpoints(out / TRAINING / CHECKPOINTS)
+    return f"step {int(saved[-1].name):,}" if saved else "started"
 
 
 def _computing(

@@ -1,4 +1,4 @@
-"""Report the held-out loss of a pretraining while its ranks train, and stop it early if asked.
+"""Report how a training on ranks goes, and stop it early if asked.
 
 The ranks are other processes; rank 0 writes metrics.jsonl. A thread reads it. To stop, it sends
 this process the signal that also ends a job: the ranks save a checkpoint and leave.
@@ -20,8 +20,12 @@ LOOK_SECONDS = 0.5
 
 
 @contextmanager
-def reporting(journal: Path, report: ReportValue) -> Iterator[None]:
-    """Call `report` with every held-out loss that is in `journal` by the end of the block.
+def reporting(
+    journal: Path, report: ReportValue, key: str = "heldout_loss", number: str = "step"
+) -> Iterator[None]:
+    """Call `report` with every value of `key` that is in `journal` by the end of the block.
+
+    `number` is the field that goes with it: the step, or the epoch.
 
     If `report` raises `StoppedEarly` while training runs, training is interrupted and the block
     raises it. A training that has ended is not stopped any more.
@@ -29,7 +33,7 @@ def reporting(journal: Path, report: ReportValue) -> Iterator[None]:
     if report is no_report:
         yield
         return
-    watch = _Watch(journal, report)
+    watch = _Watch(journal, report, key, number)
     with _ignoring_own_signal(watch):
         watch.start()
         try:
@@ -48,11 +52,12 @@ def reporting(journal: Path, report: ReportValue) -> Iterator[None]:
 class _Watch(threading.Thread):
     """Reads the journal until `ended` is set, or until the report stops the training."""
 
-    def __init__(self, journal: Path, report: ReportValue) -> None:
+    def __init__(self, journal: Path, report: ReportValue, key: str, number: str) -> None:
         super().__init__(daemon=True)
         self.ended = threading.Event()
         self.stopped: StoppedEarly | None = None
         self._journal, self._report, self._last = journal, report, 0
+        self._key, self._number = key, number
 
     def run(self) -> None:
         while not self.ended.wait(LOOK_SECONDS):
@@ -64,11 +69,11 @@ class _Watch(threading.Thread):
                 return
 
     def report_new(self) -> None:
-        """Report the held-out losses that were not reported yet."""
+        """Report the values that were not reported yet."""
         for line in read_lines(self._journal):
-            if "heldout_loss" in line and int(line["step"]) > self._last:
+            if self._key in line and int(line["step"]) > self._last:
                 self._last = int(line["step"])
-                self._report(self._last, float(line["heldout_loss"]))
+                self._report(int(line[self._number]), float(line[self._key]))
 
 
 @contextmanager

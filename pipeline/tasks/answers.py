@@ -57,6 +57,11 @@ class Answers(ABC):
         """Return a copy tuned on development data, for example with a decision threshold."""
         return self
 
+    @property
+    def is_tunable(self) -> bool:
+        """True if `tuned` returns anything else than these answers."""
+        return type(self).tuned is not Answers.tuned
+
     def score(
         self, examples: Sequence[Example], predictions: Sequence[Prediction]
     ) -> dict[str, float]:

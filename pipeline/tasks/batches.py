@@ -4,7 +4,7 @@ U rows of the head's answers (see heads): inputs, words or units
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -22,19 +22,36 @@ WINDOW = 8  # batches whose examples are sorted by length together
 
 @dataclass(frozen=True)
 class TaskData:
-    """One split of a task, encoded once; any selection of inputs can form a batch.
+    """One split of a task, encoded once; any selection of bundles can form a batch.
 
-    An example is one input, or several inputs if it was cut into windows (see `Answers.encode`).
+    A bundle is the inputs that a loss needs together: all choices of one example if the task is
+    multiple choice, else one input. An example that was cut into windows has one bundle per window
+    (see `Answers.encode`). Training draws, shuffles and divides bundles, never inputs.
     """
 
     examples: Sequence[Example]
     inputs: EncodedInputs
     counts: Ints  # [inputs]: rows of the head's answers per input
     gold: NDArray[Any]  # [U] or [U, 2]: targets of all inputs, in their order
+    bundle_sizes: Ints | None = field(default=None, kw_only=True)  # inputs per bundle; None: 1 each
 
-    def batch(self, rows: Ints) -> tuple[InputBatch, Tensor]:
-        """Return the inputs `rows` and their targets gold_U."""
+    def batch(self, bundles: Ints) -> tuple[InputBatch, Tensor]:
+        """Return the inputs of `bundles`, bundle after bundle, and their targets gold_U."""
+        rows = self.rows(bundles)
         return self.inputs.batch(rows), torch.from_numpy(self.gold[self.places(rows)])
+
+    def rows(self, bundles: Ints) -> Ints:
+        """Return the numbers of the inputs of `bundles`."""
+        if self.bundle_sizes is None:
+            return bundles
+        return runs(_starts(self.bundle_sizes)[bundles], self.bundle_sizes[bundles])[0]
+
+    @cached_property
+    def lengths(self) -> Ints:
+        """[bundles] units of each bundle's longest input."""
+        if self.bundle_sizes is None:
+            return self.inputs.lengths
+        return np.maximum.reduceat(self.inputs.lengths, _starts(self.bundle_sizes))
 
     def places(self, rows: Ints) -> Ints:
         """Return the indices into `gold` of the inputs `rows`."""
@@ -42,15 +59,19 @@ class TaskData:
 
     @cached_property
     def _starts(self) -> Ints:
-        return np.cumsum(self.counts) - self.counts
+        return _starts(self.counts)
+
+
+def _starts(sizes: Ints) -> Ints:
+    return np.cumsum(sizes) - sizes
 
 
 def training_order(lengths: Ints, batch_size: int, rng: np.random.Generator) -> list[Ints]:
-    """Return all rows in batches of similar length, in random order.
+    """Return all bundles in batches of similar length, in random order.
 
-    Rows are shuffled, sorted by length within windows of WINDOW batches, and the batches are
+    Bundles are shuffled, sorted by length within windows of WINDOW batches, and the batches are
     shuffled. Similar lengths matter because recurrent layers take as many steps as the longest
-    input has units. In a batch longer inputs come first, as attention needs them.
+    input has units. In a batch longer bundles come first.
     """
     order = rng.permutation(len(lengths))
     batches = []

@@ -11,12 +11,14 @@ METRICS = {
     "regress": ("pearson", "spearman"),
     "tag": ("entity_f1", "accuracy"),
     "span": ("f1", "exact_match"),
+    "choice": ("accuracy",),
 }
 READERS = {
     "classify": ("table", "wiki_links"),
     "regress": ("table",),
     "tag": ("conll", "conllu", "wiki_links"),
     "span": ("squad",),
+    "choice": ("table", "commonsense_qa"),
 }
 LAYERS = (
     "embeddings", "last", "second_to_last", "sum_last_4", "concat_last_4", "sum_all", "mix",
@@ -36,7 +38,8 @@ class TaskConfig:
         "table",
         "format of the files: table = .tsv, .csv or .jsonl; conll = one word and its tag per line; "
         "conllu = parts of speech in CoNLL-U; "
-        "wiki_links = links of a MediaWiki dump; squad = SQuAD's JSON",
+        "wiki_links = links of a MediaWiki dump; squad = SQuAD's JSON; commonsense_qa = JSON lines "
+        "with `question: {stem, choices: [{label, text}]}` and `answerKey`",
         choices=tuple(dict.fromkeys(name for names in READERS.values() for name in names)),
     )
     data_dir: str | None = execution(None, "folder of the task's files", holds_environment=True)
@@ -58,9 +61,19 @@ class TaskConfig:
     columns: list[str] = result([], "names of a table's columns, for files without a header")
     aliases: dict[str, str] = result({}, "columns to rename: name in the file to name used here")
     text_a: str = result("sentence", "column of the first or only sentence")
-    text_b: str | None = result(None, "column of the second sentence")
+    text_b: str | None = result(
+        None, "column of the second sentence; multiple choice: of the beginning of all choices"
+    )
+    choices: list[str] = result(
+        [], "columns of the choices, or one column with a list of them (task.kind=choice)",
+        is_later=True,
+    )  # fmt: skip
     label: str = result("label", "column of the label")
-    labels: list[str] = result([], "all labels; when empty, the labels of the training file")
+    labels: list[str] = result(
+        [],
+        "all labels; when empty, the labels of the training file; multiple choice: names of the "
+        "first, second, … choice; when empty, their numbers from 0",
+    )
     group_field: str | None = result(
         None, "column or field that groups examples, such as a patient: all examples of a group go "
         "to the same split (table; squad; conll: a comment `# field = value`, or document)",
@@ -161,6 +174,11 @@ class TaskConfig:
             raise UsageError(
                 f"task.test_documents and task.test={self.test}: two test sets contradict each "
                 "other; set one of them"
+            )
+        if bool(self.choices) != (self.kind == "choice"):
+            raise UsageError(
+                f"task.choices=[{','.join(self.choices)}]: task.kind=choice needs columns of "
+                "choices, and no other kind has any"
             )
         if self.unanswerable and self.kind != "span":
             raise UsageError(
@@ -264,16 +282,73 @@ class FinetuneConfig:
     max_seq_length: int = result(
         128, "maximum tokens of an input; longer inputs are truncated", at_least=8
     )
+    eval_every: int | None = result(
+        None, "optimizer steps between evaluations on the development set; when not set, one per "
+        "epoch", at_least=1, is_later=True,
+    )  # fmt: skip
     patience: int | None = result(
-        None, "stop after this many epochs without a better development score; counts only after a "
-        "score above 0", at_least=1,
+        None, "stop after this many evaluations (epochs) without a better development score; "
+        "counts only after a score above 0", at_least=1,
+    )  # fmt: skip
+    precision: str = result(
+        "fp32", "precision of the forward and backward pass", choices=("fp32", "bf16-mixed"),
+        is_later=True,
     )  # fmt: skip
     accelerator: str = execution(
         "auto", "device to compute on", choices=("auto", "cpu", "cuda", "mps")
     )
+    engine: str = execution(
+        "auto",
+        "plain = a loop in this process, which starts at once; ranks = pretraining's engine in "
+        "processes of its own; auto = plain on a CPU unless another key needs ranks",
+        choices=("auto", "plain", "ranks"),
+    )
+    devices: int = execution(1, "devices that share each batch (ranks)", at_least=1)
+    strategy: str | None = execution(
+        None, "how devices divide the work (ranks); when not set, single or ddp",
+        choices=("single", "ddp", "zero1", "zero2"),
+    )  # fmt: skip
+    micro_batch_size: int | None = execution(
+        None, "inputs per forward pass on a device; fewer need less memory (ranks)", at_least=1
+    )
+    activation_checkpointing: bool = execution(
+        False, "recompute activations in the backward pass to save memory (ranks)"
+    )
+    checkpoint_minutes: float = execution(
+        10.0, "minutes of training between checkpoints, from which a killed fine-tuning goes on",
+        at_least=0.0,
+    )  # fmt: skip
+
+    @property
+    def needs_ranks(self) -> list[str]:
+        """The keys that are set and that only ranks obey, as key=value."""
+        given = {
+            "precision": self.precision != "fp32",
+            "devices": self.devices > 1,
+            "strategy": self.strategy not in (None, "single"),
+            "micro_batch_size": self.micro_batch_size is not None,
+            "activation_checkpointing": self.activation_checkpointing,
+        }
+        return [f"finetune.{key}={getattr(self, key)}" for key, is_set in given.items() if is_set]
 
     def check(self) -> None:
         """Raise a UsageError for keys that contradict each other."""
+        if (self.engine == "plain" or self.mode == "frozen") and self.needs_ranks:
+            why = "finetune.engine=plain" if self.engine == "plain" else "finetune.mode=frozen"
+            raise UsageError(
+                f"{self.needs_ranks[0]}: {why} trains on one device in this process, in fp32; "
+                "leave one of them out"
+            )
+        if self.engine == "ranks" and self.mode == "frozen":
+            raise UsageError(
+                "finetune.engine=ranks: finetune.mode=frozen trains only a head, on stored hidden "
+                "states, in this process; leave one of them out"
+            )
+        if self.strategy == "single" and self.devices > 1:
+            raise UsageError(
+                f"finetune.strategy=single: cannot use finetune.devices={self.devices}; "
+                "choose ddp, zero1 or zero2"
+            )
         if self.layers not in LAYERS and not self.layers.isdigit():
             raise UsageError(
                 f"finetune.layers={self.layers}: must be one of {', '.join(LAYERS)}, or the number "

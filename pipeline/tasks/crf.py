@@ -41,7 +41,7 @@ class Crf(nn.Module):
         return self.learned + self.impossible
 
     def loss(self, logits_WC: Tensor, gold_W: Tensor, lengths: Ints) -> Tensor:
-        """Return the negative log-likelihood of the gold tags per word. `lengths`: [B] words."""
+        """Return the negative log-likelihood of all sentences' gold tags. `lengths`: [B] words."""
         logits_BTC, real_BT = to_padded(logits_WC, lengths)
         gold_BT, _ = to_padded(gold_W, lengths)
         forward_BTC = self._sums(logits_BTC, real_BT)
@@ -53,7 +53,7 @@ class Crf(nn.Module):
             + self.begins[gold_BT[:, 0]]
             + self.ends[_last(gold_BT, real_BT)]
         )
-        return (total_B - gold_B).sum() / len(gold_W)
+        return (total_B - gold_B).sum()
 
     def decide(self, logits_WC: Tensor, lengths: Ints) -> Tensor:
         """Return marginal log-probabilities of the tags, and the best path as the last column.

@@ -26,10 +26,10 @@ from data_prep.files import atomic_write, write_atomically
 from data_prep.reading.untrusted import read_object
 from pipeline.encoders import (
     SENTENCES,
-    BertEncoder,
     ClassHead,
     Encoder,
     SeparateSentences,
+    TokenEncoder,
     class_head,
     load_encoder,
 )
@@ -44,13 +44,13 @@ from pipeline.tasks.heads import Head
 from pipeline.tasks.kinds import restore
 from pipeline.tasks.model import Model, head_outputs
 
-FORMAT = 1
+FORMAT = 2
 HEAD = "head.safetensors"
 TOLERANCE = 1e-5
 # Settings without which a model cannot be used; others belong to its making.
 TASK_KEYS = (
-    "name", "kind", "reader", "text_a", "text_b", "label", "columns", "aliases", "metric",
-    "unanswerable", "stride", "max_question", "max_answer",
+    "name", "kind", "reader", "text_a", "text_b", "choices", "label", "columns", "aliases",
+    "metric", "unanswerable", "stride", "max_question", "max_answer",
 )  # fmt: skip
 HEAD_KEYS = (
     "mode",
@@ -99,9 +99,11 @@ class Finetuned:
     def class_head(self) -> ClassHead | None:
         """The class of transformers that computes the same; None if there is none."""
         encoder = self.model.encoder.plain
-        if not isinstance(encoder, BertEncoder) or encoder.model_type is None:
+        if not isinstance(encoder, TokenEncoder) or encoder.model_type is None:
             return None
         found = class_head(encoder.model_type, self.task.kind)
+        if found is None:
+            return None
         has_layers = isinstance(self.model.head.transform, torch.nn.Module)
         is_same = bool(found.transform) == has_layers
         return found if self.model.head.fits_class and is_same else None
@@ -111,7 +113,7 @@ def build(
     encoder: Encoder, answers: Answers, task: TaskConfig, config: FinetuneConfig
 ) -> Finetuned:
     """Put a new head on an encoder; its weights are drawn from torch's generator."""
-    has_pairs = task.text_b is not None and task.kind in SENTENCES
+    has_pairs = task.kind == "choice" or (task.text_b is not None and task.kind in SENTENCES)
     if has_pairs and config.pair_encoding == "separate" and encoder.joins_pairs:
         encoder = SeparateSentences(encoder)
     separate = has_pairs and not encoder.joins_pairs
@@ -128,7 +130,7 @@ def save_model(finetuned: Finetuned, folder: Path) -> str:
     found = finetuned.class_head
     head, answers = _with_scale(finetuned)
     if found is not None:
-        assert isinstance(encoder, BertEncoder)
+        assert isinstance(encoder, TokenEncoder)
         stated = _stated(finetuned)
         encoder.save_with(folder, _to_class(head, found), stated, found.name)
     else:
@@ -157,7 +159,9 @@ def load_finetuned(folder: Path) -> Finetuned:
         raise SesameError(f"{folder}: has no {FILE}, so it is no fine-tuned model of Sesame")
     content = read_object(path)
     if content.get("format") != FORMAT:
-        raise SesameError(f"{path}: format {content.get('format')!s:.20}; this version reads 1")
+        raise SesameError(
+            f"{path}: format {content.get('format')!s:.20}; this version reads {FORMAT}"
+        )
     try:
         task = TaskConfig(**{key: content["task"][key] for key in TASK_KEYS})
         config = FinetuneConfig(**{key: content["finetune"][key] for key in HEAD_KEYS})
@@ -217,6 +221,9 @@ def _stated(finetuned: Finetuned) -> dict[str, Any]:
         }
     if kind == "span":
         return stated
+    if kind == "choice":
+        assert finetuned.class_head is not None
+        return stated | {"summary_last_dropout": dropout} | finetuned.class_head.stated
     labels = finetuned.answers.labels
     if kind == "classify":
         stated["problem_type"] = "single_label_classification"
@@ -285,6 +292,8 @@ def class_logits(finetuned: Finetuned, folder: Path, examples: Sequence[Example]
         told = {"input_ids": batch.tokens_N[None]}
         if "token_type_ids" in inspect.signature(theirs.forward).parameters:
             told["token_type_ids"] = batch.segments_N[None]
+        if finetuned.task.kind == "choice":  # [examples, choices, units]
+            told = {key: value[None] for key, value in told.items()}
         answer = theirs(**told)
         if finetuned.task.kind == "span":
             rows.append(torch.stack([answer.start_logits[0], answer.end_logits[0]], 1))

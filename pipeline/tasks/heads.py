@@ -4,12 +4,14 @@ The task's kind decides the shape of the answers:
     classify  [E, C] logits per input; gold_E is the class
     regress   [E, 1] one number per input; gold_E is the number
     tag       [W, C] logits per word, read at the word's first unit; gold_W is the tag
+    choice    [E, 1] one score per choice. gold_E2 is 1 at the first choice of each example, and 1
+              at its right choice. The inputs of an example are adjacent.
     span      [N, 2] logits per unit: the answer starts here, the answer ends here. gold_N2 is 1 at
               these two units and 0 elsewhere. An input is one window of a passage. If the window
               does not contain the answer, both are the first unit of the input.
 Gold answers have the order of the head's rows. U, the number of rows, is E, W or N.
 
-N units of a batch, W words, E inputs, D width, C classes, F features of a pair
+N units of a batch, W words, E inputs, D width, C classes, F features of a pair, R rows, K columns
 """
 
 from collections.abc import Sequence
@@ -17,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -108,26 +111,36 @@ class Context(nn.Module):
 class Standardised(nn.Module):
     """Standardise numbers with the mean and deviation of all training batches so far.
 
-    In training mode each batch updates the running moments in place.
+    In training mode each batch updates the running moments in place. They are parameters without
+    gradients, so that checkpoints hold them. Several ranks add up their batches.
     """
-
-    count: Tensor
-    mean: Tensor
-    square: Tensor
 
     def __init__(self) -> None:
         super().__init__()
-        for name in ("count", "mean", "square"):
-            self.register_buffer(name, torch.zeros(()))
+        self.count = nn.Parameter(torch.zeros(()), requires_grad=False)
+        self.mean = nn.Parameter(torch.zeros(()), requires_grad=False)
+        self.square = nn.Parameter(torch.zeros(()), requires_grad=False)
 
     def forward(self, x_E: Tensor) -> Tensor:
         if self.training:
-            seen = x_E.detach().float()
-            self.count += len(seen)
-            self.mean += (seen - self.mean).sum() / self.count
-            self.square += (seen**2 - self.square).sum() / self.count
+            self._update(x_E.detach().float())
         variance = (self.square - self.mean**2).clamp(min=1e-6)
         return (x_E - self.mean) * variance.rsqrt()
+
+    def _update(self, seen_E: Tensor) -> None:
+        added = torch.stack(
+            [
+                seen_E.new_tensor(float(len(seen_E))),
+                (seen_E - self.mean).sum(),
+                (seen_E**2 - self.square).sum(),
+            ]
+        )
+        if dist.is_initialized():
+            dist.all_reduce(added)
+        with torch.no_grad():
+            self.count.add_(added[0])
+            self.mean.add_(added[1] / self.count)
+            self.square.add_(added[2] / self.count)
 
 
 class Head(nn.Module):
@@ -227,13 +240,34 @@ class Head(nn.Module):
 
     def loss(self, answers: Tensor, gold: Tensor, batch: InputBatch) -> Tensor:
         """Return the mean cross-entropy per answer; for regression the mean squared error."""
+        total, weight = self.loss_sums(answers, gold, batch)
+        return total / weight
+
+    def loss_sums(self, answers: Tensor, gold: Tensor, batch: InputBatch) -> tuple[Tensor, float]:
+        """Return the sum of the losses and its weight: the loss is sum / weight.
+
+        The loss of a batch in parts is the sum of all sums divided by the sum of all weights.
+        """
+        return self._summed(answers, gold, batch), self.loss_weight(gold, batch)
+
+    def loss_weight(self, gold: Tensor, batch: InputBatch) -> float:
+        """Return the number of answers that the sum of losses runs over; needs no forward pass."""
+        if self.kind == "choice":
+            return float(gold[:, 0].sum())
+        return 2 * len(batch.lengths) if self.kind == "span" else len(gold)
+
+    def _summed(self, answers: Tensor, gold: Tensor, batch: InputBatch) -> Tensor:
         if self.kind == "regress":
-            return F.mse_loss(answers[:, 0], gold)
+            return F.mse_loss(answers[:, 0], gold, reduction="sum")
         if self.kind == "span":
-            return span_loss(answers, gold, batch.lengths)
+            lengths_E = torch.from_numpy(batch.lengths).to(answers.device)
+            return cross_entropy_of_runs(answers, gold, lengths_E)
+        if self.kind == "choice":
+            sizes = torch.bincount(gold[:, 0].long().cumsum(0))[1:]  # choices per example
+            return cross_entropy_of_runs(answers, gold[:, 1:], sizes)
         if self.crf is not None:
             return self.crf.loss(answers, gold, batch.word_counts)
-        return F.cross_entropy(answers, gold)
+        return F.cross_entropy(answers, gold, reduction="sum")
 
     @property
     def columns(self) -> int:
@@ -248,17 +282,16 @@ class Head(nn.Module):
         return answers if self.crf is None else self.crf.decide(answers, batch.word_counts)
 
 
-def span_loss(logits_N2: Tensor, gold_N2: Tensor, lengths: NDArray[np.int64]) -> Tensor:
-    """Return the cross-entropy over each input's units, the mean of starts and ends.
+def cross_entropy_of_runs(logits_RK: Tensor, gold_RK: Tensor, lengths: Tensor) -> Tensor:
+    """Return the cross-entropy over the rows of each run, summed over runs and columns.
 
-    Devlin et al. 2019, section 4.2.
+    gold_RK is 1 at one row of each run and column. Used for spans, where a run is the units of an
+    input (Devlin et al. 2019, section 4.2), and for the choices of an example.
     """
-    lengths_E = torch.from_numpy(lengths).to(logits_N2.device)
-    most_E2 = torch.segment_reduce(logits_N2.detach(), "max", lengths=lengths_E)
-    shifted_N2 = logits_N2 - most_E2.repeat_interleave(lengths_E, 0)
-    sums_E2 = torch.segment_reduce(shifted_N2.exp(), "sum", lengths=lengths_E)
-    chosen = (shifted_N2 * gold_N2).sum()
-    return (sums_E2.log().sum() - chosen) / (2 * len(lengths))
+    most = torch.segment_reduce(logits_RK.detach(), "max", lengths=lengths)
+    shifted_RK = logits_RK - most.repeat_interleave(lengths, 0)
+    sums = torch.segment_reduce(shifted_RK.exp(), "sum", lengths=lengths)
+    return sums.log().sum() - (shifted_RK * gold_RK).sum()
 
 
 def is_plain(config: FinetuneConfig) -> bool:
@@ -275,8 +308,9 @@ def chosen_pooling(kind: str, encoder: Encoder, config: FinetuneConfig, separate
     can_pool = encoder.plain.model_type is not None and is_plain(config) and not separate
     if config.pooling == "pooler" and kind in SENTENCES and not can_pool:
         raise UsageError(
-            "finetune.pooling=pooler: needs a BERT, ModernBERT or RoFormer encoder that reads "
-            "pairs together, finetune.layers=last and finetune.head=linear; choose mean"
+            "finetune.pooling=pooler: needs a BERT or another encoder whose class in transformers "
+            "has a head for sentences, pairs that are read together, finetune.layers=last and "
+            "finetune.head=linear; choose mean"
         )
     if config.pooling is not None:
         return config.pooling

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipeline.tasks.answers import Answers, ClassAnswers, NumberAnswers, TagAnswers
+from pipeline.tasks.choice_answers import ChoiceAnswers
 from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.examples import Example
 from pipeline.tasks.span_answers import SpanAnswers
@@ -13,7 +14,9 @@ def make_answers(task: TaskConfig, labels: Sequence[str], train: Sequence[Exampl
     """Return the task's `Answers`, fitted to the training examples."""
     if task.kind == "regress":
         return NumberAnswers.of(train)
-    return restore(task, {} if task.kind == "span" else {"labels": labels})
+    if task.kind == "span":
+        return SpanAnswers(task)
+    return restore(task, {"labels": task.labels if task.kind == "choice" else labels})
 
 
 def restore(task: TaskConfig, fitted: dict[str, Any]) -> Answers:
@@ -25,5 +28,7 @@ def restore(task: TaskConfig, fitted: dict[str, Any]) -> Answers:
             return NumberAnswers(**fitted)
         case "tag":
             return TagAnswers(**fitted)
+        case "choice":
+            return ChoiceAnswers(**fitted)
         case _:
             return SpanAnswers(task, **fitted)

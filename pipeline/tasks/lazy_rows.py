@@ -24,6 +24,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pipeline.encoders import Encoder
+
 MANY = 1000  # tables with fewer rows are left to the normal optimizer
 BETA1, BETA2, EPS = 0.9, 0.999, 1e-8  # the defaults of torch's AdamW
 LASTING = 512  # missed steps in which a moment still moves its row: ρ^512 is 5e-24
@@ -105,6 +107,23 @@ class LazyEmbedding(nn.Embedding):
         self._kept = np.append(self._kept, self._kept[-1] * (1 - rate * decay))
         self._write(rows)
 
+    def moments(self) -> dict[str, Tensor]:
+        """Return all state besides the table itself, for a checkpoint."""
+        return {
+            "exp_avg": self._mean_TD,
+            "exp_avg_sq": self._square_TD,
+            "made": self._made_T,
+            "kept": torch.from_numpy(self._kept),
+            "drift": torch.from_numpy(self._drift),
+        }
+
+    def restore(self, moments: dict[str, Tensor]) -> None:
+        """Load what `moments` returned."""
+        self._mean_TD.copy_(moments["exp_avg"])
+        self._square_TD.copy_(moments["exp_avg_sq"])
+        self._made_T.copy_(moments["made"])
+        self._kept, self._drift = moments["kept"].numpy(), moments["drift"].numpy()
+
     @torch.no_grad()
     def train(self, mode: bool = True) -> "LazyEmbedding":
         """Set training mode; leaving it applies all missed steps to the table."""
@@ -148,16 +167,18 @@ class LazyEmbedding(nn.Embedding):
 
 
 @contextmanager
-def lazy_tables(model: nn.Module) -> Iterator[list[LazyEmbedding]]:
-    """Replace the model's large trained embedding tables by lazy ones; restore them on exit.
+def lazy_tables(encoder: Encoder) -> Iterator[list[LazyEmbedding]]:
+    """Replace the encoder's large trained embedding tables by lazy ones; restore them on exit.
 
     The weights are shared. Leave training mode before the exit, so that no step is missing.
     """
+    tables = {id(table) for table in encoder.lookup_tables()}
     found = [
         (parent, name, child)
-        for parent in model.modules()
+        for parent in encoder.modules()
         for name, child in parent.named_children()
         if isinstance(child, nn.Embedding)
+        and id(child) in tables
         and child.weight.requires_grad
         and child.num_embeddings >= MANY
     ]

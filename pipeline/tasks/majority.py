@@ -23,7 +23,7 @@ def answer_majority(splits: Splits, task: TaskConfig) -> Outcome:
     def predict(examples: Sequence[Example]) -> list[Prediction]:
         if task.kind == "regress":
             return [Prediction(fmean(golds), None)] * len(examples)
-        if task.kind == "classify":
+        if task.kind in ("classify", "choice"):
             return [Prediction(*_commonest(golds))] * len(examples)
         tag, share = _commonest(tag for tags in golds for tag in tags)
         return [Prediction((tag,) * len(example.texts), share) for example in examples]

@@ -23,6 +23,8 @@ def score(
     if kind == "regress":
         x, y = np.asarray(gold, np.float64), np.asarray(predicted, np.float64)
         return {"pearson": pearson(x, y), "spearman": spearman(x, y)}
+    if kind == "choice":
+        return {"accuracy": float(np.mean([a == b for a, b in zip(gold, predicted, strict=True)]))}
     if kind == "tag":
         scores = tagging_scores(gold, predicted)
         has_entities = any(label.startswith("B-") for label in labels) or not labels

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.encoders import Encoder, InputBatch, evaluation_order
-from pipeline.tasks.answers import Floats
+from pipeline.tasks.answers import Answers, Floats
 from pipeline.tasks.batches import TaskData
 from pipeline.tasks.heads import Head
 
@@ -34,18 +34,36 @@ class Model(nn.Module):
         self.encoder.train(mode and not self.frozen)
         return self
 
-    def forward(self, batch: InputBatch) -> Tensor:
-        """Return the head's answers [U, C] for a batch (rows as in `heads`)."""
+    def forward(self, batch: InputBatch, gold: Tensor | None = None) -> Tensor:
+        """Return the head's answers [U, C] for a batch (rows as in `heads`).
+
+        With `gold`, return the sum of the losses instead: wrappers of a network, such as
+        DeepSpeed's, must see every use of its weights.
+        """
+        answers = self._answers(batch)
+        return answers if gold is None else self.head.loss_sums(answers.float(), gold, batch)[0]
+
+    def _answers(self, batch: InputBatch) -> Tensor:
         if self.head.reads_first:
             return self.head.answer(self.encoder.first_states(batch))
         answers: Tensor = self.head(self.encoder(batch), batch)
         return answers
 
     def trained_state(self) -> dict[str, Tensor]:
-        """Return a copy of all trained parameters and of the head's buffers."""
+        """Return a copy of all trained parameters and of the head's moments."""
         learned = {n: value for n, value in self.named_parameters() if value.requires_grad}
-        counted = dict(self.head.named_buffers(prefix="head"))
-        return {name: value.detach().clone() for name, value in (learned | counted).items()}
+        own = dict(self.head.named_parameters(prefix="head"))
+        return {name: value.detach().clone() for name, value in (learned | own).items()}
+
+
+def development_score(model: Model, dev: TaskData, answers: Answers, metric: str) -> float:
+    """Return a score on the development set, with a decision threshold tuned on it.
+
+    Puts the model into evaluation mode.
+    """
+    outputs = head_outputs(model, dev)
+    tuned = answers.tuned(outputs, dev)
+    return tuned.score(dev.examples, tuned.decode(outputs, dev))[metric]
 
 
 @torch.inference_mode()

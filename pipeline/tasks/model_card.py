@@ -52,12 +52,14 @@ ABOUT = {
     "regress": "Gives a number for a text or a pair of texts.",
     "tag": "Tags every word with one of {labels} tags.",
     "span": "Finds the answer to a question in a passage.",
+    "choice": "Chooses the best of several answers or continuations of a text.",
 }
 EXAMPLES = {
     "classify": '"a text", "another text"',
     "regress": '("a text", "another text")',
     "tag": '"A sentence with names."',
     "span": '("a question", "the passage with its answer")',
+    "choice": '("a context", ["one choice", "another choice"])',
 }
 
 

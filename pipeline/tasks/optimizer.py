@@ -3,6 +3,8 @@
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
 
 from torch import Tensor, nn
 from torch.optim import AdamW
@@ -12,13 +14,39 @@ from pipeline.tasks.config import FinetuneConfig
 from pipeline.tasks.lazy_rows import LazyEmbedding
 
 
-class Optimizer:
-    """AdamW over the trained parameters of an encoder and its head; biases and norms do not decay.
+@dataclass(frozen=True)
+class Group:
+    """Parameters with the same settings."""
+
+    peak: float  # learning rate at the end of the warm-up
+    decay: float  # weight decay
+    values: list[nn.Parameter]
+
+
+def parameter_groups(encoder: Encoder, head: nn.Module, config: FinetuneConfig) -> list[Group]:
+    """Return the trained parameters in groups of equal settings; biases and norms do not decay.
 
     A layer's learning rate is finetune.layer_decay times the rate of the layer above it; the last
-    layer has finetune.lr (Sun et al. 2019, equation 5), the head finetune.head_lr. Parameters with
-    equal settings form one group, because a step costs one kernel call per group. `tables`: lazy
-    embedding tables, which this class steps with the rate of their layer. `total`: all steps.
+    layer has finetune.lr (Sun et al. 2019, equation 5), the head finetune.head_lr. Few groups are
+    wanted, because a step costs one kernel call per group.
+    """
+    groups: dict[tuple[float, float], list[nn.Parameter]] = defaultdict(list)
+    blocks = [*encoder.blocks(), list(head.parameters())]
+    for below, block in enumerate(reversed(blocks)):
+        peak = config.lr * config.layer_decay ** max(below - 1, 0)
+        if below == 0 and config.head_lr is not None:
+            peak = config.head_lr
+        for value in block:
+            if value.requires_grad:
+                groups[peak, config.weight_decay if value.ndim > 1 else 0.0].append(value)
+    return [Group(peak, decay, values) for (peak, decay), values in groups.items()]
+
+
+class Optimizer:
+    """AdamW over the trained parameters of encoder and head, for the loop in one process.
+
+    `tables`: lazy embedding tables, which this class steps with the rate of their
+    layer. `total`: all steps.
     """
 
     def __init__(
@@ -31,59 +59,61 @@ class Optimizer:
     ) -> None:
         self._config, self._total = config, total
         self._tables = {id(table.weight): table for table in tables}
-        self.peaks: dict[int, float] = {}  # peak learning rate by id of the parameter
-        self.decays: dict[int, float] = {}  # weight decay by id of the parameter
-        groups: dict[tuple[float, float], list[nn.Parameter]] = defaultdict(list)
-        blocks = [*encoder.blocks(), list(head.parameters())]
-        for below, block in enumerate(reversed(blocks)):
-            peak = config.lr * config.layer_decay ** max(below - 1, 0)
-            if below == 0 and config.head_lr is not None:
-                peak = config.head_lr
-            for value in block:
-                if value.requires_grad:
-                    decay = config.weight_decay if value.ndim > 1 else 0.0
-                    self.peaks[id(value)], self.decays[id(value)] = peak, decay
-                    if id(value) not in self._tables:
-                        groups[peak, decay].append(value)
-        self._values = [value for values in groups.values() for value in values]
-        self._adamw = AdamW(
-            [
-                {"params": values, "peak": peak, "weight_decay": decay}
-                for (peak, decay), values in groups.items()
-            ],
-            fused=True,
-        )
-        self.steps = 0
-        self.rate = 0.0  # learning rate of the head in the last step
+        self._peaks: dict[int, tuple[float, float]] = {}  # of tables: peak and decay by id
+        groups = []
+        for group in parameter_groups(encoder, head, config):
+            usual = [value for value in group.values if id(value) not in self._tables]
+            for value in group.values:
+                self._peaks[id(value)] = group.peak, group.decay
+            if usual:
+                groups.append({"params": usual, "peak": group.peak, "weight_decay": group.decay})
+        self._values = [value for group in groups for value in cast(list[Tensor], group["params"])]
+        self._adamw = AdamW(groups, fused=True)
 
-    def step(self) -> None:
-        """Update all parameters from their gradients, clipped to finetune.clip; clear them."""
+    def step(self, step: int) -> float:
+        """Update all parameters from their gradients, clipped to finetune.clip; clear them.
+
+        `step` is the number of steps before this one. Returns the norm of the gradients before
+        clipping. If it is not finite, no weight changes.
+        """
         read = [table.read_values() for table in self._tables.values()]
-        excess = excess_norm([*self._values, *read], self._config.clip)
-        # The attribute GradScaler sets: the fused kernel divides the gradients while reading them,
-        # which saves a separate pass for clipping.
-        self._adamw.grad_scale = excess  # type: ignore[attr-defined]
-        config = self._config
-        factor = learning_rate(self.steps, self._total, config.warmup, config.schedule)
-        self.rate = config.lr * factor
-        for group in self._adamw.param_groups:
-            group["lr"] = group["peak"] * factor
-        self._adamw.step()
-        for key, table in self._tables.items():
-            table.step(self.peaks[key] * factor, self.decays[key], excess)
+        gradients = [each.grad for each in (*self._values, *read) if each.grad is not None]
+        norm = nn.utils.get_total_norm(gradients)
+        if is_finite := math.isfinite(norm.item()):
+            config = self._config
+            excess = ((norm + 1e-6) / config.clip).clamp(min=1.0) if config.clip else None
+            # The attribute GradScaler sets: the fused kernel divides the gradients while reading
+            # them, which saves a separate pass for clipping.
+            self._adamw.grad_scale = excess  # type: ignore[attr-defined]
+            factor = learning_rate(step, self._total, config.warmup, config.schedule)
+            for group in self._adamw.param_groups:
+                group["lr"] = group["peak"] * factor
+            self._adamw.step()
+            for key, table in self._tables.items():
+                peak, decay = self._peaks[key]
+                table.step(peak * factor, decay, excess)
         self._adamw.zero_grad(set_to_none=True)
-        self.steps += 1
+        return norm.item() if is_finite else math.inf
 
+    def rate(self, step: int) -> float:
+        """Return the learning rate of a step, for the journal: that of the encoder's last layer."""
+        config = self._config
+        return config.lr * learning_rate(step, self._total, config.warmup, config.schedule)
 
-def excess_norm(values: Sequence[Tensor], largest: float) -> Tensor | None:
-    """Return the divisor that clips the gradients to norm `largest`: 1 if they are small enough.
+    def moments(self, value: nn.Parameter) -> dict[str, Tensor]:
+        """Return all that the optimizer keeps of a parameter; empty before its first update."""
+        if id(value) in self._tables:
+            return self._tables[id(value)].moments()
+        return cast(dict[str, Tensor], self._adamw.state.get(value, {}))
 
-    None if `largest` is 0 (no clipping).
-    """
-    if not largest:
-        return None
-    norm = nn.utils.get_total_norm([each.grad for each in values if each.grad is not None])
-    return ((norm + 1e-6) / largest).clamp(min=1.0)
+    def restore(self, value: nn.Parameter, moments: dict[str, Tensor]) -> None:
+        """Load what `moments` returned."""
+        if id(value) in self._tables:
+            self._tables[id(value)].restore(moments)
+        elif moments:
+            self._adamw.state[value] = {
+                key: moment.to(value.device) for key, moment in moments.items()
+            }
 
 
 def learning_rate(step: int, total: int, warmup: float, schedule: str = "linear") -> float:

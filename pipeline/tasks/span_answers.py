@@ -110,14 +110,18 @@ class SpanAnswers(Answers):
 
 def best_spans(outputs_UC: Floats, window: Window, max_words: int) -> list[tuple[Span, float]]:
     """Return a window's N_BEST spans of at most `max_words` words with their logit sums."""
-    start, end = outputs_UC[window.units].astype(np.float64).T  # [words] each
-    # sums[s, d]: the span from word s to word s + d; -inf beyond the last word.
-    after = np.concatenate([end, np.full(max_words - 1, -np.inf)])
-    sums: NDArray[np.float64] = start[:, None] + sliding_window_view(after, max_words)
-    flat = sums.ravel()
+    start, end = outputs_UC[window.units].astype(np.float64).T  # [parts] each
+    # The last part that may end a span, for each first part; a span has at most `most` parts.
+    last = np.searchsorted(window.words, window.words + max_words) - 1
+    sizes = last - np.arange(len(last)) + 1
+    most = int(sizes.max())
+    # sums[s, d]: the span from part s to part s + d; -inf beyond the last one allowed.
+    after = np.concatenate([end, np.full(most - 1, -np.inf)])
+    sums: NDArray[np.float64] = start[:, None] + sliding_window_view(after, most)
+    flat = np.where(np.arange(most) < sizes[:, None], sums, -np.inf).ravel()
     best = np.argpartition(-flat, min(N_BEST, flat.size) - 1)[:N_BEST]
     best = best[np.isfinite(flat[best])]
-    first, length = np.divmod(best, max_words)
+    first, length = np.divmod(best, most)
     characters = window.characters
     return [
         ((int(characters[s, 0]), int(characters[s + d, 1])), float(flat[at]))

@@ -1,9 +1,10 @@
 """Encode questions with passages: overlapping windows of a passage, each after its question.
 
-A passage is split into words with known character positions. The whole passage is tokenized once,
-and a window takes a run of its units. The first unit of a word represents the word, so a span of
-words maps to a run of characters; words that share a unit cannot be distinguished. The first unit
-of an input means "the answer is not in this window".
+A passage is split into the smallest parts that the encoder tells apart, with known character
+positions: tokens, or words for an encoder of words. So an answer may be a part of a word, such as
+`5` in `5km`. The whole passage is tokenized once, and a window takes a run of its units, from the
+start of a word to the end of one. The first unit of a part represents the part. The first unit of
+an input means "the answer is not in this window".
 
 N units of all windows
 """
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from data_prep.text.words import TextWords
 from pipeline.encoders import Encoder, WordUnits
@@ -23,11 +25,12 @@ from pipeline.tasks.windows import Ints, cut_windows
 
 @dataclass(frozen=True)
 class Window:
-    """One input: a question and successive words of its passage."""
+    """One input: a question and successive parts of its passage."""
 
     example: int  # number of the example
-    units: Ints  # [words]: index into N of each word's first unit
-    characters: Ints  # [words, 2]: first character in the passage, one past the last
+    units: Ints  # [parts]: index into N of each part's first unit
+    characters: Ints  # [parts, 2]: first character in the passage, one past the last
+    words: Ints  # [parts]: number of the word that each part begins in
     origin: int  # index into N of the input's first unit
 
 
@@ -39,11 +42,24 @@ class SpanData(TaskData):
 
 
 @dataclass(frozen=True)
-class Text:
-    """A text's words and the units they take."""
+class Passage:
+    """A text's parts, the units they take and the words they belong to."""
 
-    words: TextWords
+    parts: TextWords
     taken: WordUnits
+    words: Ints  # [parts]: number of the word that each part begins in
+    begins_word: NDArray[np.bool_]  # [parts]: True if the part begins where a word does
+
+    def windows(self, room: int, stride: int) -> list[tuple[int, int]]:
+        """Return windows of at most `room` units, see `cut_windows`.
+
+        A window begins inside a word only if the word has more units than `room`.
+        """
+        begins = self.taken.may_begin & self.begins_word
+        begins[0] = True
+        sizes = np.add.reduceat(self.taken.units, np.flatnonzero(begins))
+        is_long = sizes[np.cumsum(begins) - 1] > room
+        return cut_windows(replace(self.taken, may_begin=begins | is_long), room, stride)
 
 
 def encode_spans(
@@ -52,24 +68,23 @@ def encode_spans(
     """Encode all windows of all examples; gold_N2 marks starts and ends (see `heads`)."""
     room = max_length - encoder.special_units(2)
     longest = min(task.max_question, room // 2)
-    texts = _texts(encoder, [text for example in examples for text in example.texts])
+    questions = _questions(encoder, [example.texts[0] for example in examples])
+    passages = _passages(encoder, [example.texts[1] for example in examples])
     pairs, runs, cut = [], [], 0
     for number, example in enumerate(examples):
-        question, passage = (texts[text] for text in example.texts)
-        units = question.taken.units
+        (question, units), passage = questions[example.texts[0]], passages[example.texts[1]]
         asked = max(1, int((np.cumsum(units) <= longest).sum()))
-        cut += asked < len(question.words)
+        cut += asked < len(question)
         left = room - min(int(units[:asked].sum()), longest)
-        for first, last in cut_windows(passage.taken, left, task.stride):
-            words = passage.words[first:last]
-            pairs.append((question.words[:asked], words))
-            runs.append((number, words.own_characters))
+        for first, last in passage.windows(left, task.stride):
+            pairs.append((question[:asked], passage.parts[first:last]))
+            runs.append((number, passage.parts.characters[first:last], passage.words[first:last]))
     inputs = encoder.encode_words(pairs, max_length)
     windows = []
-    for row, (number, characters) in enumerate(runs):
+    for row, (number, characters, words) in enumerate(runs):
         origin, end = int(inputs.offsets[row]), inputs.word_offsets[row + 1]
         starts = inputs.word_starts[end - len(characters) : end]  # the passage follows the question
-        windows.append(Window(number, origin + starts, characters, origin))
+        windows.append(Window(number, origin + starts, characters, words, origin))
     gold_N2 = np.zeros((int(inputs.offsets[-1]), 2), np.uint8)
     for window in windows:
         start, end = _gold_units(window, examples[window.example])
@@ -78,11 +93,31 @@ def encode_spans(
     return SpanData(examples, inputs, inputs.lengths, gold_N2, windows)
 
 
-def _texts(encoder: Encoder, texts: Sequence[str]) -> dict[str, Text]:
-    """Split each distinct text once, since many questions share a passage."""
-    split = [TextWords.of(text) for text in dict.fromkeys(texts)]
-    taken = encoder.word_units(split).split([len(words) for words in split])
-    return {words.text: Text(words, own) for words, own in zip(split, taken, strict=True)}
+def _questions(encoder: Encoder, texts: Sequence[str]) -> dict[str, tuple[TextWords, Ints]]:
+    """Return the words of each distinct text and the units they take."""
+    split = _split(texts)
+    taken = encoder.word_units(list(split.values())).split(list(map(len, split.values())))
+    return {
+        text: (words, own.units) for (text, words), own in zip(split.items(), taken, strict=True)
+    }
+
+
+def _passages(encoder: Encoder, texts: Sequence[str]) -> dict[str, Passage]:
+    """Divide each distinct text once, since many questions share a passage."""
+    split = _split(texts)
+    divided = [encoder.divide_words(words) for words in split.values()]
+    taken = encoder.word_units(divided).split(list(map(len, divided)))
+    passages = {}
+    for (text, words), parts, own in zip(split.items(), divided, taken, strict=True):
+        firsts, starts = words.characters[:, 0], parts.characters[:, 0]
+        numbers = np.searchsorted(firsts, starts, side="right") - 1
+        passages[text] = Passage(parts, own, numbers, firsts[numbers] == starts)
+    return passages
+
+
+def _split(texts: Sequence[str]) -> dict[str, TextWords]:
+    """Return the words of each distinct text; a text without words gets one empty word."""
+    return {text: TextWords.of(text) or TextWords.joined([""]) for text in dict.fromkeys(texts)}
 
 
 def _gold_units(window: Window, example: Example) -> tuple[int, int]:
@@ -90,7 +125,7 @@ def _gold_units(window: Window, example: Example) -> tuple[int, int]:
     if example.answer_start is None or not isinstance(example.gold, tuple):
         return window.origin, window.origin
     begin, answer = example.answer_start, example.gold[0]
-    # A word that the answer covers in part counts as covered. The whole answer must be inside.
+    # A part that the answer covers only partly counts as covered. The whole answer must be inside.
     starts, ends = window.characters.T
     first = int(np.searchsorted(ends, begin, side="right"))
     last = int(np.searchsorted(starts, begin + len(answer.rstrip()))) - 1

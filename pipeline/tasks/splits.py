@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from data_prep.errors import SesameError, UsageError
+from pipeline.tasks.commonsense_qa import read_commonsense_qa
 from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.conll import read_conll
 from pipeline.tasks.conllu import read_conllu
@@ -29,6 +30,7 @@ READERS: dict[str, Callable[[TaskFile, TaskConfig], Iterator[Example]]] = {
     "conllu": read_conllu,
     "wiki_links": read_wiki_links,
     "squad": read_squad,
+    "commonsense_qa": read_commonsense_qa,
 }
 LABELLED = ("classify", "tag")  # kinds whose answers come from a fixed set of labels
 TEST_SHARE = 0.2  # share of the training file's groups, if neither test nor dev is given
@@ -43,7 +45,7 @@ class Splits:
     train: list[Example]
     dev: list[Example]
     test: list[Example]
-    labels: list[str]  # classes or tags in the head's order; empty for numbers and spans
+    labels: list[str]  # classes or tags in the head's order; empty for other kinds
     further_tests: dict[str, list[Example]] = field(
         default_factory=dict
     )  # further scored files, by name

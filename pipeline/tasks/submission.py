@@ -6,6 +6,7 @@ from pathlib import Path
 
 from data_prep.files import write_atomically
 from pipeline.tasks.answers import Prediction
+from pipeline.tasks.choice_answers import ChoicePrediction
 from pipeline.tasks.examples import Example
 from pipeline.tasks.span_answers import SpanPrediction
 
@@ -39,11 +40,13 @@ def write_null_odds(path: Path, examples: Sequence[Example], guesses: Sequence[P
     write_atomically(path, json.dumps(odds))
 
 
-def span_details(guess: Prediction) -> dict[str, object]:
-    """Return the extra fields of a span in predictions.jsonl; empty for other kinds."""
-    if not isinstance(guess, SpanPrediction):
-        return {}
-    return {"no_answer_margin": guess.margin, "n_best": guess.n_best}
+def details(guess: Prediction) -> dict[str, object]:
+    """Return the extra fields of a kind of answer in predictions.jsonl."""
+    if isinstance(guess, SpanPrediction):
+        return {"no_answer_margin": guess.margin, "n_best": guess.n_best}
+    if isinstance(guess, ChoicePrediction):
+        return {"shares": guess.shares}
+    return {}
 
 
 def _glue(guesses: Sequence[Prediction]) -> str:

@@ -1,4 +1,4 @@
-"""Read sentence and pair tasks from tables: .tsv or .txt (as GLUE, no quoting), .csv or .jsonl.
+"""Read sentences, pairs and choices from tables: .tsv or .txt (no quoting), .csv or .jsonl.
 
 The first line of a .tsv or .csv file names its columns. If task.columns is set and the first line
 does not contain task.text_a, the file has no header and task.columns names the columns. (CoLA's
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.errors import SesameError
+from pipeline.tasks.choices import ChoiceError, choice_number, choice_texts
 from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.examples import UNREADABLE_JSON, Example, TaskFile, read_lines
 from pipeline.tasks.groups import GroupFinder
@@ -24,22 +25,38 @@ Row = tuple[int, dict[str, Any]]  # first line number, cells by column
 
 def read_table(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
     """Yield the examples of one file; every error names file and line."""
-    texts = [column for column in (task.text_a, task.text_b) if column is not None]
-    needed = [*texts, *([task.label] if file.has_labels else []), *task.where]
+    return read_rows(file, task, _rows(file, task))
+
+
+def read_rows(file: TaskFile, task: TaskConfig, rows: Iterator[Row]) -> Iterator[Example]:
+    """Yield the examples of a file's rows."""
+    columns = [column for column in (task.text_a, task.text_b) if column is not None]
+    labels = [task.label] if file.has_labels else []
+    needed = [*columns, *task.choices, *labels, *task.where]
     groups = GroupFinder(file, task)
-    for line, named in _rows(file, task):
+    for line, named in rows:
         row = {task.aliases.get(column, column): cell for column, cell in named.items()}
         _require_columns(file.path, line, row, needed)
         group = groups.find(row)
         if any(str(row[column]) != value for column, value in task.where.items()):
             continue
-        cells = tuple(file.without_surrogates(_text(row[column])) for column in texts)
-        empty = next((c for c, cell in zip(texts, cells, strict=True) if not cell), None)
-        # Predictions for an unlabelled file go by row number, so none of its rows is dropped.
-        if empty is not None and file.has_labels:
-            file.refuse_or_drop(task, line, f"the sentence in column {empty} is empty")
-            continue
+        if task.kind == "choice":
+            try:
+                texts = choice_texts(row, task)
+            except ChoiceError as error:
+                file.refuse_or_drop(task, line, str(error))
+                continue
+        else:
+            texts = tuple(_text(row[column]) for column in columns)
+            empty = next((c for c, cell in zip(columns, texts, strict=True) if not cell), None)
+            # Predictions for an unlabelled file go by row number, so none of its rows is dropped.
+            if empty is not None and file.has_labels:
+                file.refuse_or_drop(task, line, f"the sentence in column {empty} is empty")
+                continue
+        cells = tuple(map(file.without_surrogates, texts))
         gold = _gold(file, line, row, task) if file.has_labels else None
+        if task.kind == "choice" and gold is not None:
+            _require_choice(file, line, str(gold), len(cells) - 1, task)
         own = "\x1f".join(cells) if group is None else group
         yield Example(cells, gold, own, line, is_grouped=group is not None)
     groups.refuse_absent()
@@ -48,7 +65,7 @@ def read_table(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
 def _rows(file: TaskFile, task: TaskConfig) -> Iterator[Row]:
     path = file.path
     if path.suffix == ".jsonl":
-        return _json_rows(path)
+        return json_rows(path)
     if path.suffix == ".csv":
         return _named(file, _csv_cells(path), task)
     if path.suffix in (".tsv", ".txt"):
@@ -88,7 +105,8 @@ def _named(
             )
 
 
-def _json_rows(path: Path) -> Iterator[Row]:
+def json_rows(path: Path) -> Iterator[Row]:
+    """Yield the line number and the object of each line; every error names file and line."""
     for line, text in read_lines(path):
         try:
             row = json.loads(text)
@@ -120,6 +138,15 @@ def _require_columns(path: Path, line: int, row: dict[str, Any], needed: list[st
         )
 
 
+def _require_choice(file: TaskFile, line: int, label: str, choices: int, task: TaskConfig) -> None:
+    number = choice_number(label, task.labels)
+    if number is None or number >= choices:
+        raise SesameError(
+            f"{file.path}:{line}: the label in column {task.label} names none of the {choices} "
+            "choices; it must be a number from 0, or one of task.labels"
+        )
+
+
 def _text(cell: Any) -> str:
     """Return a cell's text; JSON's null is empty."""
     return "" if cell is None else str(cell).strip()
@@ -132,7 +159,7 @@ def _gold(file: TaskFile, line: int, row: dict[str, Any], task: TaskConfig) -> s
             f"{path}:{line}: column {task.label} has no label; "
             "a file without labels belongs under task.unlabelled"
         )
-    if task.kind == "classify":
+    if task.kind != "regress":
         return label
     try:
         number = float(label)

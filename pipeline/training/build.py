@@ -42,7 +42,8 @@ from pipeline.training.saving import Saver
 from pipeline.training.schedule import Phase, phase_at, plan_phases
 from pipeline.training.speed import Meter, Reference, Timed, peak_flops
 from pipeline.training.strategy import make_engine
-from pipeline.training.train_step import Pretraining
+from pipeline.training.train_step import TrainingModule
+from pipeline.training.updates import PretrainingUpdates
 
 CUDA_WORKERS = 2  # loader processes per rank if trainer.loader_workers is not set
 EVALUATION_ROWS = 64  # rows per forward pass if trainer.micro_batch_size is not set
@@ -52,7 +53,7 @@ EVALUATION_ROWS = 64  # rows per forward pass if trainer.micro_batch_size is not
 class Run:
     """The parts that Lightning's trainer needs. `close` must be called at the end."""
 
-    module: Pretraining
+    module: TrainingModule
     engine: Engine
     steps: Timed
     callbacks: list[Callback]
@@ -174,7 +175,7 @@ class Start(Callback):
         self._checkpoint, self._launches = checkpoint, launches
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        assert isinstance(pl_module, Pretraining)
+        assert isinstance(pl_module, TrainingModule)
         engine = pl_module.engine
         engine.prepare()
         if self._checkpoint is not None:
@@ -219,17 +220,16 @@ def assemble(
     if trainer.compile:
         network.compile(dynamic=True)
     steps = Timed(data.steps(state))
-    module = Pretraining(
+    module = TrainingModule(
         network,
         objective,
-        job.optim,
+        PretrainingUpdates(job.optim, family_of(job.model).stacked_matrices),
         trainer,
         state,
         data.phases,
         data.identities,
         stop_requested,
         steps.next_step,
-        family_of(job.model).stacked_matrices,
     )
     if job.optim.updates_rows(trainer.strategy):
         family = family_of(job.model)

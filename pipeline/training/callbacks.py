@@ -23,7 +23,7 @@ from pipeline.store.journal import Journal
 from pipeline.training.checkpoint import TrainingState
 from pipeline.training.saving import Saver
 from pipeline.training.speed import Meter
-from pipeline.training.train_step import Outcome, Pretraining
+from pipeline.training.train_step import Outcome, TrainingModule
 
 
 class EndOfStep(Callback, ABC):
@@ -32,11 +32,11 @@ class EndOfStep(Callback, ABC):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        assert isinstance(pl_module, Pretraining)
+        assert isinstance(pl_module, TrainingModule)
         self.after_step(pl_module)
 
     @abstractmethod
-    def after_step(self, module: Pretraining) -> None:
+    def after_step(self, module: TrainingModule) -> None:
         """Called on every rank after each step, dropped steps included."""
 
 
@@ -56,10 +56,10 @@ class Metrics(EndOfStep):
         self._every, self._track = every, track
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        assert isinstance(pl_module, Pretraining)
+        assert isinstance(pl_module, TrainingModule)
         self._meter.start(pl_module)
 
-    def after_step(self, module: Pretraining) -> None:
+    def after_step(self, module: TrainingModule) -> None:
         outcome, state = module.outcome, module.state
         assert outcome is not None
         self._meter.count(module)
@@ -73,7 +73,7 @@ class Metrics(EndOfStep):
             self._write(self._timing, module, self._meter.line(module))
             state.window = Sums()
 
-    def _write(self, journal: Journal, module: Pretraining, line: dict[str, Any]) -> None:
+    def _write(self, journal: Journal, module: TrainingModule, line: dict[str, Any]) -> None:
         if module.engine.rank == 0:
             journal.append(line)
             self._track(line)
@@ -121,14 +121,14 @@ class Evaluation(EndOfStep):
         self._metrics, self._track, self._say = metrics, track, say
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        assert isinstance(pl_module, Pretraining)
+        assert isinstance(pl_module, TrainingModule)
         if self._at_start and pl_module.state.step == 0 and not self._evaluate(pl_module):
             raise SesameError(
                 f"{NOT_FINITE} for the model that training would start from; choose another "
                 "init.source, or try trainer.precision=fp32"
             )
 
-    def after_step(self, module: Pretraining) -> None:
+    def after_step(self, module: TrainingModule) -> None:
         if module.state.step % self._every and not module.finished:
             return
         if not self._evaluate(module) and module.finished:
@@ -138,7 +138,7 @@ class Evaluation(EndOfStep):
                 "optim.lr, or use an earlier checkpoint (<run>@<step>)"
             )
 
-    def _evaluate(self, module: Pretraining) -> bool:
+    def _evaluate(self, module: TrainingModule) -> bool:
         """Evaluate and record; return True on every rank if the loss is finite. Collective."""
         phase, step = module.state.cursor.phase, module.state.step
         means = evaluate(module, self._held_out(phase))
@@ -165,7 +165,7 @@ def held_out_line(step: int, means: dict[str, float | None], is_finite: bool) ->
 
 
 @torch.no_grad()
-def evaluate(module: Pretraining, batches: Iterable[Any]) -> dict[str, float | None]:
+def evaluate(module: TrainingModule, batches: Iterable[Any]) -> dict[str, float | None]:
     """Return means over the batches of all ranks.
 
     Collective: every rank must call it, with an equal number of batches.
@@ -197,7 +197,7 @@ class Checkpoints(EndOfStep):
         self._saver, self._every, self._journals = saver, every, journals
         self._stop_at = stop_at
 
-    def after_step(self, module: Pretraining) -> None:
+    def after_step(self, module: TrainingModule) -> None:
         self._saver.check()
         stopping = module.finished or module.stop_agreed or module.state.step == self._stop_at
         if stopping or module.state.step % self._every == 0:
@@ -217,23 +217,25 @@ class Checkpoints(EndOfStep):
 class ProgressBar(EndOfStep):
     """Shows loss, speed and remaining time, on rank 0 only."""
 
-    def __init__(self) -> None:
+    def __init__(self, title: str = "pretrain") -> None:
+        self._title = title
         self._open = ExitStack()
         self._bar: Bar | None = None
         self._clock, self._tokens, self._loss = 0.0, 0, math.nan
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        assert isinstance(pl_module, Pretraining)
+        assert isinstance(pl_module, TrainingModule)
         if pl_module.engine.rank == 0:
             state = pl_module.state
             hours = pl_module.config.max_hours or 0.0
-            title, total, done = "pretrain, seconds", hours * 3600, state.seconds
+            title, total, done = f"{self._title}, seconds", hours * 3600, state.seconds
             if pl_module.total_steps is not None:
-                title, total, done = "pretrain, steps", pl_module.total_steps, float(state.step)
+                title, total = f"{self._title}, steps", pl_module.total_steps
+                done = float(state.step)
             self._bar = self._open.enter_context(progress(title, total, done))
             self._clock, self._tokens, self._seconds = time.monotonic(), state.tokens, state.seconds
 
-    def after_step(self, module: Pretraining) -> None:
+    def after_step(self, module: TrainingModule) -> None:
         if self._bar is None or module.outcome is None:
             return
         state, loss = module.state, module.outcome.loss
@@ -260,7 +262,7 @@ class Watchdog(EndOfStep):
         if self._seconds:
             faulthandler.dump_traceback_later(self._seconds, exit=True, file=2)
 
-    def after_step(self, module: Pretraining) -> None:
+    def after_step(self, module: TrainingModule) -> None:
         self.start()
 
     def stop(self) -> None:

@@ -131,10 +131,11 @@ def newest_good(folder: Path, say: Callable[[str], None]) -> Path | None:
     return None
 
 
-def remove_old(folder: Path, keep: int, keep_every: int | None) -> None:
-    """Remove all checkpoints but the newest `keep` and those at multiples of `keep_every`."""
+def remove_old(folder: Path, keep: int, keep_every: int | None, best: int | None = None) -> None:
+    """Remove all checkpoints but the newest `keep`, the best, and multiples of `keep_every`."""
     for checkpoint in checkpoints(folder)[:-keep]:
-        if keep_every is None or int(checkpoint.name) % keep_every:
+        step = int(checkpoint.name)
+        if step != best and (keep_every is None or step % keep_every):
             shutil.rmtree(checkpoint)
 
 

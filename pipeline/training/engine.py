@@ -60,6 +60,10 @@ class Engine(Strategy):
         """
         return self._host_group.sum(values)
 
+    def gather_on_host(self, value: Any) -> list[Any]:
+        """Return the values of all ranks, indexed by rank. Collective: every rank must call it."""
+        return self._host_group.gather(value)
+
     @cached_property
     def _host_group(self) -> HostGroup:
         return HostGroup.shared(self.ranks)
@@ -95,8 +99,9 @@ class Engine(Strategy):
         self.lightning_module.manual_backward(loss * self.ranks)
 
     def set_learning_rate(self, lr: float) -> None:
+        """Set the learning rate of every group, times its `rate` if it has one."""
         for group in self.optimizers[0].param_groups:
-            group["lr"] = lr
+            group["lr"] = lr * group.get("rate", 1.0)
 
     def named_parameters(self) -> list[tuple[str, nn.Parameter]]:
         """Return the network's parameters with their names, in module order."""

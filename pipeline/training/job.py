@@ -65,5 +65,10 @@ class Job:
 
     def check_current(self, run_dir: Path) -> None:
         """Raise `SesameError` if a later launch has replaced this one. Call it before writing."""
-        if Job.read(run_dir).token != self.token:
-            raise SesameError(f"{run_dir}: another launch has taken over; this one stops")
+        check_token(run_dir, self.token)
+
+
+def check_token(run_dir: Path, token: str) -> None:
+    """Raise `SesameError` if `.rank.json` in the folder belongs to a later launch."""
+    if json.loads((run_dir / FILE).read_text())["token"] != token:
+        raise SesameError(f"{run_dir}: another launch has taken over; this one stops")

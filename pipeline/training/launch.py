@@ -49,10 +49,7 @@ def launch(run_dir: Path, job: Job, steps: Steps) -> None:
     trainer = job.trainer
     place = placement(trainer)
     by_srun = place is None and is_for_srun(trainer)
-    reports = run_dir / REPORTS
-    reports.mkdir(parents=True, exist_ok=True)
-    for report in reports.iterdir():
-        report.unlink()
+    _clear_reports(run_dir)
     job.write(run_dir)
     if place is not None:
         rank, code = lead(run_dir, trainer, place)
@@ -60,10 +57,29 @@ def launch(run_dir: Path, job: Job, steps: Steps) -> None:
         rank, code = _srun_ranks(run_dir, trainer, steps)
     else:
         rank, code = run_ranks(run_dir, local_variables(trainer), trainer.devices)
+    _raise_unless_done(run_dir, rank, code)
+
+
+def launch_here(run_dir: Path, trainer: TrainerConfig, entry: str) -> None:
+    """Start the ranks of one machine on the module `entry`; otherwise as `launch`."""
+    _clear_reports(run_dir)
+    rank, code = run_ranks(run_dir, local_variables(trainer), trainer.devices, entry=entry)
+    _raise_unless_done(run_dir, rank, code)
+
+
+def _clear_reports(run_dir: Path) -> None:
+    reports = run_dir / REPORTS
+    reports.mkdir(parents=True, exist_ok=True)
+    for report in reports.iterdir():
+        report.unlink()
+
+
+def _raise_unless_done(run_dir: Path, rank: int, code: int) -> None:
+    """Raise the error that an exit code stands for; 0: none."""
     if code == DIVERGED:
         raise Diverged.read(run_dir)
     if code not in FINE:
-        raise _failure(reports, rank, code)
+        raise _failure(run_dir / REPORTS, rank, code)
     if code == INTERRUPTED:
         saved = checkpoints(run_dir / CHECKPOINTS)
         step = int(saved[-1].name) if saved else 0

@@ -22,7 +22,7 @@ from pipeline.training.engine import Engine
 from pipeline.training.exits import REPORTS
 from pipeline.training.restoring import SavedParameters
 from pipeline.training.saving import Saver
-from pipeline.training.train_step import Pretraining
+from pipeline.training.train_step import TrainingModule
 
 FILE = "probe.json"
 PACKAGES = ("sesame-encoders", "torch", "pytorch-lightning", "deepspeed", "numpy", "safetensors")
@@ -56,7 +56,7 @@ class Probe(Callback):
         self._probed = Probed()
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        assert isinstance(pl_module, Pretraining)
+        assert isinstance(pl_module, TrainingModule)
         engine = pl_module.engine
         self._probed.ranks = engine.make_host_group().gather(about_rank(pl_module.device))
         self._probed.exchange_seconds = exchange_seconds(engine, pl_module.device)
@@ -66,7 +66,7 @@ class Probe(Callback):
         self._write(engine)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        assert isinstance(pl_module, Pretraining)
+        assert isinstance(pl_module, TrainingModule)
         self._probed.checkpoints = [asdict(spent) for spent in self._saver.spent]
         self._write(pl_module.engine)
 

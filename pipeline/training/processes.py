@@ -43,12 +43,14 @@ def run_ranks(
     count: int,
     first: int = 0,
     others: Callable[[], int | None] = lambda: None,
+    entry: str = "pipeline.training.rank",
 ) -> tuple[int, int]:
     """Start `count` ranks from number `first` on and wait; return the deciding rank and its code.
 
     `others` returns a code once a rank of another machine has failed; then those here are ended.
+    `entry` is the module that a rank runs.
     """
-    command = [sys.executable, "-m", "pipeline.training.rank", str(run_dir)]
+    command = [sys.executable, "-m", entry, str(run_dir)]
     # Variables of torchrun's agent would make ranks look for its store.
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith("TORCHELASTIC_")

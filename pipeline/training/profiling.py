@@ -9,7 +9,7 @@ from pytorch_lightning import LightningModule, Trainer
 from torch.profiler import ProfilerActivity, profile
 
 from pipeline.training.callbacks import EndOfStep
-from pipeline.training.train_step import Pretraining
+from pipeline.training.train_step import TrainingModule
 
 STEPS = 10  # of the window
 ROWS = 40  # of the table: operations that take most time
@@ -29,12 +29,12 @@ class Profile(EndOfStep):
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        assert isinstance(pl_module, Pretraining)
+        assert isinstance(pl_module, TrainingModule)
         if pl_module.engine.rank == 0 and pl_module.state.step == self._first:
             self._running = profile(activities=_activities())
             self._running.start()
 
-    def after_step(self, module: Pretraining) -> None:
+    def after_step(self, module: TrainingModule) -> None:
         if module.state.step >= self._first + STEPS:
             self._finish()
 

@@ -10,40 +10,33 @@ import atexit
 import errno
 import logging
 import os
-import signal
 import socket
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import psutil
 
 from data_prep.errors import SesameError
 from data_prep.files import write_atomically
 from data_prep.progress import console
+from pipeline.training.config import TrainerConfig
 from pipeline.training.exits import DIVERGED, INTERRUPTED, REPORTS, Diverged, write_end
 from pipeline.training.job import Job
 from pipeline.training.scratch import with_local_examples
+from pipeline.training.stopping import StopRequest
+
+if TYPE_CHECKING:
+    from pipeline.training.build import Run
 
 # Errors of the disk under the run, such as a write to the journal that fails.
 DISK_ERRORS = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.ESTALE, errno.EROFS)
-STOP_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGINT)
 
 
-class StopRequest:
-    """Remembers that a stop signal was received. The training step shares it with all ranks."""
-
-    def __init__(self) -> None:
-        self.came = False
-
-    def listen(self) -> None:
-        """Install the handlers for `STOP_SIGNALS` (preemption, SLURM's time limit, Ctrl-C)."""
-        for number in STOP_SIGNALS:
-            signal.signal(number, self._note)
-
-    def _note(self, number: int, frame: Any) -> None:
-        self.came = True
+# Trains in a run's folder; returns True at the end, False if a stop was requested before.
+Train = Callable[[Path, StopRequest], bool]
 
 
 def this_rank() -> int:
@@ -137,10 +130,9 @@ def train(run_dir: Path, stop: StopRequest) -> bool:
     job = Job.read(run_dir)
     accelerator = choose_accelerator(job.trainer.accelerator)
 
+    quieten()
     import torch
-    from pytorch_lightning import Trainer
 
-    _quieten()  # after the import, which sets its own log levels
     from pipeline.training.build import assemble
 
     torch.manual_seed(job.trainer.seed)
@@ -149,11 +141,18 @@ def train(run_dir: Path, stop: StopRequest) -> bool:
     if run.module.finished:
         run.close()
         return True
+    return fit(run, job.trainer, accelerator)
+
+
+def fit(run: "Run", config: TrainerConfig, accelerator: str) -> bool:
+    """Train with Lightning's loop; return False if a stop was requested before the end."""
+    from pytorch_lightning import Trainer
+
     trainer = Trainer(
         strategy=run.engine,
         accelerator="gpu" if accelerator == "cuda" else accelerator,
-        devices=job.trainer.devices,
-        num_nodes=job.trainer.num_nodes,
+        devices=config.devices,
+        num_nodes=config.num_nodes,
         max_epochs=1,  # the only epoch; it ends when the loader ends or training should stop
         callbacks=run.callbacks,
         logger=False,
@@ -172,8 +171,10 @@ def train(run_dir: Path, stop: StopRequest) -> bool:
     return run.module.finished
 
 
-def _quieten() -> None:
-    """Silence library warnings that users of Sesame cannot act on."""
+def quieten() -> None:
+    """Import Lightning and silence library warnings that users of Sesame cannot act on."""
+    import pytorch_lightning  # noqa: F401 (it sets its own log levels)
+
     warnings.filterwarnings("ignore", module=r"pytorch_lightning|lightning_fabric|torch|deepspeed")
     for name in ("pytorch_lightning", "lightning_fabric", "DeepSpeed"):
         logging.getLogger(name).setLevel(logging.ERROR)
@@ -184,15 +185,15 @@ def main(run_dir: Path) -> int:
     stop = StopRequest()
     stop.listen()
     if not is_srun_task():
-        return train_to_end(run_dir, stop)
+        return train_to_end(run_dir, stop, train)
     prepare_srun_task(run_dir)
-    code = train_to_end(run_dir, stop)
+    code = train_to_end(run_dir, stop, train)
     write_end(run_dir, this_rank(), code)
     # srun kills all tasks when one returns an error; these two codes must not trigger that.
     return 0 if code in (INTERRUPTED, DIVERGED) else code
 
 
-def train_to_end(run_dir: Path, stop: StopRequest) -> int:
+def train_to_end(run_dir: Path, stop: StopRequest, train: Train) -> int:
     """Train and return an exit code; a `SesameError` is written to `.ranks/<rank>.error`."""
     try:
         return 0 if train(run_dir, stop) else INTERRUPTED

@@ -9,11 +9,12 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Protocol
 
 from safetensors import SafetensorError
 from safetensors.torch import save_file
@@ -22,9 +23,26 @@ from torch import Tensor
 from data_prep.files import sha256, sync_directory, write_atomically
 from pipeline.store.checkpoints import CHECKSUMS
 from pipeline.training.checkpoint import STATE, TrainingState, remove_old
-from pipeline.training.engine import Engine
 from pipeline.training.host_group import HostGroup
-from pipeline.training.parameter_state import to_host
+from pipeline.training.parameter_state import ParameterState, to_host
+
+
+class Saved(Protocol):
+    """The part of an engine that checkpoints need; see `Engine`."""
+
+    @property
+    def rank(self) -> int:
+        """The number of this rank."""
+
+    @property
+    def ranks(self) -> int:
+        """The number of all ranks."""
+
+    def state(self) -> Iterator[ParameterState]:
+        """Yield copies of the parameters that this rank saves."""
+
+    def make_host_group(self) -> HostGroup:
+        """Return a group for the use of another thread."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +63,16 @@ class Spent:
     written: float  # behind training, until all ranks had finished
 
 
-def copy_part(engine: Engine, state: TrainingState, carried: Tensor | None) -> Part:
+def copy_part(
+    engine: Saved,
+    state: TrainingState,
+    carried: Tensor | None,
+    extra: Mapping[str, dict[str, Tensor]] = MappingProxyType({}),
+) -> Part:
     """Copy this rank's part of the state to the CPU. Collective: every rank must call it.
 
-    `carried` is the state of this rank's streams, if the objective has one.
+    `carried` is the state of this rank's streams, if the objective has one. `extra`: further files
+    of the checkpoint, by the beginning of their name.
     """
     name = f"{engine.rank:05d}-of-{engine.ranks:05d}.safetensors"
     weights: dict[str, Tensor] = {}
@@ -60,6 +84,8 @@ def copy_part(engine: Engine, state: TrainingState, carried: Tensor | None) -> P
     files = {f"weights-{name}": weights, f"moments-{name}": moments}
     if carried is not None:
         files[f"carried-{name}"] = {"state": to_host(carried)}
+    for kind, tensors in extra.items():
+        files[f"{kind}-{name}"] = {key: to_host(tensor) for key, tensor in tensors.items()}
     files = {name: tensors for name, tensors in files.items() if tensors}
     return Part(state.step, state.as_json(), files)
 
@@ -71,18 +97,21 @@ class Saver:
     keep_every  also keep checkpoints at multiples of this step
     fence       raises if a later launch has taken over the run
     say         prints one line for the user
+    best        returns the step of a checkpoint that is kept, if there is one
     """
 
     def __init__(
         self,
         folder: Path,
-        engine: Engine,
+        engine: Saved,
         keep: int,
         keep_every: int | None,
         fence: Callable[[], None],
         say: Callable[[str], None],
+        best: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._folder, self._engine = folder, engine
+        self._best = best
         self._keep, self._keep_every = keep, keep_every
         self._fence, self._say = fence, say
         self._group: HostGroup | None = None  # of the writing threads
@@ -90,16 +119,21 @@ class Saver:
         self._in_flight: Future[bool] | None = None
         self.spent: list[Spent] = []  # of the checkpoints that were written
 
-    def start(self, state: TrainingState, carried: Tensor | None = None) -> None:
+    def start(
+        self,
+        state: TrainingState,
+        carried: Tensor | None = None,
+        extra: Mapping[str, dict[str, Tensor]] = MappingProxyType({}),
+    ) -> None:
         """Copy the state and begin to write it. Collective: every rank must call it.
 
-        Waits for the checkpoint before this one. `carried` is as in `copy_part`.
+        Waits for the checkpoint before this one. `carried` and `extra` are as in `copy_part`.
         """
         started = time.monotonic()
         self.wait()
         if self._group is None:
             self._group = self._engine.make_host_group()
-        part = copy_part(self._engine, state, carried)
+        part = copy_part(self._engine, state, carried, extra)
         waited = time.monotonic() - started
         self._in_flight = self._thread.submit(self._save_timed, part, self._group, waited)
 
@@ -146,7 +180,7 @@ class Saver:
         )
         if first:
             if saved:
-                remove_old(self._folder, self._keep, self._keep_every)
+                remove_old(self._folder, self._keep, self._keep_every, self._best())
             else:
                 shutil.rmtree(partial, ignore_errors=True)
         return saved

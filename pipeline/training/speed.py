@@ -19,7 +19,7 @@ import torch
 from pipeline.data.loader import Step
 from pipeline.models.cost import RowCost
 from pipeline.training.gpus import recognise
-from pipeline.training.train_step import Pretraining
+from pipeline.training.train_step import TrainingModule
 
 PRODUCT_ROWS = 1024
 PRODUCT_ROUNDS = 5  # the fastest round counts; other processes disturbed the rest
@@ -61,7 +61,7 @@ class Reference:
         self._measured_at = -math.inf  # on the clock of `TrainingState.seconds`
         self.flops: float | None = None
 
-    def renew(self, module: Pretraining) -> None:
+    def renew(self, module: TrainingModule) -> None:
         """Measure again if the last measurement is older than `MEASURE_EVERY`.
 
         Collective: every rank must call it at the same step. All ranks decide alike, because
@@ -90,7 +90,7 @@ class Meter:
         self._launched = (0.0, 0)
         self._reset(0.0)
 
-    def start(self, module: Pretraining) -> None:
+    def start(self, module: TrainingModule) -> None:
         """Start counting, so that the first line excludes set-up time. Collective."""
         self._reference.renew(module)
         self._launched = (time.monotonic(), module.state.step)
@@ -100,7 +100,7 @@ class Meter:
         self._clock, self._waited, self._computed = time.monotonic(), self._steps.waited, computed
         self._tokens = self._positions = self._flops = 0.0
 
-    def count(self, module: Pretraining) -> None:
+    def count(self, module: TrainingModule) -> None:
         """Add the last step. A dropped step counts too, because it was computed."""
         outcome = module.outcome
         assert outcome is not None
@@ -109,7 +109,7 @@ class Meter:
         self._positions += outcome.rows * cost.positions
         self._flops += cost.flops(outcome.sums)
 
-    def line(self, module: Pretraining) -> dict[str, Any]:
+    def line(self, module: TrainingModule) -> dict[str, Any]:
         """Return a line of timing.jsonl and start the next one. Collective: every rank must call
         it."""
         now = time.monotonic()
@@ -132,7 +132,7 @@ class Meter:
         self._reset(module.compute_seconds)
         return told
 
-    def _seconds_left(self, module: Pretraining, now: float) -> float:
+    def _seconds_left(self, module: TrainingModule, now: float) -> float:
         """Estimate the seconds until the budget is spent, from the pace of this launch."""
         if module.total_steps is None:
             assert module.config.max_hours is not None

@@ -125,7 +125,9 @@ class ShardedEngine(Engine, DeepSpeedStrategy):
         # ZeRO's optimizers keep the same moments for every parameter.
         names = moment_names(next(iter(self._inner_optimizer().state.values())))
         for name, parameter, owner in self._owned_parameters():
-            weight, moments = full_state(parameter, names)
+            # DeepSpeed knows only what it trains.
+            is_trained = parameter.requires_grad
+            weight, moments = full_state(parameter, names) if is_trained else (parameter, {})
             if owner == self.rank:
                 copies = {key: to_host(moment) for key, moment in moments.items()}
                 yield ParameterState(name, to_host(weight), copies)
@@ -135,6 +137,8 @@ class ShardedEngine(Engine, DeepSpeedStrategy):
         for name, parameter, owner in self._owned_parameters():
             if is_whole(parameter, self.stage):
                 self._read_on(owner, saved, name, parameter.data)
+            if not parameter.requires_grad:
+                continue
             if self.stage == 3:
                 load_slice(name, parameter, saved, self.rank)
             else:

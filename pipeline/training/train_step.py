@@ -1,19 +1,21 @@
-"""One optimizer step of pretraining: forward and backward of every micro-batch, then one update.
+"""One optimizer step: forward and backward of every micro-batch, then one update.
+
+Pretraining and fine-tuning take the same steps; they differ in objective, data and `Updates`.
 
 The call chain of one step, on every rank:
 
     Trainer.fit                              Lightning's loop; one "batch" is one optimizer step
       speed.Timed -> build.Data.steps        reads the next `Step`: this rank's micro-batches
       Engine.training_step                   engine.py; calls the module without DDP's wrapper
-        Pretraining.training_step            this file
+        TrainingModule.training_step            this file
           _agreed_counts                     predictions and tokens of the global batch, on the host
-          Engine.set_learning_rate           from schedule.learning_rate
+          Engine.set_learning_rate           from Updates.learning_rate
           Objective.begin                    ELMo draws its negatives here
           for each micro-batch:
             Objective.losses                 summed losses of the micro-batch, not yet divided
               Engine.forward                 the DDP or DeepSpeed wrapper, if there is one
-                Pretraining.forward          autocast
-                  BertForPretraining.forward, or ElmoForPretraining.forward
+                TrainingModule.forward          autocast
+                  BertForPretraining.forward, ElmoForPretraining.forward, or tasks' Model.forward
             Objective.mean                   divides by the counts of the global batch
             after the last forward pass only:
               Engine.all_reduce_sum_         summed losses, on the device
@@ -50,11 +52,11 @@ from pipeline.models.row_gradients import RowGradients
 from pipeline.models.sums import Sums
 from pipeline.training import guard
 from pipeline.training.checkpoint import TrainingState
-from pipeline.training.config import OptimConfig, TrainerConfig
+from pipeline.training.config import TrainerConfig
 from pipeline.training.engine import Engine
 from pipeline.training.exits import Diverged, Dropped
-from pipeline.training.optimizers.make import make_optimizer
-from pipeline.training.schedule import Phase, learning_rate, phase_at
+from pipeline.training.schedule import Phase, phase_at
+from pipeline.training.updates import Updates
 
 DROPPED_AT_MOST = 5  # consecutive dropped steps; one more means that training has diverged
 
@@ -72,7 +74,7 @@ class Outcome:
     rows: int  # in the global batch
 
 
-class Pretraining(LightningModule):
+class TrainingModule(LightningModule):
     """Lightning module that holds the network, its objective and the state of the run.
 
     `training_step` changes `state` in place. Callbacks read `state`, `outcome` and `stop_agreed`
@@ -83,14 +85,13 @@ class Pretraining(LightningModule):
         self,
         model: nn.Module,
         objective: Objective,
-        optim: OptimConfig,
+        updates: Updates,
         trainer_config: TrainerConfig,
         state: TrainingState,
         phases: list[Phase],
         identities: list[Identity],
         stop_requested: Callable[[], bool],
         next_step: Callable[[], Step | None] = lambda: None,
-        stacked: Callable[[str], int] = lambda name: 0,
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
@@ -99,15 +100,15 @@ class Pretraining(LightningModule):
         self.shapes = {name: part.shape for name, part in model.named_parameters()}
         self.objective = objective
         self.row_gradients: dict[str, RowGradients] = {}  # by parameter name; none by default
-        self.optim = optim
+        self.updates = updates
         self.config = trainer_config
         self.phases, self.identities = phases, identities
         self.state = state
         self.outcome: Outcome | None = None
         self.stop_agreed = False  # True on every rank once any rank was asked to stop
+        self.ended_early = False  # set on every rank by an evaluation that ends training
         self.compute_seconds = 0.0  # spent in forward, backward and update, for timing.jsonl
         self._stop_requested = stop_requested
-        self._stacked = stacked  # see `optimizers.make.Stacked`
         self._next_step = next_step  # the step after the current one, if it is loaded already
         self._agreed: tuple[Step, Sums] | None = None  # a coming step and its global counts
         self._started = 0.0
@@ -120,7 +121,7 @@ class Pretraining(LightningModule):
         self._started = time.monotonic() - self.state.seconds
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        return make_optimizer(self.model, self.optim, self._stacked)
+        return self.updates.make_optimizer(self.model)
 
     def transfer_batch_to_device(self, batch: Any, device: torch.device, index: int) -> Any:
         return batch  # `training_step` moves one micro-batch at a time, to save memory
@@ -140,7 +141,9 @@ class Pretraining(LightningModule):
 
     @property
     def finished(self) -> bool:
-        """True once the budget of steps, tokens or hours is spent."""
+        """True once the budget is spent, or training has ended early."""
+        if self.ended_early:
+            return True
         if self.total_steps is not None:
             return self.state.step >= self.total_steps
         assert self.config.max_hours is not None
@@ -155,10 +158,10 @@ class Pretraining(LightningModule):
         started = time.monotonic()
         engine, state, objective = self.engine, self.state, self.objective
         global_counts = self._agreed_counts(step)
-        lr = learning_rate(self.optim, self._budget_spent())
+        lr = self.updates.learning_rate(state.step, self._budget_spent())
         engine.set_learning_rate(lr)
         objective.begin(state.step, self.device)
-        highest = guard.limit(state.recent_losses)
+        highest = guard.limit(state.recent_losses) if self.updates.refuses_spikes else math.inf
         local_losses: list[NamedTuple] = []
         for number, batch in enumerate(step.micro_batches):
             last = number == len(step.micro_batches) - 1
@@ -174,7 +177,7 @@ class Pretraining(LightningModule):
                     loss.dtype
                 )
             engine.accumulate_gradients(loss)
-        norm = engine.update(self.optim.clip)
+        norm = engine.update(self.updates.clip)
         self._agree(self._next_step())
         *sums, norm_read = engine.read(torch.cat([totals, norm.to(totals).reshape(1)]))
         global_sums = global_counts + Sums(dict(zip(names, sums, strict=True)))

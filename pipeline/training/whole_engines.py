@@ -24,7 +24,8 @@ class _WholeEngine(Engine):
         optimizer = self.optimizers[0]
         self.set_learning_rate(0.0)
         for _, parameter in self.named_parameters():
-            parameter.grad = torch.zeros_like(parameter)
+            if parameter.requires_grad:
+                parameter.grad = torch.zeros_like(parameter)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         self._set_updates(0)

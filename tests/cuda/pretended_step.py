@@ -115,7 +115,8 @@ def make_module(config: Any) -> Any:
     from pipeline.training.checkpoint import TrainingState
     from pipeline.training.schedule import Phase
     from pipeline.training.strategy import make_engine
-    from pipeline.training.train_step import Pretraining
+    from pipeline.training.train_step import TrainingModule
+    from pipeline.training.updates import PretrainingUpdates
 
     trainer = config.trainer
     with torch.device("meta"):  # initial weights have no values
@@ -130,10 +131,10 @@ def make_module(config: Any) -> Any:
     move(network, engine.root_device)
     identity = Identity("examples", "shards", 0, 32, ROWS, 0)
     state = TrainingState(Cursor(0, 0, (), identity))
-    module = Pretraining(
-        network, objective, config.optim, replace(trainer, precision="fp32"), state,
-        [Phase(0, 0, 10)], [identity], lambda: False,
-        stacked=family_of(config.model).stacked_matrices,
+    module = TrainingModule(
+        network, objective,
+        PretrainingUpdates(config.optim, family_of(config.model).stacked_matrices),
+        replace(trainer, precision="fp32"), state, [Phase(0, 0, 10)], [identity], lambda: False,
     )  # fmt: skip
     if config.optim.updates_rows("single"):
         family = family_of(config.model)

@@ -27,6 +27,7 @@ from data_prep.tokenizers.build import build_tokenizer
 from data_prep.vectors.files import read_vectors
 from pipeline.cluster.site import read_site
 from pipeline.config.compose import compose_config
+from pipeline.encoders.transformers_encoder import load_transformers_encoder
 from pipeline.models.bert.architectures import BERT
 from pipeline.models.bert.config import BertConfig
 from pipeline.models.bert.huggingface import load_for_pretraining, to_huggingface
@@ -47,6 +48,7 @@ from tests.fuzz.mutations import (
     mutate_safetensors,
     mutate_text,
 )
+from tests.pipeline.encoders.foreign_models import write_model
 
 TEXT = "The quick brown fox jumps over the lazy dog. It was not amused, and said so."
 WORDS = ["the", "fox", "café", "."]
@@ -69,6 +71,10 @@ def make_huggingface(folder: Path) -> None:
     weights = to_huggingface(BertForPretraining(config, 20).state_dict(), BERT, config)
     save_file(weights, folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps(BERT.stated(config, 20, 0)))
+
+
+def make_transformers(folder: Path) -> None:
+    write_model(folder, "roberta")
 
 
 def make_allennlp(folder: Path) -> None:
@@ -256,6 +262,10 @@ READERS = {
                load_for_pretraining),
         Reader("safetensors", make_huggingface, ("model.safetensors",), mutate_safetensors,
                load_for_pretraining),
+        Reader("transformers config.json", make_transformers,
+               ("config.json", "tokenizer_config.json"), mutate_json, load_transformers_encoder),
+        Reader("transformers safetensors", make_transformers, ("model.safetensors",),
+               mutate_safetensors, load_transformers_encoder),
         Reader("HDF5 options", make_allennlp, ("options.json",), mutate_json, load_allennlp),
         Reader("HDF5 weights", make_allennlp, ("weights.hdf5",), mutate_bytes, load_allennlp),
         Reader("word2vec", make_word2vec, ("vectors.bin",), mutate_bytes,

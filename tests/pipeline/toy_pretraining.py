@@ -33,7 +33,8 @@ from pipeline.training.config import OptimConfig, PhaseConfig, PretrainConfig, T
 from pipeline.training.environment import local_variables
 from pipeline.training.exits import REPORTS, Diverged
 from pipeline.training.job import Job
-from pipeline.training.rank import StopRequest, train
+from pipeline.training.rank import train
+from pipeline.training.stopping import StopRequest
 from pipeline.workflow.stage import Work
 from tests.small_disk import resize
 
@@ -298,17 +299,17 @@ def _signal_soon(run_dir: Path, number: int) -> threading.Thread:
 
 @contextmanager
 def _poisoned(steps: Sequence[int], evaluations: Sequence[int], factor: float) -> Iterator[None]:
-    healthy = Pretraining.forward
+    healthy = TrainingModule.forward
 
-    def poisoned(self: Pretraining, batch: Any) -> Any:
+    def poisoned(self: TrainingModule, batch: Any) -> Any:
         losses = healthy(self, batch)
         if self.state.step in (steps if torch.is_grad_enabled() else evaluations):
             return losses._replace(mlm_sum=losses.mlm_sum * factor)
         return losses
 
-    Pretraining.forward = poisoned  # type: ignore[method-assign]
+    TrainingModule.forward = poisoned  # type: ignore[method-assign]
     yield
-    Pretraining.forward = healthy  # type: ignore[method-assign]
+    TrainingModule.forward = healthy  # type: ignore[method-assign]
 
 
 @contextmanager
@@ -324,7 +325,7 @@ if __name__ == "__main__":
     import torch.distributed as dist
 
     from pipeline.training import strategy
-    from pipeline.training.train_step import Pretraining
+    from pipeline.training.train_step import TrainingModule
 
     strategy.PERSISTENT = 0  # else ZeRO 3 would keep the toy's small parameters on every rank
     for item in json.loads(Path(sys.argv[1]).read_text()):

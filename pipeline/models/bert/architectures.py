@@ -259,6 +259,14 @@ class Stated:
     vocab_size: int | None
 
 
+def has_own_network(folder: Path) -> bool:
+    """Return False if config.json names an architecture that only transformers has."""
+    path = folder / "config.json"
+    model_type = read_object(path).get("model_type") if path.exists() else None
+    known = [each.model_type for each in ARCHITECTURES]
+    return model_type in known or not isinstance(model_type, str)
+
+
 def read_stated(folder: Path) -> Stated:
     """Read config.json of a Hugging Face folder. Raises `SesameError` if it is not supported."""
     path = folder / "config.json"

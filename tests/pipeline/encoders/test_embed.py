@@ -158,7 +158,7 @@ def test_the_command_takes_a_folder_and_answers_mistakes(
         "input=none.txt": "input=none.txt: give a file",
         "output=v.txt": "output=v.txt: must end in .safetensors or .npy",
         "output=none/v.npy": "there is no folder none",
-        "layers=last": "layers=last: must be one of all, top, mix",
+        "layers=first": "layers=first: must be one of all, last, mix",
         "gamma=2": "weights and gamma need layers=mix",
         "encoder=nobody": "encoder=nobody: no run",
     }.items():

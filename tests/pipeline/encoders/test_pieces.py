@@ -22,6 +22,7 @@ from pipeline.models.bert.config import BertConfig
 from pipeline.tasks.answers import TagAnswers
 from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.examples import Example
+from pipeline.tasks.span_answers import SpanAnswers
 from pipeline.tasks.span_windows import encode_spans
 from tests.data_prep.tokenizer_texts import KINDS, NASTY, SENTENCES, TEXTS, write_corpus
 
@@ -123,6 +124,49 @@ def test_the_gold_span_leads_back_to_its_characters(
             if a <= b
         }
         assert answer in spans, "words that share a piece cannot be told apart, others can"
+
+
+def test_an_answer_inside_a_word_can_be_learnt_and_predicted(
+    encoders: Callable[[str], BertEncoder],
+) -> None:
+    passage = "(the) fox jumps 5km, the 20lazydog costs €7 or café5 å2b."
+    reached = set()
+    for name in EVERY:
+        encoder = encoders(name)
+        pieces = {
+            passage[a:b].strip() for a, b in encoder.tokenizer.library.encode(passage).offsets
+        }
+        for answer in ("5", "km", "20", "7", "2"):
+            start = passage.index(answer)
+            example = Example(("the?", passage), (answer,), "", 0, "", start)
+            data = encode_spans(encoder, [example], TASK, max_length=400)
+            outputs = np.where(data.gold, 5.0, 0.0).astype(np.float32)
+            [guess] = SpanAnswers(TASK).decode(outputs, data)
+            assert answer in str(guess.answer)
+            if answer in pieces:
+                assert guess.answer == answer
+                reached.add((name, answer))
+    assert {name for name, answer in reached if answer == "5"} == set(EVERY)
+
+
+@settings(max_examples=40, deadline=None)
+@given(texts=TEXTS)
+@pytest.mark.parametrize("name", EVERY)
+def test_windows_of_any_text_hold_its_pieces(
+    encoders: Callable[[str], BertEncoder], name: str, texts: list[str]
+) -> None:
+    encoder = encoders(name)
+    own = encoder.tokenizer
+    for passage in (text for text in texts if text.strip()):
+        example = Example(("the?", passage), ("x",), "", 0, "", 0)
+        question, pieces = whole(own, "the?"), whole(own, passage) or [own.unk]
+        one = encode_spans(encoder, [example], TASK, max_length=512)
+        assert rows_of(one.inputs) == [[own.cls, *question, own.sep, *pieces, own.sep]]
+        small = encode_spans(encoder, [example], TASK, max_length=len(question) + 3 + 12)
+        starts = {int(start) for window in small.windows for start in window.characters[:, 0]}
+        assert starts == {int(start) for start in one.windows[0].characters[:, 0]}
+        for window in small.windows:
+            assert (np.diff(window.characters.ravel()) >= 0).all()
 
 
 def check_words(encoder: BertEncoder, inputs: EncodedInputs, row: int, words: TextWords) -> None:

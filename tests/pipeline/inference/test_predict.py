@@ -19,7 +19,7 @@ from pipeline.inference import predicting
 from pipeline.inference.items import read_items
 from pipeline.inference.models import FinetunedModel, read_model
 from pipeline.inference.predicting import predict_file
-from pipeline.inference.results import Entity, Label, Tags
+from pipeline.inference.results import Choice, Entity, Label, Tags
 from pipeline.models.bert.config import BertConfig
 from pipeline.store.outputs import Store
 from tests.pipeline.toy_tokenizer import write_toy_tokenizer
@@ -31,6 +31,8 @@ TASKS = {
     "alike": "name: alike\ntrain: alike.tsv\nkind: regress\nmetric: pearson\n"
     "text_a: a\ntext_b: b\n",
     "names": "name: names\ntrain: names.conll\nkind: tag\nreader: conll\nmetric: entity_f1\n",
+    "ends": "name: ends\ntrain: ends.tsv\nkind: choice\ntext_a: begin\n"
+    "choices: [one, two, three]\n",
     "quiz": "name: quiz\ntrain: quiz.json\ndev: quiz.json\nkind: span\nreader: squad\nmetric: f1\n",
 }
 SETTINGS = [
@@ -46,6 +48,8 @@ def write_task_files(folder: Path) -> None:
     (folder / "mood.tsv").write_text("\n".join(["sentence\tlabel", *moods, ""]))
     pairs = [f"{' '.join(words)}\t{words[0]}\t{len(words) / 2}" for words in texts]
     (folder / "alike.tsv").write_text("\n".join(["a\tb\tlabel", *pairs, ""]))
+    ends = [f"bo\t{' '.join(w)}\t{' '.join(w[::-1])} good\t\t1" for w in texts[:40]]
+    (folder / "ends.tsv").write_text("\n".join(["begin\tone\ttwo\tthree\tlabel", *ends, ""]))
     sentences = [draw.choices(WORDS, k=draw.randint(3, 8)) for _ in range(120)]
     tagged = [
         "\n".join(f"{word} {'B-PER' if word in ('anna', 'bo') else 'O'}" for word in words)
@@ -125,6 +129,40 @@ def test_answers_have_offsets_and_rivals() -> None:
     assert all(passage[each.start : each.end] == each.text for each in answer.n_best)
 
 
+def test_choices_are_predicted_with_the_probabilities_of_all() -> None:
+    choices = ["bad film", "film good", "film plot"]
+    two, three = load_model("mine/ends").predict([("bo", choices[:2]), ("bo", choices)])
+    assert isinstance(two, Choice) and isinstance(three, Choice)
+    assert (two.number, two.label, two.text) == (1, "1", "film good")
+    assert len(two.scores) == 2 and len(three.scores) == 3
+    assert sum(three.scores) == pytest.approx(1) and max(three.scores) == three.score
+    with pytest.raises(UsageError, match="an item must be a context and its choices"):
+        load_model("mine/ends").predict([("bo", "bad film")])
+
+
+CHOICE_FORMS = {
+    "c.txt": "bo\tbad film\tfilm good\nbo\n",
+    "c.tsv": "begin\tone\ttwo\tthree\nbo\tbad film\tfilm good\t\nbo\tbad\t\t\n",
+    "c.jsonl": '{"begin": "bo", "one": "bad film", "two": "film good", "three": null}\n'
+    '{"begin": "bo", "id": "x"}\n',
+}
+
+
+@pytest.mark.parametrize("name", list(CHOICE_FORMS))
+def test_choices_are_read_from_every_form(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(CHOICE_FORMS[name])
+    output = tmp_path / "out.jsonl"
+    assert run(["predict", "model=mine/ends", f"input={tmp_path / name}", f"output={output}"]) == 0
+    good, bad = predicted(output)
+    assert (good["number"], good["text"], len(good["scores"])) == (1, "film good", 2)
+    assert "error" in bad and bad["line"] == good["line"] + 1
+
+
+def test_choices_are_evaluated(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["evaluate", "model=mine/ends", "task=ends"]) == 0
+    assert "accuracy" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("item", [3, ("a", "b", "c"), ["a", "b"], ("a", "b")])
 def test_an_item_of_another_form_is_refused(item: Any) -> None:
     with pytest.raises(UsageError, match="an item must be a text"):
@@ -153,7 +191,7 @@ def test_pairs_words_and_questions_are_read(tmp_path: Path) -> None:
     (tmp_path / "pairs.txt").write_text("good film\tbad plot\nno tab here\n")
     model = read_model("mine/alike")
     first, second = read_items(str(tmp_path / "pairs.txt"), model)
-    assert first.item == ("good film", "bad plot") and second.fault == "must be a pair"
+    assert first.item == ("good film", "bad plot") and second.fault.startswith("must be a pair")
     (tmp_path / "a.conll").write_text("anna O\nin O\n\nbo\n")
     words = read_items(str(tmp_path / "a.conll"), read_model("mine/names"))
     assert [line.item for line in words] == [["anna", "in"], ["bo"]]
@@ -254,9 +292,9 @@ def test_a_model_is_scored_on_a_task(capsys: pytest.CaptureFixture[str]) -> None
 @pytest.mark.parametrize(
     ("reference", "hint"),
     [
-        ("mine/moods", "the models of this run are mine/alike, mine/mood, mine/names, mine/quiz"),
+        ("mine/moods", ", ".join(f"mine/{name}" for name in sorted(TASKS))),
         ("mime/mood", "did you mean mine?"),
-        ("mine", "names 4 models; give one of"),
+        ("mine", f"names {len(TASKS)} models; give one of"),
         ("./encoder", "there is no such model"),
     ],
 )

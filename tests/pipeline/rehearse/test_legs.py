@@ -13,7 +13,8 @@ from pipeline.stages.pretrain import make_job
 from pipeline.training.environment import local_variables
 from pipeline.training.exits import REPORTS, Interrupted
 from pipeline.training.job import Job
-from pipeline.training.rank import StopRequest, train
+from pipeline.training.rank import train
+from pipeline.training.stopping import StopRequest
 from tests.pipeline.toy_pretraining import Toy, toy_config
 
 STEPS = 8

@@ -195,7 +195,8 @@ def result_keys_of(config: Config) -> dict[str, bool]:
 def train_here(run_dir: Path, job: Job, master: Any) -> None:
     """Train in this process instead of ranks of their own."""
     from pipeline.training.exits import REPORTS
-    from pipeline.training.rank import StopRequest, train
+    from pipeline.training.rank import train
+    from pipeline.training.stopping import StopRequest
 
     (run_dir / REPORTS).mkdir(exist_ok=True)
     job.write(run_dir)

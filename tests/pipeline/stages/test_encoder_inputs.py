@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from data_prep.config import CorpusConfig
 from data_prep.errors import UsageError
 from data_prep.vectors.table import VectorTable
 from pipeline.config.compose import compose_config
-from pipeline.config.schema import FLOORS, Config
-from pipeline.encoders import Concatenation, StaticEncoder
+from pipeline.config.schema import FLOORS, Config, PathsConfig
+from pipeline.encoders import Concatenation, StaticEncoder, random_encoder
 from pipeline.models.bert.config import BertConfig
 from pipeline.stages import STAGES
 from pipeline.stages.encoder_inputs import (
@@ -21,11 +22,14 @@ from pipeline.stages.encoder_inputs import (
     encoder_requests,
     open_encoder,
 )
+from pipeline.stages.tuning import keeps_model
 from pipeline.store.outputs import Store
 from pipeline.tasks.config import TaskConfig
 from pipeline.training.config import TrainerConfig
 from pipeline.workflow.graph import Graph
 from pipeline.workflow.stage import Node
+from tests.conftest import Sesame
+from tests.pipeline.toy_tokenizer import write_toy_tokenizer
 
 
 @pytest.mark.parametrize(
@@ -108,6 +112,41 @@ def test_lists_of_encoders_come_from_the_command_line() -> None:
         UsageError, match=r"finetune\.pair_encoding=separate: an answer is found by"
     ):
         compose_config(["task=squad", "finetune.pair_encoding=separate"])
+
+
+def test_the_random_twin_of_a_run_has_its_model_and_tokenizer_and_needs_no_corpus(
+    smoke: Sesame,
+) -> None:
+    recipe = compose_config(["experiment=smoke", "task=polarity", f"paths.store={smoke.store}"])
+    task, paths = recipe.task, recipe.paths
+    own = replace(recipe, encoder="random")
+    twin = Config(encoder="random:smoke", paths=paths, finetune=recipe.finetune, task=task)
+    assert (encoder_label(twin), keeps_model(twin)) == ("random", False)
+    for stage in ("finetune", "layers"):
+        graph = Graph(Store(smoke.store), STAGES)
+        made, of_recipe = graph.add(stage, twin), graph.add(stage, own)
+        assert made.inputs == of_recipe.inputs
+        assert made.output.path == of_recipe.output.path, "one output for one twin"
+    inputs = {role: item.path for role, item in made.inputs.items()}
+    ours, known = (open_encoder(config, inputs, 7) for config in (twin, own))
+    for name, value in ours.state_dict().items():
+        assert torch.equal(value, known.state_dict()[name]), name
+    with pytest.raises(UsageError, match="encoder=smoek: no run with a pretrain"):
+        graph.add("finetune", replace(twin, encoder="random:smoek"))
+
+
+def test_a_folder_has_a_random_twin_too(tmp_path: Path) -> None:
+    tokenizer, folder = tmp_path / "tokenizer", tmp_path / "folder"
+    tokenizer.mkdir(), folder.mkdir()
+    model = BertConfig(layers=1, hidden=8, heads=2, intermediate=8, max_positions=16)
+    known = random_encoder(model, write_toy_tokenizer(tokenizer, ["a"]), seed=1)
+    known.save(folder)
+    config = Config(encoder=f"random:{folder}", paths=PathsConfig(str(tmp_path / "store")))
+    twin = open_encoder(config, {"tokenizer": folder}, 1)
+    assert twin.state_dict().keys() == known.state_dict().keys()
+    assert encoder_keys(config) == encoder_keys(Config(encoder="random", model=model))
+    both = replace(config, encoder=["random", f"random:{folder}"], model=BertConfig())
+    assert {"model", "model_2"} <= encoder_keys(both).keys()
 
 
 KINDS = [

@@ -33,7 +33,7 @@ from pipeline.tasks.finetuned import Finetuned
 from pipeline.tasks.finetuning import Outcome, choose_device, finetune
 from pipeline.tasks.heads import Head
 from pipeline.tasks.model import Model
-from pipeline.tasks.optimizer import Optimizer
+from pipeline.tasks.optimizer import parameter_groups
 from pipeline.tasks.splits import Splits
 from pipeline.workflow.stage import Work
 from tests.pipeline.toy_tokenizer import write_toy_tokenizer
@@ -92,7 +92,7 @@ def toy(kind: str, train: int = 256) -> Splits:
 @pytest.mark.parametrize("kind", ["classify", "regress", "tag"])
 def test_what_can_be_learnt_is_learnt(kind: str, tokenizer: Path) -> None:
     outcome = finetune(new_encoder(tokenizer), toy(kind), TASKS[kind], FAST)
-    assert outcome.scores[TASKS[kind].metric] > 0.9
+    assert outcome.scores[TASKS[kind].metric] >= 0.9
     assert outcome.steps == 6 * 16
     assert max(outcome.dev_scores) == outcome.dev_scores[outcome.best_epoch - 1]
     answers = [guess.answer for guess in outcome.predictions]
@@ -180,8 +180,9 @@ def test_learning_rates_fall_with_depth(tokenizer: Path) -> None:
     encoder = random_encoder(replace(MODEL, layers=3), tokenizer, seed=0)
     head = torch.nn.Linear(4, 2)
     config = replace(FAST, lr=1.0, layer_decay=0.5)
-    optimizer = Optimizer(encoder, head, config, total=10)
-    peak, decay = optimizer.peaks, optimizer.decays
+    groups = parameter_groups(encoder, head, config)
+    peak = {id(value): group.peak for group in groups for value in group.values}
+    decay = {id(value): group.decay for group in groups for value in group.values}
     assert len(peak) == len(list(encoder.parameters())) + 2
     assert peak[id(head.weight)] == 1.0
     layers = encoder.bert.layers
@@ -324,7 +325,7 @@ def test_a_loss_that_is_not_finite_stops_with_a_remedy(tokenizer: Path) -> None:
     encoder = new_encoder(tokenizer)
     with torch.no_grad():
         next(encoder.parameters()).fill_(float("nan"))
-    with pytest.raises(SesameError, match=r"loss is nan at step 0 .* finetune\.lr=0\.005"):
+    with pytest.raises(SesameError, match=r"not finite at step 6 of 24.* finetune\.lr=0\.005"):
         finetune(encoder, toy("classify", 64), TASKS["classify"], FAST)
 
 

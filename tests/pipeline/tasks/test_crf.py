@@ -41,7 +41,7 @@ def scores(crf: Crf, logits_TC: Tensor) -> dict[tuple[int, ...], Tensor]:
 def test_the_loss_and_its_gradient_are_those_of_all_taggings(case: tuple[Crf, Tensor]) -> None:
     crf, logits_WC = case
     gold_W = torch.randint(0, TAGS, (len(logits_WC),), generator=torch.Generator().manual_seed(9))
-    loss = crf.loss(logits_WC, gold_W, LENGTHS)
+    loss = crf.loss(logits_WC, gold_W, LENGTHS) / len(gold_W)
     expected = torch.zeros((), dtype=torch.float64)
     for part, gold in zip(sentences(logits_WC), sentences(gold_W), strict=True):
         every = scores(crf, part)
@@ -91,6 +91,6 @@ def test_what_is_no_bio_tagging_is_never_chosen_and_has_no_probability() -> None
     for start in range(0, len(tags), 10):
         for last, tag in pairwise(tags[start : start + 10]):
             assert not tag.startswith("I-") or last[1:] == tag[1:]
-    loss = crf.loss(logits_WC, decided[:, -1].long(), lengths)
+    loss = crf.loss(logits_WC, decided[:, -1].long(), lengths) / len(decided)
     assert torch.isfinite(loss) and loss < 100
     assert may_follow("I", "O") and may_follow("NOUN", "I-X") and not may_follow("I-X", "B-Y")

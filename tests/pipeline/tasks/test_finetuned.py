@@ -25,10 +25,11 @@ from pipeline.tasks.finetuned import (
     prove_model,
     save_model,
 )
-from pipeline.tasks.finetuning import finetune, train_step
+from pipeline.tasks.finetuning import finetune
 from pipeline.tasks.heads import Head
 from pipeline.tasks.kinds import make_answers
-from pipeline.tasks.optimizer import Optimizer
+from pipeline.tasks.optimizer import Optimizer, parameter_groups
+from pipeline.tasks.plain_loop import train_step
 from pipeline.tasks.splits import Splits
 from tests.pipeline.toy_tokenizer import write_toy_tokenizer
 
@@ -47,6 +48,7 @@ TASKS = {
     "regress": TaskConfig(name="toy", kind="regress", metric="pearson"),
     "tag": TaskConfig(name="toy", kind="tag", reader="conll", metric="entity_f1"),
     "span": TaskConfig(name="toy", kind="span", reader="squad", metric="f1"),
+    "choice": TaskConfig(name="toy", kind="choice", choices=["one", "other"]),
 }
 LABELS = {"classify": ["bad", "good", "mixed"], "pairs": ["no", "yes"], "tag": ["O", "B-X", "I-X"]}
 ONCE = FinetuneConfig(lr=1e-2, epochs=1, batch_size=8, max_seq_length=40, accelerator="cpu")
@@ -64,6 +66,9 @@ def example(kind: str, rng: np.random.Generator) -> Example:
     text = " ".join(words)
     if kind == "span":
         return Example(("the was", text), (words[0],), "", 0, answer_start=0)
+    if kind == "choice":  # two to four choices
+        choices = [" ".join(rng.choice(WORDS, size=3)) for _ in range(rng.integers(2, 5))]
+        return Example((text, *choices), str(rng.integers(len(choices))), "", 0)
     gold: Any = float(rng.integers(0, 6)) if kind == "regress" else LABELS[kind][len(words) % 2]
     texts = (text, " ".join(words[::-1])) if kind == "pairs" else (text,)
     return Example(texts, gold, "", 0)
@@ -120,6 +125,9 @@ OTHERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "elmo_regress": ("elmo", "regress", {}),
     "vectors": ("vectors", "classify", {}),
     "several": ("several", "tag", {"head": "bigru"}),
+    "choice_mean": ("bert", "choice", {"pooling": "mean"}),
+    "choice_elmo": ("elmo", "choice", {}),
+    "choice_separate": ("bert", "choice", {"pair_encoding": "separate"}),
 }
 
 
@@ -197,7 +205,7 @@ def test_ten_steps_equal_those_of_bert_for_sequence_classification(
     ours.model.train()
     for step in range(10):
         rows = np.arange(8) + 8 * (step % 4)
-        loss = train_step(ours.model, encoded, rows, optimizer)
+        loss, _, _ = train_step(ours.model, encoded, rows, optimizer, step)
         rate = config.lr * (10 - step) / 10
         for group in peer.param_groups:
             group["lr"] = rate
@@ -258,7 +266,8 @@ def test_layers_decay_and_heads_have_their_own_rate_with_every_encoder(
     config = replace(ONCE, lr=1.0, layer_decay=0.5, head_lr=9.0)
     task = TASKS["tag"]
     model = build(encoder, make_answers(task, LABELS["tag"], []), task, config).model
-    peaks = Optimizer(model.encoder, model.head, config, total=10).peaks
+    groups = parameter_groups(model.encoder, model.head, config)
+    peaks = {id(value): group.peak for group in groups for value in group.values}
     blocks = encoder.blocks()
     assert sorted(id(p) for block in blocks for p in block) == sorted(
         id(p) for p in encoder.parameters()

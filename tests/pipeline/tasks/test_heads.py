@@ -174,3 +174,39 @@ def test_spans_are_chosen_among_the_units_of_their_own_window() -> None:
     (expected,) = torch.autograd.grad(torch.stack(alone).mean(), logits_N2)
     torch.testing.assert_close(gradient, expected)
     assert head(states(), inputs).shape == (11, 2)
+
+
+KINDS = {"classify": 3, "regress": 1, "tag": 3, "span": 2}  # kind to columns
+
+
+@pytest.mark.parametrize(("kind", "crf"), [*((kind, False) for kind in KINDS), ("tag", True)])
+def test_the_loss_of_a_batch_is_that_of_its_parts(kind: str, crf: bool) -> None:
+    head = Head(kind, KINDS[kind], States(), FinetuneConfig(crf=crf))
+    sizes = [3, 1, 7] if kind in ("tag", "span") else [1, 1, 1]
+    whole = batch(list(range(11)), [3, 1, 7])
+    answers = torch.randn(sum(sizes), KINDS[kind], generator=torch.Generator().manual_seed(3))
+    gold = torch.arange(sum(sizes)) % KINDS[kind]
+    if kind == "regress":
+        gold = gold.float()
+    if kind == "span":
+        gold = torch.zeros(sum(sizes), 2)
+        gold[[0, 3, 5], 0] = gold[[1, 3, 8], 1] = 1
+    parts = [
+        head.loss_sums(part, golds, replace(whole, lengths=length, word_counts=length))
+        for part, golds, length in zip(
+            answers.split(sizes), gold.split(sizes), np.split(LENGTHS, 3), strict=True
+        )
+    ]
+    total, weight = (sum(column) for column in zip(*parts, strict=True))
+    torch.testing.assert_close(head.loss(answers, gold, whole), total / weight)
+    assert weight == head.loss_weight(gold, whole)
+
+
+def test_the_mean_loss_has_the_bits_of_torchs() -> None:
+    logits = torch.randn(32, 3, generator=torch.Generator().manual_seed(3), requires_grad=True)
+    gold, inputs = torch.arange(32) % 3, batch([], [0, 0, 0])
+    ours = Head("classify", 3, States(), FinetuneConfig()).loss(logits, gold, inputs)
+    theirs = F.cross_entropy(logits, gold)
+    assert ours.item() == theirs.item()
+    gradients = [torch.autograd.grad(loss, logits)[0] for loss in (ours, theirs)]
+    assert torch.equal(*gradients)

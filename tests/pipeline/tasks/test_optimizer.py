@@ -40,7 +40,7 @@ def test_steps_are_those_of_clipped_adamw(clip: float) -> None:
         x = torch.randn(7, 3)
         for layers in (ours, theirs):
             torch.autograd.backward((layers[1](layers[0](x)) ** 2).mean())
-        optimizer.step()
+        optimizer.step(step)
         if clip:
             nn.utils.clip_grad_norm_(values, clip)
         for group in adamw.param_groups:

@@ -144,6 +144,23 @@ def test_a_span_never_runs_past_its_window(encoder: Encoder) -> None:
     assert best_spans(outputs, data.windows[0], 4) == [((0, 1), 0.0)]
 
 
+def test_empty_texts_are_answered(encoder: Encoder) -> None:
+    examples = [Example(texts, None, "", 0) for texts in (("a?", ""), ("", "b c"), (" ", " "))]
+    data = encode_spans(encoder, examples, TASK, max_length=12)
+    answers = [guess.answer for guess in decoded(np.zeros(data.gold.shape), data)]
+    assert len(answers) == 3 and answers[0] == answers[2] == ""
+
+
+def test_an_answer_has_at_most_so_many_words(encoder: Encoder) -> None:
+    data = encode_spans(encoder, [asked("a?", "abcdefg bc de fg")], TASK, max_length=32)
+    [window] = data.windows
+    assert len(window.units) == 13  # tokens, of four words
+    outputs = np.zeros(data.gold.shape, np.float32)
+    outputs[window.units[0], 0] = outputs[window.units[-1], 1] = 9.0
+    assert max(value for _, value in best_spans(outputs, window, 4)) == 18.0
+    assert max(value for _, value in best_spans(outputs, window, 3)) == 9.0
+
+
 def test_no_answer_wins_by_the_threshold_that_the_development_set_gives(encoder: Encoder) -> None:
     task = replace(TASK, unanswerable=True)
     examples = [asked("a?", "b c", "b"), asked("a?", "c d"), asked("a?", "d e", "d")]

@@ -21,7 +21,8 @@ from pipeline.tracking.lineage import artifacts, inputs_of, results_of
 from pipeline.tracking.tracker import Tracker
 from pipeline.tracking.training import Training, by_step
 from pipeline.tracking.wandb_settings import belonging, code_version, private_settings
-from pipeline.training.rank import StopRequest, train
+from pipeline.training.rank import train
+from pipeline.training.stopping import StopRequest
 from tests.pipeline.toy_pretraining import Toy, last_step, toy_config
 from tests.pipeline.wandb_server import WandbServer
 

@@ -21,17 +21,18 @@ from pipeline.training.callbacks import Evaluation
 from pipeline.training.checkpoint import TrainingState
 from pipeline.training.config import OptimConfig, TrainerConfig
 from pipeline.training.schedule import Phase
-from pipeline.training.train_step import Pretraining
+from pipeline.training.train_step import TrainingModule
+from pipeline.training.updates import PretrainingUpdates
 from pipeline.training.whole_engines import SingleEngine
 
 IDENTITY = Identity("examples", "shards", 0, 32, 16, 0)
 LAST = 8
 
 
-def module_at(step: int) -> Pretraining:
+def module_at(step: int) -> TrainingModule:
     state = TrainingState(Cursor(0, 16 * step, (), IDENTITY), step)
-    module = Pretraining(
-        torch.nn.Linear(1, 1), MaskedTokens(), OptimConfig(),
+    module = TrainingModule(
+        torch.nn.Linear(1, 1), MaskedTokens(), PretrainingUpdates(OptimConfig()),
         TrainerConfig(max_steps=LAST, seed=0), state, [Phase(0, 0, LAST)], [IDENTITY],
         lambda: False,
     )  # fmt: skip

@@ -12,6 +12,7 @@ from pipeline.training.config import TrainerConfig
 from pipeline.training.exits import REPORTS
 from pipeline.training.launch import is_for_srun, srun_options
 from pipeline.training.rank import interface_to
+from pipeline.training.stopping import StopRequest
 
 
 def in_job(monkeypatch: pytest.MonkeyPatch, nodes: int, tasks: int) -> None:
@@ -77,25 +78,19 @@ def test_a_finished_rank_ends_with_its_code_whatever_native_objects_do(tmp_path:
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.ESTALE])
-def test_a_disk_that_fails_under_a_rank_is_told_in_a_sentence(
-    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(run_dir: Path, stop: rank.StopRequest) -> bool:
+def test_a_disk_that_fails_under_a_rank_is_told_in_a_sentence(number: int, tmp_path: Path) -> None:
+    def fail(run_dir: Path, stop: StopRequest) -> bool:
         raise OSError(number, os.strerror(number))
 
     (tmp_path / REPORTS).mkdir()
-    monkeypatch.setattr(rank, "train", fail)
-    assert rank.train_to_end(tmp_path, rank.StopRequest()) == 1
+    assert rank.train_to_end(tmp_path, StopRequest(), fail) == 1
     said = (tmp_path / REPORTS / "0.error").read_text()
     assert os.strerror(number) in said and "the same command goes on" in said
 
 
-def test_other_errors_of_a_rank_keep_their_traceback(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(run_dir: Path, stop: rank.StopRequest) -> bool:
+def test_other_errors_of_a_rank_keep_their_traceback(tmp_path: Path) -> None:
+    def fail(run_dir: Path, stop: StopRequest) -> bool:
         raise ConnectionResetError(errno.ECONNRESET, "a bug, or a lost peer")
 
-    monkeypatch.setattr(rank, "train", fail)
     with pytest.raises(ConnectionResetError):
-        rank.train_to_end(tmp_path, rank.StopRequest())
+        rank.train_to_end(tmp_path, StopRequest(), fail)

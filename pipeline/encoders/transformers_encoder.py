@@ -1,0 +1,324 @@
+"""Encoders of `transformers` for which we have no network: RoBERTa, DistilBERT, DeBERTa and others.
+
+Any folder whose `AutoModel` returns hidden states per layer can be read. Batches are padded inside;
+the hidden states outside are flat, as those of every encoder. Weights are read from safetensors
+only, and no code of the folder is run.
+
+E inputs, L units of the longest input, N units of a batch, D hidden width
+"""
+
+import inspect
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from data_prep.errors import SesameError, UsageError
+from data_prep.files import atomic_write, write_atomically
+from data_prep.reading.untrusted import read_object
+from data_prep.tokenizers import Tokenizer
+from data_prep.tokenizers.huggingface import Specials
+from pipeline.encoders.class_heads import DENSE_HEADS, SENTENCES, DenseTransform, Transform
+from pipeline.encoders.inputs import InputBatch
+from pipeline.encoders.tokens import Template, TokenEncoder
+from pipeline.models.untrusted import (
+    State,
+    read_safetensors,
+    refuse_unusable,
+    refused_weights,
+)
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+PROBE = "a"  # a text that every tokenizer gives at least one token
+# Keys of config.json that name a place or belong to an earlier head.
+UNSAVED = (
+    "_name_or_path", "transformers_version", "id2label", "label2id", "problem_type",
+    "finetuning_task", "task_specific_params",
+)  # fmt: skip
+
+
+class TransformersEncoder(TokenEncoder):
+    """A model of transformers with its tokenizer."""
+
+    def __init__(self, network: "PreTrainedModel", words: "PreTrainedTokenizerFast") -> None:
+        config = network.config
+        super().__init__(_tokenizer(words), _template(words, getattr(config, "type_vocab_size", 0)))
+        self.network = network
+        self._words = words
+        taken = inspect.signature(network.forward).parameters
+        self._takes_segments = self.template.has_segments and "token_type_ids" in taken
+        self.longest = _longest(network, words)
+        self.states, self.hidden = self._measured()
+        has_class = getattr(config, "pooler_hidden_act", "gelu") == "gelu"
+        self.model_type = config.model_type if has_class and _is_known(config) else None
+
+    def head_layers(self, kind: str) -> Transform | None:
+        """Return the dense layer of the class for sentences."""
+        if kind not in SENTENCES or self.model_type is None:
+            return None
+        std = getattr(self.network.config, "initializer_range", 0.02)
+        dropout = getattr(self.network.config, "hidden_dropout_prob", 0.0)
+        activation = DENSE_HEADS[self.model_type].activation
+        return DenseTransform(self.hidden, std, activation, dropout)
+
+    def save(self, folder: Path) -> None:
+        """Write a folder that `AutoModel` and `AutoTokenizer` load."""
+        self.save_with(folder, {}, {}, None)
+
+    def save_with(
+        self, folder: Path, head: State, stated: dict[str, Any], name: str | None
+    ) -> None:
+        """Write a folder of the encoder and the head of the class `name`; see `TokenEncoder`."""
+        weights = _untied(self.network)
+        if name is not None:
+            prefix = self.network.base_model_prefix
+            weights = {f"{prefix}.{key}": value for key, value in weights.items()} | head
+        with atomic_write(folder / "model.safetensors") as stream:
+            stream.write(save(weights, {"format": "pt"}))
+        config = self.network.config.to_dict()
+        base = {key: value for key, value in config.items() if key not in UNSAVED}
+        written = base | {"architectures": [name or type(self.network).__name__]} | stated
+        write_atomically(folder / "config.json", json.dumps(written, indent=2) + "\n")
+        self._words.save_pretrained(folder)
+        _forget_place(folder / "tokenizer_config.json")
+
+    def recompute_activations(self) -> None:
+        """Keep only the inputs of each layer for the backward pass."""
+        self.network.gradient_checkpointing_enable()
+
+    def blocks(self) -> list[list[nn.Parameter]]:
+        """Return the embeddings, then one block per layer; the last has all other parameters.
+
+        A network whose layers share their parameters is one block above its embeddings.
+        """
+        layers = [list(layer.parameters()) for layer in _layers(self.network, self.states - 1)]
+        tables = [
+            value
+            for module in self.network.modules()
+            if isinstance(module, nn.Embedding) or "Embeddings" in type(module).__name__
+            for value in module.parameters()
+        ]
+        embeddings = list({id(value): value for value in tables}.values())
+        known = {id(value) for block in (embeddings, *layers) for value in block}
+        rest = [value for value in self.network.parameters() if id(value) not in known]
+        if not layers:
+            return [embeddings, rest]
+        layers[-1] += rest
+        return [embeddings, *layers]
+
+    def lookup_tables(self) -> list[nn.Embedding]:
+        """Return the table of tokens; networks may read other tables as a whole."""
+        table = self.network.get_input_embeddings()
+        return [table] if type(table) is nn.Embedding else []
+
+    def forward(self, batch: InputBatch) -> list[Tensor]:
+        """Return the hidden states x_ND of the embeddings and of every layer."""
+        real_EL, told = self._padded(batch)
+        states = self.network(**told, output_hidden_states=True).hidden_states
+        return [x_ELD[real_EL] for x_ELD in states]
+
+    def first_states(self, batch: InputBatch) -> Tensor:
+        """Return the last hidden state of each input's first unit, x_ED."""
+        first_ED: Tensor = self.network(**self._padded(batch)[1]).last_hidden_state[:, 0]
+        return first_ED
+
+    def _padded(self, batch: InputBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the units that are not padding, and the network's arguments."""
+        lengths_E1 = torch.from_numpy(batch.lengths).to(batch.tokens_N.device)[:, None]
+        real_EL = torch.arange(int(batch.lengths.max()), device=lengths_E1.device) < lengths_E1
+        tokens_EL = torch.full_like(real_EL, self.tokenizer.pad, dtype=torch.int64)
+        tokens_EL[real_EL] = batch.tokens_N
+        told = {"input_ids": tokens_EL, "attention_mask": real_EL.long()}
+        if self._takes_segments:
+            told["token_type_ids"] = torch.zeros_like(tokens_EL)
+            told["token_type_ids"][real_EL] = batch.segments_N
+        return real_EL, told
+
+    @torch.no_grad()
+    def _measured(self) -> tuple[int, int]:
+        """Return the number and width of hidden states. Raises UsageError if they do not fit."""
+        self.network.eval()
+        batch = self.encode_texts([(PROBE,)], self.longest or 64).batch(torch.arange(1).numpy())
+        answer = self.network(**self._padded(batch)[1], output_hidden_states=True)
+        shapes = {state.shape[:2] for state in answer.hidden_states or ()}
+        widths = {state.shape[-1] for state in answer.hidden_states or ()}
+        if shapes != {(1, len(batch.tokens_N))} or len(widths) != 1:
+            raise UsageError(
+                f"encoder: {type(self.network).__name__} does not give one hidden state per token "
+                "and layer; choose an encoder such as BERT or RoBERTa"
+            )
+        return len(answer.hidden_states), *widths
+
+
+def load_transformers_encoder(folder: Path) -> TransformersEncoder:
+    """Read a Hugging Face folder through transformers, offline.
+
+    Raises SesameError if weights are missing, pickled or not finite, and UsageError for a model
+    whose code is not part of transformers.
+    """
+    from transformers import AutoConfig, AutoModel, AutoTokenizer
+    from transformers.models.auto.modeling_auto import MODEL_MAPPING
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    weights = _weights(folder)
+    offline: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    try:
+        config = AutoConfig.from_pretrained(folder, **offline)
+        made = MODEL_MAPPING[type(config)]
+    except Exception as error:  # the library has no narrower class
+        raise UsageError(
+            f"{folder / 'config.json'}: no model of transformers {_version()} reads it"
+        ) from error
+    if getattr(config, "is_encoder_decoder", False):
+        raise UsageError(
+            f"{folder / 'config.json'}: model_type {config.model_type} has a decoder; choose an "
+            "encoder such as BERT or RoBERTa"
+        )
+    layers, tensors = getattr(config, "num_hidden_layers", 0), _tensor_count(weights)
+    if not isinstance(layers, int) or layers > tensors:
+        raise SesameError(
+            f"{weights}: has {tensors} tensors, but the folder's config.json asks for "
+            f"{layers!s:.20} layers"
+        )
+    # The pooler of a bare model may be missing in the file, and is not used.
+    has_choice = "add_pooling_layer" in inspect.signature(made).parameters
+    plain = {"add_pooling_layer": False} if has_choice else {}
+    try:
+        network, report = AutoModel.from_pretrained(
+            folder, config=config, dtype=torch.float32, use_safetensors=True,
+            output_loading_info=True, **plain, **offline,
+        )  # fmt: skip
+    except Exception as error:
+        raise SesameError(
+            f"{weights}: its tensors do not fit the folder's config.json; fetch the folder again"
+        ) from error
+    if report["missing_keys"]:
+        name = sorted(report["missing_keys"])[0]
+        raise SesameError(
+            f"{weights}: has no {name}, so it is no complete {config.model_type} encoder"
+        )
+    for name, value in network.named_parameters():
+        refuse_unusable(weights, name, value.detach())
+    try:
+        words = AutoTokenizer.from_pretrained(folder, **offline)
+    except Exception as error:
+        raise SesameError(
+            f"{folder}: its tokenizer cannot be read; fetch the folder again"
+        ) from error
+    if not words.is_fast:
+        raise UsageError(
+            f"{folder}: its tokenizer gives no characters of tokens; save it with tokenizer.json"
+        )
+    try:
+        encoder = TransformersEncoder(network, words)
+    except SesameError:
+        raise
+    except Exception as error:
+        raise SesameError(
+            f"{folder}: its model cannot read its tokenizer's tokens; fetch the folder again"
+        ) from error
+    encoder.source = folder
+    return encoder
+
+
+def _weights(folder: Path) -> Path:
+    """Return the file of weights, or of their index. Raises UsageError if there is none."""
+    names = ("model.safetensors", "model.safetensors.index.json")
+    found = [folder / name for name in names if (folder / name).is_file()]
+    pickled = sorted(folder.glob("pytorch_model*.bin"))
+    if not found and pickled:
+        raise refused_weights(pickled[0])
+    if not found:
+        raise UsageError(f"{folder}: has no model.safetensors")
+    return found[0]
+
+
+def _tensor_count(weights: Path) -> int:
+    """Return the number of tensors in a file of weights or in an index."""
+    if weights.suffix == ".json":
+        names = read_object(weights).get("weight_map")
+        return len(names) if isinstance(names, dict) else 0
+    return len(read_safetensors(weights))
+
+
+def _version() -> str:
+    import transformers
+
+    return str(transformers.__version__)
+
+
+def _is_known(config: Any) -> bool:
+    return config.model_type in DENSE_HEADS
+
+
+def _tokenizer(words: "PreTrainedTokenizerFast") -> Tokenizer:
+    """Return the library's tokenizer as ours; a role without a token takes another special one."""
+    others = (words.unk_token, words.eos_token, words.pad_token, *words.all_special_tokens)
+    other = next((token for token in others if token), None)
+    if other is None:
+        raise UsageError(f"{words.name_or_path}: its tokenizer has no special token")
+    roles = ("pad", "unk", "cls", "sep", "mask")
+    specials = Specials(**{role: getattr(words, f"{role}_token") or other for role in roles})
+    library = words.backend_tokenizer
+    library.no_truncation()
+    library.no_padding()
+    return Tokenizer(library, specials)
+
+
+def _template(words: "PreTrainedTokenizerFast", segments: int) -> Template:
+    """Find the special tokens around sentences by encoding a pair."""
+    library = words.backend_tokenizer
+    pair = library.encode(PROBE, PROBE)
+    is_special = [bool(mark) for mark in pair.special_tokens_mask]
+    first = is_special.index(False)
+    last = len(is_special) - is_special[::-1].index(False)
+    middle = [place for place in range(first, last) if is_special[place]]
+    after_first = middle[-1] + 1 if middle else last
+    is_numbered = set(pair.type_ids[after_first:last]) == {1}
+    is_told = "token_type_ids" in words.model_input_names
+    return Template(
+        before=tuple(pair.ids[:first]),
+        between=tuple(pair.ids[place] for place in middle),
+        after=tuple(pair.ids[last:]),
+        has_segments=segments > 1 and is_told and is_numbered,
+    )
+
+
+def _longest(network: "PreTrainedModel", words: "PreTrainedTokenizerFast") -> int | None:
+    """Return the maximum units of an input; None if there is no limit.
+
+    RoBERTa numbers positions from the id of padding on, so its table has some rows more.
+    """
+    stated = [words.model_max_length, getattr(network.config, "max_position_embeddings", None)]
+    for name, table in network.named_modules():
+        if name.endswith("position_embeddings") and isinstance(table, nn.Embedding):
+            skipped = 0 if table.padding_idx is None else table.padding_idx + 1
+            stated.append(table.num_embeddings - skipped)
+    numbers = [value for value in stated if isinstance(value, int) and 0 < value < 1 << 30]
+    return min(numbers, default=None)
+
+
+def _layers(network: nn.Module, count: int) -> Sequence[nn.Module]:
+    """Return the network's layers: its first list of this many modules; empty if it has none."""
+    lists = (module for module in network.modules() if isinstance(module, nn.ModuleList))
+    return next((list(each) for each in lists if len(each) == count), [])
+
+
+def _untied(network: nn.Module) -> State:
+    """Return copies of all tensors, as a file may not hold one tensor under two names."""
+    return {name: value.cpu().clone() for name, value in network.state_dict().items()}
+
+
+def _forget_place(path: Path) -> None:
+    """Remove the folder's name from a tokenizer's settings."""
+    stated = json.loads(path.read_text())
+    stated.pop("name_or_path", None)
+    write_atomically(path, json.dumps(stated, indent=2, ensure_ascii=False) + "\n")
