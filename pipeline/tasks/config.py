@@ -13,7 +13,7 @@ METRICS = {
     "span": ("f1", "exact_match"),
     "choice": ("accuracy",),
 }
-READERS = {
+READERS_BY_KIND = {
     "classify": ("table", "wiki_links"),
     "regress": ("table",),
     "tag": ("conll", "conllu", "wiki_links"),
@@ -40,7 +40,7 @@ class TaskConfig:
         "conllu = parts of speech in CoNLL-U; "
         "wiki_links = links of a MediaWiki dump; squad = SQuAD's JSON; commonsense_qa = JSON lines "
         "with `question: {stem, choices: [{label, text}]}` and `answerKey`",
-        choices=tuple(dict.fromkeys(name for names in READERS.values() for name in names)),
+        choices=tuple(dict.fromkeys(name for names in READERS_BY_KIND.values() for name in names)),
     )
     data_dir: str | None = execution(None, "folder of the task's files", holds_environment=True)
     train: str | None = result(None, "training file below data_dir")
@@ -160,10 +160,10 @@ class TaskConfig:
                 f"task.metric={self.metric}: task.kind={self.kind} is scored by "
                 f"{', '.join(METRICS[self.kind])}"
             )
-        if self.reader not in READERS[self.kind]:
+        if self.reader not in READERS_BY_KIND[self.kind]:
             raise UsageError(
                 f"task.reader={self.reader}: task.kind={self.kind} is read by "
-                f"{', '.join(READERS[self.kind])}"
+                f"{', '.join(READERS_BY_KIND[self.kind])}"
             )
         if self.group_field is not None and self.reader == "wiki_links":
             raise UsageError(
