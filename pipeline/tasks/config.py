@@ -16,7 +16,7 @@ METRICS = {
     "choice": ("accuracy",),
     "multilabel": ("micro_f1", "macro_f1", "subset_accuracy"),
 }
-READERS = {
+READERS_BY_KIND = {
     "classify": ("table", "wiki_links", "wic"),
     "regress": ("table",),
     "tag": ("conll", "conllu", "spans", "brat", "wiki_links"),
@@ -31,6 +31,7 @@ LAYERS = (
 LIMITS = ("train_examples", "train_fraction", "dev_examples", "test_examples")
 BALANCED = "balanced"  # task.class_weights
 WEIGHTED = ("classify", "tag")  # kinds that may have class weights
+RANDOM = "random"  # encoder=random: weights that were never trained
 AVERAGE = "average"  # the metric of a suite: the mean of its members' scores
 
 
@@ -48,7 +49,7 @@ class TaskConfig:
         "with `question: {stem, choices: [{label, text}]}` and `answerKey`; wic = Words in "
         "Context's .data. and .gold. files; spans = JSON lines with text and "
         "`spans: [{start, end, label}]`; brat = .txt with .ann files, or folders of them",
-        choices=tuple(dict.fromkeys(name for names in READERS.values() for name in names)),
+        choices=tuple(dict.fromkeys(name for names in READERS_BY_KIND.values() for name in names)),
     )
     data_dir: str | None = execution(None, "folder of the task's files", holds_environment=True)
     train: str | None = result(None, "training file below data_dir")
@@ -192,10 +193,10 @@ class TaskConfig:
                 f"task.metric={self.metric}: task.kind={self.kind} is scored by "
                 f"{', '.join(METRICS[self.kind])}"
             )
-        if self.reader not in READERS[self.kind]:
+        if self.reader not in READERS_BY_KIND[self.kind]:
             raise UsageError(
                 f"task.reader={self.reader}: task.kind={self.kind} is read by "
-                f"{', '.join(READERS[self.kind])}"
+                f"{', '.join(READERS_BY_KIND[self.kind])}"
             )
         if self.group_field is not None and self.reader in GROUPING:
             raise UsageError(
@@ -313,6 +314,11 @@ class FinetuneConfig:
         "the linear layer",
         choices=("linear", "bilstm", "bigru"),
     )
+    head_width: int = result(
+        200,
+        "hidden size of a recurrent head, per direction (Peters et al. 2018, supplement: 200)",
+        at_least=1, is_later=True,
+    )  # fmt: skip
     crf: bool = result(
         False, "choose the tags of a sentence jointly, with a CRF on the logits (task.kind=tag)"
     )
@@ -420,6 +426,10 @@ class LayersConfig:
     """Settings of the layer table: one head per layer choice and seed, on a frozen encoder."""
 
     seeds: int = result(3, "heads trained per layer choice", at_least=1)
+    width: int = result(
+        768, "hidden size of the BiLSTM, per direction (Devlin et al. 2019, section 5.3: 768)",
+        at_least=1, is_later=True,
+    )  # fmt: skip
     lr: float = result(1e-3, "peak learning rate of the heads", at_least=0.0)
     epochs: int = result(10, "passes over the training examples", at_least=1)
     patience: int | None = result(

@@ -17,9 +17,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from pipeline.store.outputs import MANIFEST
+from pipeline.tasks.config import RANDOM
 from pipeline.tasks.significance import LEVEL, Sample, is_clear
 
-RANDOM = "random"  # the label of an encoder that was never trained
 SEED = "finetune.seed"
 LABELS = ("task.train_fraction", "task.train_examples")  # shown as the number of labels instead
 CHOSEN_ON_DEV = "the epoch was chosen on the set that is scored, so these scores are too high"
