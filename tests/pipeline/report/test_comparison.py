@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.config.schema import Config
-from pipeline.pages.blocks import Section, Table
+from pipeline.pages.blocks import Note, Section, Table
 from pipeline.report.chosen import chosen_finetunings
 from pipeline.report.collect import collect
 from pipeline.report.comparison import comparison_section
@@ -198,5 +198,7 @@ def test_layers_of_two_encoders_share_a_table(two_runs: SampleRun) -> None:
     ]  # fmt: skip
     assert rows["last"] == ["54.0 ± 1.4", "54.0 ± 1.4", "94.9", "44.0 ± 1.4", "44.0 ± 1.4"]
     assert rows["mix"][2] == "–"
+    assert section is not None
+    assert Note("Width of the BiLSTM in each direction: 200; the paper's: 768.") in section.blocks
     assert [row.replace(" ", "_") for row in rows] == ["", *CHOICES]  # from the first layer up
     assert section is not None and len(section.figures) == 2
