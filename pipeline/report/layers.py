@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from pipeline.pages import charts
 from pipeline.pages.blocks import Block, Column, Figure, Figures, Note, Section, Table
-from pipeline.pages.wording import named, plain
+from pipeline.pages.wording import distinct, named, plain
 from pipeline.report.collect import Collected, FinishedOutput
 from pipeline.report.tasks import INTERVALS, interval, mean_and_deviation, name_metric
+from pipeline.tasks.config import LayersConfig
 from pipeline.tasks.summary import Score
 
 EXPLANATION = (
@@ -29,10 +30,15 @@ def layers_section(collected: Collected) -> Section | None:
     for (task, metric), group in tables.items():
         title = f"{task}: {name_metric(metric)}"
         names = _names(group)
-        blocks.append(_table(title, group, names))
+        blocks += [_table(title, group, names), Note(_width(group))]
         for made, name in zip(group, names, strict=True):
             figures.append(_figure(len(figures) + 1, f"{title}, {name}", made))
     return Section("layers", "Layers", [*blocks, Figures(figures)])
+
+
+def _width(group: Sequence[FinishedOutput]) -> str:
+    widths = distinct(made.counts["width"] for made in group)
+    return f"Width of the BiLSTM in each direction: {widths}; the paper's: {LayersConfig().width}."
 
 
 def _names(group: Sequence[FinishedOutput]) -> list[str]:

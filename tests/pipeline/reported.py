@@ -285,7 +285,7 @@ class SampleRun:
     def write_layers(self, task: str, encoder: str, run: str = "") -> Output:
         """A score for each choice of layers and seed."""
         counts = {
-            "task": task, "metric": "entity_f1", "encoder": encoder,
+            "task": task, "metric": "entity_f1", "encoder": encoder, "width": 200,
             "train_examples": 400, "test_examples": 2_000,
             "choices": {
                 choice: {

@@ -48,7 +48,7 @@ def test_epochs_cuts_and_repairs_are_shown_by_encoder(tmp_path: Path) -> None:
     found = section(run)
     headings, trained, random = table(found, "mentions: training")
     assert headings[2:] == [
-        "chosen epoch", "epochs trained", "inputs cut", "repairs of the files",
+        "chosen evaluation", "evaluations", "inputs cut", "repairs of the files",
     ]  # fmt: skip
     assert trained == ["pretrain", "1, 2", "2, 3", "3", "1,234", "dropped 1, tags 12"]
     assert random == ["random weights", "1, 2", "2, 2", "3", "0", "0"]

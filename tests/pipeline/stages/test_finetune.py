@@ -101,7 +101,6 @@ def test_what_can_be_learnt_is_learnt(kind: str, tokenizer: Path) -> None:
     if kind == "classify":
         hits = [answer == truth for answer, truth in zip(answers, gold, strict=True)]
         assert np.mean(hits) == pytest.approx(outcome.scores["accuracy"])
-        assert all(0.5 <= guess.confidence <= 1 for guess in outcome.predictions)
     if kind == "regress":  # back on the scale of the gold numbers
         assert np.abs(np.subtract(answers, gold)).mean() < 1
 
@@ -140,8 +139,6 @@ def test_a_crf_learns_what_single_words_do_not_show(tokenizer: Path) -> None:
     together = finetune(encoder, splits, TASKS["tag"], replace(config, crf=True))
     assert alone.scores["entity_f1"] < 0.8
     assert together.scores["entity_f1"] > 0.99
-    # The first epoch that is right is kept, however unsure it is.
-    assert all(0 < guess.confidence <= 1 for guess in together.predictions)
 
 
 @pytest.mark.parametrize("crf", [False, True])
