@@ -15,6 +15,7 @@ from data_prep.examples.config import ExamplesConfig
 from data_prep.fields import execution, result
 from data_prep.vectors.config import VectorsConfig
 from pipeline.models.config import ModelConfig
+from pipeline.tasks.config import RANDOM as RANDOM
 from pipeline.tasks.config import FinetuneConfig, LayersConfig, TaskConfig
 from pipeline.tracking.config import TrackingConfig
 from pipeline.training.config import (
@@ -25,8 +26,7 @@ from pipeline.training.config import (
     TrainerConfig,
 )
 
-# Special values of `encoder=`.
-RANDOM = "random"  # an encoder with random weights
+# Special values of `encoder=`; RANDOM is one too.
 VECTORS = "vectors"  # word vectors trained on this experiment's corpus
 TFIDF = "tfidf"  # baseline: a linear model over tf-idf weights
 MAJORITY = "majority"  # baseline: the most frequent answer
@@ -93,6 +93,11 @@ class ExportConfig:
         None, "language code of the corpus, such as sv, a list such as [sv, fi], or multilingual; "
         "for the model card",
         is_later=True,
+    )  # fmt: skip
+
+    sentence_vectors: str | None = result(
+        None, "also write the files of sentence-transformers, which pool tokens in this way (BERT)",
+        choices=("mean", "first", "max"), is_later=True,
     )  # fmt: skip
 
     def check(self) -> None:

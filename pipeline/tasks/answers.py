@@ -161,7 +161,7 @@ class TagAnswers(Answers):
         """Encode sentences, see `sentences`; the targets are tag numbers."""
         inputs = encode_sentences(encoder, examples, max_length)
         number = {label: number for number, label in enumerate(self.labels)}
-        gold = [number.get(tag, 0) for example in examples for tag in _tags(example)]
+        gold = [number.get(tag, 0) for example in examples for tag in example.tags]
         return TaskData(examples, inputs, inputs.word_counts, np.array(gold, np.int64))
 
     def decode(self, outputs_UC: Floats, data: TaskData) -> list[Prediction]:
@@ -185,14 +185,6 @@ class TagAnswers(Answers):
             return likeliest(outputs_UC)
         path_U = outputs_UC[:, -1].astype(np.int64)
         return path_U, np.exp(outputs_UC[np.arange(len(path_U)), path_U])
-
-
-def _tags(example: Example) -> tuple[str, ...]:
-    """Return the gold tags; an unknown tag for every word of an example without labels."""
-    if example.gold is None:
-        return ("",) * len(example.texts)
-    assert isinstance(example.gold, tuple)
-    return example.gold
 
 
 def likeliest(outputs_UC: Floats) -> tuple[NDArray[np.int64], Floats]:

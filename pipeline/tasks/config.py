@@ -27,7 +27,7 @@ METRICS = {
     "choice": ("accuracy",),
     "multilabel": ("micro_f1", "macro_f1", "subset_accuracy"),
 }
-READERS = {
+READERS_BY_KIND = {
     "classify": ("table", "wiki_links", "wic"),
     "regress": ("table",),
     "tag": ("conll", "conllu", "spans", "brat", "wiki_links"),
@@ -39,6 +39,7 @@ GROUPING = {"wiki_links": "page", "brat": "file", "wic": "pair"}  # readers with
 LIMITS = ("train_examples", "train_fraction", "dev_examples", "test_examples")
 BALANCED = "balanced"  # task.class_weights
 WEIGHTED = ("classify", "tag")  # kinds that may have class weights
+RANDOM = "random"  # encoder=random: weights that were never trained
 AVERAGE = "average"  # the metric of a suite: the mean of its members' scores
 
 
@@ -56,7 +57,7 @@ class TaskConfig:
         "with `question: {stem, choices: [{label, text}]}` and `answerKey`; wic = Words in "
         "Context's .data. and .gold. files; spans = JSON lines with text and "
         "`spans: [{start, end, label}]`; brat = .txt with .ann files, or folders of them",
-        choices=tuple(dict.fromkeys(name for names in READERS.values() for name in names)),
+        choices=tuple(dict.fromkeys(name for names in READERS_BY_KIND.values() for name in names)),
     )
     data_dir: str | None = execution(None, "folder of the task's files", holds_environment=True)
     train: str | None = result(None, "training file below data_dir")
@@ -216,10 +217,10 @@ class TaskConfig:
                 f"task.metric={self.metric}: task.kind={self.kind} is scored by "
                 f"{', '.join(METRICS[self.kind])}"
             )
-        if self.reader not in READERS[self.kind]:
+        if self.reader not in READERS_BY_KIND[self.kind]:
             raise UsageError(
                 f"task.reader={self.reader}: task.kind={self.kind} is read by "
-                f"{', '.join(READERS[self.kind])}"
+                f"{', '.join(READERS_BY_KIND[self.kind])}"
             )
         if self.group_field is not None and self.reader in GROUPING:
             raise UsageError(

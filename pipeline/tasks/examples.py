@@ -49,6 +49,14 @@ class Example:
     document: Document | None = None
     sentence: int = 0  # number of the sentence in its document
 
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The gold tags; an empty tag for every word of an example without labels."""
+        if self.gold is None:
+            return ("",) * len(self.texts)
+        assert isinstance(self.gold, tuple)
+        return self.gold
+
 
 @dataclass(frozen=True)
 class TaskFile:

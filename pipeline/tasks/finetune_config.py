@@ -56,6 +56,11 @@ class FinetuneConfig:
         "the linear layer",
         choices=("linear", "bilstm", "bigru"),
     )
+    head_width: int = result(
+        200,
+        "hidden size of a recurrent head, per direction (Peters et al. 2018, supplement: 200)",
+        at_least=1, is_later=True,
+    )  # fmt: skip
     crf: bool = result(
         False, "choose the tags of a sentence jointly, with a CRF on the logits (task.kind=tag)"
     )
@@ -152,7 +157,8 @@ class FinetuneConfig:
                 f"finetune.layers={self.layers}: must be one of {', '.join(LAYERS)}, or the number "
                 "of a layer"
             )
-        if self.patience is not None and self.patience > self.epochs:
+        is_epochs = self.eval_every is None  # what finetune.patience counts
+        if self.patience is not None and is_epochs and self.patience > self.epochs:
             raise UsageError(
                 f"finetune.patience={self.patience}: larger than finetune.epochs={self.epochs}"
             )
@@ -163,6 +169,10 @@ class LayersConfig:
     """Settings of the layer table: one head per layer choice and seed, on a frozen encoder."""
 
     seeds: int = result(3, "heads trained per layer choice", at_least=1)
+    width: int = result(
+        768, "hidden size of the BiLSTM, per direction (Devlin et al. 2019, section 5.3: 768)",
+        at_least=1, is_later=True,
+    )  # fmt: skip
     lr: float = result(1e-3, "peak learning rate of the heads", at_least=0.0)
     epochs: int = result(10, "passes over the training examples", at_least=1)
     patience: int | None = result(

@@ -28,13 +28,29 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from data_prep.errors import UsageError
 from pipeline.encoders import SENTENCES, Encoder, InputBatch
+from pipeline.encoders.pooling import pool
 from pipeline.tasks import losses
 from pipeline.tasks.config import FinetuneConfig
 from pipeline.tasks.crf import Crf, to_padded
 
-CONTEXT_WIDTH = 200  # hidden size per direction, in both layers (Peters et al. 2018, supplement)
 # A choice needs more hidden states than this; the embeddings count as one state.
 LAYERS_NEEDED = {"second_to_last": 1, "sum_last_4": 4, "concat_last_4": 4, "sum_all": 1}
+
+
+def needed_states(choice: str, states: int) -> list[int]:
+    """Return the numbers of the hidden states that a choice reads; 0 are the embeddings."""
+    every = range(states)
+    if choice.isdigit():
+        return [int(choice)]
+    return {
+        "embeddings": [0],
+        "last": [states - 1],
+        "second_to_last": [states - 2],
+        "sum_last_4": list(every[-4:]),
+        "concat_last_4": list(every[-4:]),
+        "sum_all": list(every[1:]),
+        "mix": list(every),
+    }[choice]
 
 
 class LayerChoice(nn.Module):
@@ -52,27 +68,20 @@ class LayerChoice(nn.Module):
                 "choose last or mix"
             )
         self.choice = choice
+        self.needed = needed_states(choice, states)
         self.width = 4 * hidden if choice == "concat_last_4" else hidden
         if choice == "mix":  # Peters et al. 2018, equation 1
             self.weights = nn.Parameter(torch.zeros(states))
             self.gamma = nn.Parameter(torch.ones(()))
 
     def forward(self, states: list[Tensor]) -> Tensor:
-        if self.choice.isdigit():
-            return states[int(self.choice)]
-        if self.choice == "embeddings":
-            return states[0]
-        if self.choice == "last":
-            return states[-1]
-        if self.choice == "second_to_last":
-            return states[-2]
-        if self.choice == "sum_last_4":
-            return torch.stack(states[-4:]).sum(0)
+        needed = [states[number] for number in self.needed]
+        if self.choice == "mix":
+            mixed = torch.einsum("s,snd->nd", self.weights.softmax(0), torch.stack(needed))
+            return self.gamma * mixed
         if self.choice == "concat_last_4":
-            return torch.cat(states[-4:], dim=1)
-        if self.choice == "sum_all":
-            return torch.stack(states[1:]).sum(0)
-        return self.gamma * torch.einsum("s,snd->nd", self.weights.softmax(0), torch.stack(states))
+            return torch.cat(needed, dim=1)
+        return needed[0] if len(needed) == 1 else torch.stack(needed).sum(0)
 
     def learned(self) -> dict[str, Any] | None:
         """Return the mix as `sesame embed layers=mix` takes it; None for other choices."""
@@ -82,13 +91,16 @@ class LayerChoice(nn.Module):
 
 
 class Context(nn.Module):
-    """Two bidirectional recurrent layers over the units of each input."""
+    """Two bidirectional recurrent layers over the units of each input.
 
-    def __init__(self, kind: str, width: int) -> None:
+    `width`: of the inputs; `hidden`: of each direction.
+    """
+
+    def __init__(self, kind: str, width: int, hidden: int) -> None:
         super().__init__()
         cell = {"bilstm": nn.LSTM, "bigru": nn.GRU}[kind]
-        self.cells = cell(width, CONTEXT_WIDTH, 2, batch_first=True, bidirectional=True)
-        self.width = 2 * CONTEXT_WIDTH
+        self.cells = cell(width, hidden, 2, batch_first=True, bidirectional=True)
+        self.width = 2 * hidden
 
     def forward(self, x_ND: Tensor, lengths: NDArray[np.int64]) -> Tensor:
         inputs, real_BT = to_padded(x_ND, lengths)
@@ -163,7 +175,9 @@ class Head(nn.Module):
         self.pooling = chosen_pooling(kind, encoder, config, separate)
         self.layers = LayerChoice(config.layers, encoder.states, encoder.hidden)
         width = self.layers.width
-        self.context = None if config.head == "linear" else Context(config.head, width)
+        self.context = (
+            None if config.head == "linear" else Context(config.head, width, config.head_width)
+        )
         self.dropout = nn.Dropout(config.dropout)
         width = self.context.width if self.context else width
         self.alike = Standardised() if separate else None
@@ -220,11 +234,16 @@ class Head(nn.Module):
         answers: Tensor = self.output(self.dropout(x_UD))
         return answers
 
+    @property
+    def _read(self) -> str:
+        """The pooling of units; a pooler reads the first one."""
+        return "first" if self.pooling == "pooler" else self.pooling
+
     def _pooled(self, x_ND: Tensor, batch: InputBatch) -> Tensor:
         if self.alike is None:
-            return pool(x_ND, batch.lengths, self.pooling)
+            return pool(x_ND, batch.lengths, self._read)
         lengths = np.stack([batch.second, batch.lengths - batch.second], 1).ravel()
-        pooled = pool(x_ND, lengths, self.pooling)
+        pooled = pool(x_ND, lengths, self._read)
         u, v = pooled[0::2], pooled[1::2]
         alike_E1 = self.alike(F.cosine_similarity(u, v))[:, None]
         # The features of GLUE's own baselines (Wang et al. 2018, section 5) and the cosine. Divide
@@ -288,11 +307,3 @@ def chosen_pooling(kind: str, encoder: Encoder, config: FinetuneConfig, separate
     if config.pooling is not None:
         return config.pooling
     return "pooler" if can_pool and config.mode == "full" else "mean"
-
-
-def pool(x_ND: Tensor, lengths: NDArray[np.int64], how: str) -> Tensor:
-    """Return one vector per run of units. `how`: first, mean or max; pooler reads the first."""
-    lengths_E = torch.from_numpy(lengths).to(x_ND.device)
-    if how in ("first", "pooler"):
-        return x_ND[lengths_E.cumsum(0) - lengths_E]
-    return torch.segment_reduce(x_ND, how, lengths=lengths_E)

@@ -194,16 +194,11 @@ def _labels(task: TaskConfig, train: Sequence[Example]) -> list[str]:
     if task.kind == "classify":
         return task.labels or sorted({str(example.gold) for example in train})
     if task.kind == "multilabel" or task.reader == "conllu":
-        return task.labels or sorted({tag for example in train for tag in _tags(example)})
+        return task.labels or sorted({tag for example in train for tag in example.tags})
     kinds = task.labels or sorted(
-        {tag[2:] for example in train for tag in _tags(example) if tag != "O"}
+        {tag[2:] for example in train for tag in example.tags if tag != "O"}
     )
     return ["O", *(f"{prefix}-{kind}" for kind in kinds for prefix in "BI")]
-
-
-def _tags(example: Example) -> tuple[str, ...]:
-    assert isinstance(example.gold, tuple)
-    return example.gold
 
 
 def _check_labels(
@@ -213,7 +208,7 @@ def _check_labels(
         return
     known = set(labels)
     for example in examples:
-        found = (str(example.gold),) if task.kind == "classify" else _tags(example)
+        found = (str(example.gold),) if task.kind == "classify" else example.tags
         if not known.issuperset(found):
             source = "task.labels" if task.labels else f"the training file {task.train}"
             raise SesameError(

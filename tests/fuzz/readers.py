@@ -36,8 +36,7 @@ from pipeline.models.bert.network import BertForPretraining
 from pipeline.models.elmo.allennlp import load_allennlp, write_allennlp
 from pipeline.models.elmo.config import ElmoConfig
 from pipeline.models.elmo.network import Elmo
-from pipeline.tasks.config import READERS as KIND_READERS
-from pipeline.tasks.config import TaskConfig
+from pipeline.tasks.config import READERS_BY_KIND, TaskConfig
 from pipeline.tasks.examples import TaskFile
 from pipeline.tasks.splits import READERS as TASK_READERS
 from tests.fuzz.mutations import (
@@ -243,7 +242,7 @@ def read_corpus(name: str) -> Callable[[Path], object]:
 
 def read_task(name: str, reader: str, faulty: str = "refuse") -> Callable[[Path], object]:
     read_file = TASK_READERS[reader]
-    kind = next(kind for kind, names in KIND_READERS.items() if reader in names)
+    kind = next(kind for kind, names in READERS_BY_KIND.items() if reader in names)
     own: dict[str, Any] = {"text_a": "sentence", "label": "label"}
     if reader == "commonsense_qa":
         own = {"text_a": "question", "label": "answerKey", "choices": ["choices"]}

@@ -109,7 +109,7 @@ def test_every_encoder_tags_the_same_words(
     )
     answers, config = TagAnswers(["O", "B-X"]), FinetuneConfig(mode="frozen")
     examples = read(path)
-    with stored_states(own, tmp_path / "states", torch.device("cpu")) as stored:
+    with stored_states(own, tmp_path / "states", torch.device("cpu"), range(own.states)) as stored:
         used = stored if kind == "stored" else own
         model = build(used, answers, TASK, config).model
         data = answers.encode(used, examples, 9)
