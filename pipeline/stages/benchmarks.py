@@ -11,7 +11,14 @@ from data_prep.reading.benchmarks import FORMS, BenchmarkFile
 from pipeline.config.compose import compose_config, group_options
 from pipeline.tasks.config import TaskConfig
 
-READER_FORMS = {"table": "table", "conll": "conll", "squad": "json", "commonsense_qa": "json"}
+READER_FORMS = {
+    "table": "table",
+    "wic": "table",
+    "conll": "conll",
+    "squad": "json",
+    "commonsense_qa": "json",
+    "spans": "json",
+}
 
 
 def benchmark_files(entries: Sequence[str]) -> list[tuple[str, BenchmarkFile]]:
@@ -75,4 +82,5 @@ def _scored_files(
         path = folder / name
         if not path.is_file():
             raise UsageError(f"corpus.decontaminate={entry}: there is no file {name} in {folder}")
-        yield f"{task.name}/{name}", BenchmarkFile(READER_FORMS[task.reader], path)
+        form = "json" if path.suffix == ".jsonl" else READER_FORMS[task.reader]
+        yield f"{task.name}/{name}", BenchmarkFile(form, path)

@@ -194,7 +194,13 @@ def _labels(task: TaskConfig, train: Sequence[Example]) -> list[str]:
     if task.kind == "classify":
         return task.labels or sorted({str(example.gold) for example in train})
     if task.kind == "multilabel" or task.reader == "conllu":
-        return task.labels or sorted({tag for example in train for tag in example.tags})
+        found = task.labels or sorted({tag for example in train for tag in example.tags})
+        if not found:
+            raise SesameError(
+                f"task.train={task.train}: no example has a label in column {task.label}; set "
+                "task.label"
+            )
+        return found
     kinds = task.labels or sorted(
         {tag[2:] for example in train for tag in example.tags if tag != "O"}
     )

@@ -37,6 +37,14 @@ def test_the_scored_files_of_a_task_are_found(glue: Path) -> None:
     assert [file.form for _, file in found] == ["conll", "conll"]
 
 
+def test_texts_of_json_lines_are_read_without_their_keys(glue: Path) -> None:
+    row = '{"premise": "a \\"film\\"", "question": "cause", "choice1": "b", "choice2": "c"}\n'
+    (glue / "val.jsonl").write_text(row)
+    [(name, file)] = benchmark_files([f"copa:{glue}"])
+    assert name == "corpus.decontaminate/json/copa/val.jsonl"
+    assert list(file.texts()) == ['a "film"', "cause", "b", "c"]
+
+
 def test_files_of_one_name_stay_apart(glue: Path) -> None:
     other = glue / "dev.tsv"
     other.write_text("x\n")

@@ -54,6 +54,11 @@ def test_labels_are_separated_by_a_character_or_listed(tmp_path: Path) -> None:
         read(tmp_path, "a.tsv", table, label_separator="|", labels=["x", "z"])
 
 
+def test_a_file_without_any_label_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SesameError, match=r"task\.train=a\.tsv: no example has a label in column"):
+        read(tmp_path, "a.tsv", "sentence\tlabel\na\t\nb\t\n")
+
+
 def test_scores_are_those_of_scikit_learn() -> None:
     rng = np.random.default_rng(0)
     for _ in range(20):
