@@ -21,7 +21,7 @@ from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.examples import Document, Example, TaskFile, read_lines
 from pipeline.tasks.text_spans import TextSpan, tag_words
 
-ENTITY = re.compile(r"T\d+\t(\S+) (\d+) (\d+)((?:;\d+ \d+)*)\t.*")
+ENTITY = re.compile(r"T\d+\t(\S+) (\d{1,9}) (\d{1,9})((?:;\d+ \d+)*)\t.*")
 BREAKS = str.maketrans("\r\n", "  ")  # one by one, so that offsets stay right
 
 
@@ -54,10 +54,13 @@ def _sentences(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
     words = TextWords.of(text.translate(BREAKS))
     lines = _lines(text, words)
     whole = Document(words, tuple(each.first for each in lines))
-    spans = _spans_of_lines(file, task, lines) if file.has_labels else {}
+    spans = _spans(file, task) if file.has_labels else []
+    if not lines:
+        tag_words(file, task, words, spans)  # all of them are faults
+    spans_of = _by_line(spans, lines)
     for number, line in enumerate(lines):
         own = words[line.first : line.last]
-        gold = tag_words(file, task, own, spans.get(number, [])) if file.has_labels else None
+        gold = tag_words(file, task, own, spans_of[number]) if file.has_labels else None
         if task.context == "document":
             document, sentence = whole, number
         else:
@@ -67,26 +70,22 @@ def _sentences(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
         )
 
 
-def _spans_of_lines(
-    file: TaskFile, task: TaskConfig, lines: list[Line]
-) -> dict[int, list[TextSpan]]:
-    """Return the spans by the line in which they begin."""
-    found = defaultdict(list)
+def _by_line(spans: list[TextSpan], lines: list[Line]) -> dict[int, list[TextSpan]]:
+    """Return the spans by the number of the line in which they begin."""
+    found: dict[int, list[TextSpan]] = defaultdict(list)
     ends = [line.end for line in lines]
-    for span in _spans(file, task):
-        number = min(bisect_right(ends, span.start), len(lines) - 1)
-        found[number].append(span)
+    for span in spans:
+        found[min(bisect_right(ends, span.start), len(lines) - 1)].append(span)
     return found
 
 
 def _text(file: TaskFile) -> str:
     try:
-        text = file.path.read_bytes().decode()
+        return file.path.read_bytes().decode()
     except UnicodeDecodeError as error:
         raise SesameError(
             f"{file.path}: byte {error.start} is not UTF-8; convert it, for example with iconv"
         ) from None
-    return file.without_surrogates(text)
 
 
 def _lines(text: str, words: TextWords) -> list[Line]:

@@ -22,6 +22,8 @@ from pipeline.tasks.examples import Document, Example, TaskFile
 from pipeline.tasks.groups import GroupFinder
 from pipeline.tasks.table import json_rows
 
+MOST_CHARACTERS = 10**9  # of a text
+
 
 @dataclass(frozen=True)
 class TextSpan:
@@ -41,8 +43,8 @@ def read_spans(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
     for line, row in json_rows(file.path):
         group = groups.find(row)
         text = row.get("text")
-        words = TextWords.of(file.without_surrogates(text)) if isinstance(text, str) else ()
-        if not isinstance(words, TextWords) or not words:
+        words = TextWords.of(file.without_surrogates(text) if isinstance(text, str) else "")
+        if not words:
             file.refuse_or_drop(task, line, "has no text with words")
             continue
         gold = None
@@ -60,16 +62,16 @@ def _spans(file: TaskFile, line: int, row: dict[str, Any]) -> list[TextSpan]:
     given = row.get("spans")
     spans = []
     for number, span in enumerate(given if isinstance(given, list) else [None]):
-        start, end, label = (
-            (span.get(key) for key in ("start", "end", "label"))
-            if isinstance(span, dict)
-            else (None, None, None)
-        )
-        if not (type(start) is type(end) is int and isinstance(label, str) and label):
-            raise SesameError(
-                f"{file.path}:{line}: needs a list spans of objects with start, end and label"
-            )
-        spans.append(TextSpan(start, end, label, f"{line}, span {number}"))
+        match span:
+            case {"start": int(start), "end": int(end), "label": str(label)} if (
+                label and 0 <= start <= end < MOST_CHARACTERS
+            ):
+                spans.append(TextSpan(start, end, label, f"{line}, span {number}"))
+            case _:
+                raise SesameError(
+                    f"{file.path}:{line}: needs a list spans of objects with start, end and label; "
+                    "an end is not before its start"
+                )
     return spans
 
 

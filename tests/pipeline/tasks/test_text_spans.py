@@ -64,7 +64,12 @@ def test_faulty_spans_are_refused_or_repaired_and_counted(
     assert example.gold == tuple(tags.get(place, "O") for place in range(9))
 
 
-@pytest.mark.parametrize("spans", [None, "x", [3], [{"start": 0, "end": 4}], [{"start": "0"}]])
+SWAPPED = [{"start": 4, "end": -1, "label": "X"}]
+
+
+@pytest.mark.parametrize(
+    "spans", [None, "x", [3], [{"start": 0, "end": 4}], [{"start": "0"}], SWAPPED]
+)
 def test_a_line_without_spans_is_named(spans: Any, tmp_path: Path) -> None:
     with pytest.raises(SesameError, match=r"a\.jsonl:1: needs a list spans of objects"):
         read(tmp_path, spans)
@@ -131,6 +136,10 @@ def test_faults_of_annotations_are_named(tmp_path: Path) -> None:
     write_brat(tmp_path, "a", ["T1\tPER 0 17\tAnna came. She"])
     with pytest.raises(SesameError, match=r"a\.txt:a\.ann:1: the span .* runs past the end"):
         list(read_brat(TaskFile(path), BRAT))
+    write_brat(tmp_path, "b", ["T1\tPER 0 1\tx"])
+    (tmp_path / "b.txt").write_text("\n \n")
+    with pytest.raises(SesameError, match=r"b\.txt:b\.ann:1: the span .* has no word"):
+        list(read_brat(TaskFile(tmp_path / "b.txt"), BRAT))
     (tmp_path / "a.ann").unlink()
     with pytest.raises(SesameError, match=r"a\.txt: has no a\.ann beside it"):
         list(read_brat(TaskFile(path), BRAT))
