@@ -201,7 +201,7 @@ COMMANDS = {
     "predict": Command(
         "pipeline.commands.predict:predict",
         "answer every item of a file with a fine-tuned model",
-        takes="model=<run>/<task> input=<.txt, .tsv, .csv, .jsonl, .conll or .json file, or -> "
+        takes="model=<run>/<task> input=<.txt, .tsv, .csv, .jsonl, .conll, .json, folder or -> "
         "[output=predictions.jsonl]",
     ),
     "evaluate": Command(

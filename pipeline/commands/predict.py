@@ -16,13 +16,14 @@ from pipeline.tasks.splits import read_splits
 
 
 def predict(arguments: Arguments) -> None:
-    """Answer every item of a file, in order."""
+    """Answer every item of a file, in order, or every text of a folder."""
     own, overrides = take_own(arguments.overrides, {"model": "", "input": "", "output": ""})
     store = open_store(replace(arguments, overrides=overrides))
     if not own["model"] or not own["input"]:
         raise UsageError("predict: name a model and a file: model=<run>/<task> input=<file>")
     folder = find_model(f"model={own['model']}", own["model"], store)
 
+    from pipeline.inference.folders import predict_folder
     from pipeline.inference.forms import check_form, convert
     from pipeline.inference.items import STANDARD_INPUT, read_items
     from pipeline.inference.models import FinetunedModel
@@ -32,6 +33,10 @@ def predict(arguments: Arguments) -> None:
     model = FinetunedModel(load_finetuned(folder), folder)
     if own["input"] == STANDARD_INPUT and not own["output"]:
         tally = predict_lines(model, read_items(own["input"], model), sys.stdout.buffer)
+    elif Path(own["input"]).is_dir():
+        output = Path(own["output"] or "predictions")
+        tally = predict_folder(model, Path(own["input"]), output)
+        print(output)
     else:
         output = Path(own["output"] or "predictions.jsonl")
         check_form(output, model.kind)

@@ -23,6 +23,9 @@ from pipeline.inference.predicting import predict_file
 from pipeline.inference.results import Choice, Entity, Label, Labels, Tags
 from pipeline.models.bert.config import BertConfig
 from pipeline.store.outputs import Store
+from pipeline.tasks.brat import read_brat
+from pipeline.tasks.config import TaskConfig
+from pipeline.tasks.examples import TaskFile
 from tests.pipeline.toy_tokenizer import write_toy_tokenizer
 
 WORDS = ["good", "bad", "film", "plot", "anna", "bo", "in", "lund", "."]
@@ -151,6 +154,24 @@ def test_tags_learnt_from_spans_are_predicted_on_texts(tmp_path: Path) -> None:
     [line] = predicted(tmp_path / "out.jsonl")
     assert [each["start"] for each in line["entities"]] == [6, 13]
     assert (tmp_path / "a.ann").read_text() == "T1\tPER 11 15\tanna\nT2\tPER 18 20\tbo\n"
+
+
+def test_a_folder_of_texts_becomes_one_that_brat_opens(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    (notes / "more").mkdir(parents=True)
+    (notes / "a.txt").write_text("film\nanna in lund\n")
+    (notes / "more" / "b.txt").write_text("bo\n")
+    files = [f"input={notes}", f"output={tmp_path / 'out'}"]
+    assert run(["predict", "model=mine/notes", *files]) == 0
+    made = sorted(path.relative_to(tmp_path / "out") for path in (tmp_path / "out").rglob("*.*"))
+    assert [str(path) for path in made] == ["a.ann", "a.txt", "more/b.ann", "more/b.txt"]
+    assert (tmp_path / "out" / "a.ann").read_text() == "T1\tPER 5 9\tanna\n"
+    assert (tmp_path / "out" / "a.txt").read_text() == (notes / "a.txt").read_text()
+    read = list(read_brat(TaskFile(tmp_path / "out"), TaskConfig(kind="tag", reader="brat")))
+    assert [example.gold for example in read] == [("O",), ("B-PER", "O", "O"), ("B-PER",)]
+    for wrong in (files[0], f"output={notes / 'out'}"), (f"input={tmp_path / 'out' / 'none'}",):
+        assert run(["predict", "model=mine/notes", *wrong]) == 2
+    assert run(["predict", "model=mine/mood", *files]) == 2
 
 
 def test_a_model_of_documents_predicts_in_documents(place: Path, tmp_path: Path) -> None:
