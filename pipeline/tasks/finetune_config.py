@@ -23,7 +23,7 @@ class FinetuneConfig:
         1.0, "learning rate of an encoder layer divided by the rate of the layer above it",
         at_least=0.0, at_most=1.0,
     )  # fmt: skip
-    batch_size: int = result(32, "inputs per optimizer step", at_least=1)
+    batch_size: int = result(32, "inputs per optimizer step; multiple choice: examples", at_least=1)
     epochs: int = result(3, "passes over the training examples", at_least=1)
     seed: int = result(
         0, "seed of the head's initial weights, the data order and the sample of labels", at_least=0
