@@ -82,9 +82,8 @@ def prepare(source: Path, out: Path, stated: Statement, name: str) -> None:
 
 def _body(card: str) -> str:
     """Return a card without its YAML header."""
-    _, mark, rest = card.partition("---\n")
-    header, end, body = rest.partition("---\n")
-    return body.lstrip("\n") if mark and end and card.startswith("---\n") else card
+    before, *header = card.split("---\n", 2)
+    return header[-1].lstrip("\n") if not before and len(header) == 2 else card
 
 
 def _header(source: Path, stated: Statement) -> str:
