@@ -190,7 +190,7 @@ COMMANDS = {
         "pipeline.commands.embed:embed",
         "write vectors of words or sentences, one sentence per line",
         takes="encoder=<run or folder> input=<file> [output=vectors.safetensors or .npy] "
-        "[unit=word or sentence] [pooling=mean, first or max] [layers=all, top or mix] "
+        "[unit=word or sentence] [pooling=mean, first or max] [layers=all, last or mix] "
         "[weights=0.2,0.3,0.5] [gamma=1] [overrides]",
     ),
     "fill": Command(

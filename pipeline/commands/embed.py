@@ -16,12 +16,12 @@ OWN = {
     "input": "", "output": "vectors.safetensors", "unit": "word", "pooling": "", "layers": "",
     "weights": "", "gamma": "",
 }  # fmt: skip
-LAYERS = {"word": "all", "sentence": "top"}  # the default by unit
+LAYERS = {"word": "all", "sentence": "last"}  # the default by unit
 
 
 def embed(arguments: Arguments) -> None:
     """Write the vectors; print how many and where."""
-    from pipeline.encoders.embed import CHOICES, Layers, embed_file
+    from pipeline.encoders.embed import Layers, embed_file
     from pipeline.encoders.sentences import embed_sentence_file
     from pipeline.tasks.finetuning import choose_device
 
@@ -36,19 +36,18 @@ def embed(arguments: Arguments) -> None:
         raise UsageError(f"output={out}: there is no folder {out.parent}")
     _check_unit(own)
     own["layers"] = own["layers"] or LAYERS[own["unit"]]
-    if own["layers"] not in CHOICES:
-        raise UsageError(f"layers={own['layers']}: must be one of {', '.join(CHOICES)}")
     if own["layers"] != "mix" and (own["weights"] or own["gamma"]):
         raise UsageError(f"layers={own['layers']}: weights and gamma need layers=mix")
     weights = _numbers("weights", own["weights"])
     (gamma,) = _numbers("gamma", own["gamma"] or "1")
+
+    layers = Layers(own["layers"], weights, gamma)
     config = compose_config(overrides)
     if any(map(is_random, config.encoders)):
         raise UsageError("encoder=random: an untrained encoder has no useful vectors; name a run")
     inputs = prepare_encoder(arguments.command, config, overrides)
 
     encoder = open_encoder(config, inputs, config.finetune.seed).to(choose_device("auto"))
-    layers = Layers(own["layers"], weights, gamma)
     if own["unit"] == "word":
         told = f"{embed_file(encoder, source, out, layers):,} words"
     else:

@@ -15,6 +15,7 @@ from data_prep.examples.config import ExamplesConfig
 from data_prep.fields import execution, result
 from data_prep.vectors.config import VectorsConfig
 from pipeline.models.config import ModelConfig
+from pipeline.tasks.config import RANDOM as RANDOM
 from pipeline.tasks.config import FinetuneConfig, LayersConfig, TaskConfig
 from pipeline.tracking.config import TrackingConfig
 from pipeline.training.config import (
@@ -25,13 +26,15 @@ from pipeline.training.config import (
     TrainerConfig,
 )
 
-# Special values of `encoder=`.
-RANDOM = "random"  # an encoder with random weights
+# Special values of `encoder=`; RANDOM is one too.
 VECTORS = "vectors"  # word vectors trained on this experiment's corpus
 TFIDF = "tfidf"  # baseline: a linear model over tf-idf weights
 MAJORITY = "majority"  # baseline: the most frequent answer
 # Baselines without an encoder, with the task kinds they support.
-FLOORS = {TFIDF: ("classify", "regress"), MAJORITY: ("classify", "regress", "tag", "choice")}
+FLOORS = {
+    TFIDF: ("classify", "regress"),
+    MAJORITY: ("classify", "regress", "tag", "choice", "multilabel"),
+}
 
 
 def is_random(encoder: str | None) -> bool:
@@ -229,6 +232,11 @@ class Config:
         if self.finetune.crf and self.task.kind != "tag":
             raise UsageError(
                 f"finetune.crf=true: needs task.kind=tag, not {self.task.kind}; leave it out"
+            )
+        if self.finetune.crf and self.task.class_weights is not None:
+            raise UsageError(
+                "task.class_weights: a CRF has one loss per sentence, not per word; set "
+                "finetune.crf=false"
             )
         if self.finetune.pair_encoding == "separate" and self.task.kind == "span":
             raise UsageError(

@@ -117,8 +117,8 @@ class ElmoEncoder(Encoder):
     def _spell(self) -> None:
         """Add the character ids of the words seen since the last call."""
         new = list(self._numbers)[len(self._characters) :]
-        spelt = character_ids(new, self.elmo.config.max_characters)
-        self._characters = np.concatenate([self._characters, spelt])
+        characters = character_ids(new, self.elmo.config.max_characters)
+        self._characters = np.concatenate([self._characters, characters])
 
     def forward(self, batch: InputBatch) -> list[Tensor]:
         """Return the hidden states x_ND of the words themselves and of every layer."""

@@ -1,10 +1,10 @@
-"""Contextual word vectors from any encoder: every layer, the top layer, or a mix of all layers.
+"""Contextual word vectors from any encoder: every layer, the last layer, or a mix of all layers.
 
 A word has one vector per layer: for tokenized words, the vector of the first token. It does not
 depend on the rest of the batch. From Python:
     encoder = load_encoder("my_elmo")
     for vectors in encoder.embed([["Stocks", "rose"], ["She", "rose"]]):
-        ...  # [words, layers, width] of a sentence, or [words, width] of a mix or the top
+        ...  # [words, layers, width] of a sentence, or [words, width] of a mix or the last layer
 To a file, in bounded memory: `sesame embed encoder=my_elmo input=sentences.txt`
 
 N words, L layers, D width of a vector
@@ -24,7 +24,8 @@ from data_prep.text.words import TextWords
 from pipeline.encoders.inputs import EncodedInputs, InputBatch, Words, evaluation_order, offsets_of
 from pipeline.encoders.vector_files import Batch, Ints, Vectors, write_vectors
 
-CHOICES = ("all", "top", "mix")
+CHOICES = ("all", "last", "mix")
+ALIASES = {"top": "last"}  # the word of AllenNLP's `elmo` command
 LONGEST = 1 << 20  # words; an encoder with fewer positions says so itself
 
 
@@ -52,13 +53,14 @@ class GivesStates(Protocol):
 
 @dataclass(frozen=True)
 class Layers:
-    """The vectors to return: `all`, `top`, or gamma * sum of weight * layer (`mix`)."""
+    """The vectors to return: `all`, `last`, or gamma * sum of weight * layer (`mix`)."""
 
     choice: str = "all"
     weights: tuple[float, ...] = ()  # of a mix, the embeddings' first; when empty, equal weights
     gamma: float = 1.0
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "choice", ALIASES.get(self.choice, self.choice))
         if self.choice not in CHOICES:
             raise UsageError(f"layers={self.choice}: must be one of {', '.join(CHOICES)}")
 
@@ -73,7 +75,7 @@ class Layers:
 
     def of(self, states: list[Tensor]) -> Tensor:
         """Return the vectors [N, L, D] or [N, D]."""
-        if self.choice == "top":
+        if self.choice == "last":
             return states[-1]
         layers_NLD = torch.stack(states, 1)
         if self.choice == "all":

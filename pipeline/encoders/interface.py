@@ -68,7 +68,7 @@ class Encoder(nn.Module, ABC):
         if unit != "sentence":
             raise UsageError(f"unit={unit}: must be word or sentence")
         texts = [each if isinstance(each, str) else " ".join(each) for each in sentences]
-        return list(embed_sentences(self, texts, layers or "top", pooling))
+        return list(embed_sentences(self, texts, layers or "last", pooling))
 
     def first_states(self, batch: InputBatch) -> Tensor:
         """Return the last hidden state of each input's first unit, x_ED."""
@@ -106,6 +106,11 @@ class Encoder(nn.Module, ABC):
     @property
     def plain(self) -> "Encoder":
         """The encoder itself, without wrappers that store states or separate sentences."""
+        return self
+
+    @property
+    def exact(self) -> "Encoder":
+        """The encoder without stored states, which are rounded."""
         return self
 
     def recompute_activations(self) -> None:

@@ -24,7 +24,7 @@ from pipeline.encoders.vector_files import Batch, Vectors, write_vectors
 def embed_sentences(
     encoder: GivesStates,
     texts: Sequence[str],
-    layers: Layers | str = "top",
+    layers: Layers | str = "last",
     pooling: str = "mean",
 ) -> Vectors:
     """Return one vector per text: [S, D], or [S, L, D] with layers=all.
@@ -68,7 +68,7 @@ def _batches(
     device = next(encoder.parameters()).device
     for rows in evaluation_order(inputs.lengths):
         batch = inputs.batch(rows).to(device)
-        if (layers.choice, pooling) == ("top", "first"):
+        if (layers.choice, pooling) == ("last", "first"):
             values = encoder.first_states(batch)
         else:
             values = pool(layers.of(encoder(batch)), batch.lengths, pooling)

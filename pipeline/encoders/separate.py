@@ -62,6 +62,11 @@ class SeparateSentences(Encoder):
         """The wrapped encoder."""
         return self.encoder.plain
 
+    @property
+    def exact(self) -> Encoder:
+        """The same without stored states."""
+        return SeparateSentences(self.encoder.exact)
+
     def recompute_activations(self) -> None:
         """Compute activations of the wrapped encoder again."""
         self.encoder.recompute_activations()

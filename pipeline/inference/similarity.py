@@ -66,7 +66,7 @@ def correlate(
     name: str,
     used: Sequence[Pair],
     pairs: int,
-    layers: str = "top",
+    layers: str = "last",
     pooling: str = "mean",
 ) -> Similarity:
     """Return the correlations for pairs of texts and numbers; `pairs` counts those not used too.

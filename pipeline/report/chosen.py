@@ -4,7 +4,7 @@ The choice goes by the development score. A choice by test score would show the 
 """
 
 from pipeline.report.collect import Collected, FinishedOutput
-from pipeline.tasks.summary import RANDOM
+from pipeline.tasks.config import RANDOM
 
 
 def chosen_finetunings(collected: Collected) -> dict[str, FinishedOutput]:

@@ -1,4 +1,4 @@
-"""The section inside the fine-tunings: curves, chosen epochs, types, calibration, errors.
+"""The section inside the fine-tunings: curves, chosen weights, types, calibration, errors.
 
 Tables by encoder take all seeds. Where only one fine-tuning can be shown, it is the one with the
 best development score (`chosen`). Names of entity types and sample errors need share.text.
@@ -29,6 +29,7 @@ from pipeline.report.predictions import judged_predictions
 from pipeline.report.tasks import RANDOM_COLOUR, encoder_name, name_metric, with_most_labels
 from pipeline.tasks.summary import Score
 
+CURVES = "One line per seed. An evaluation per epoch, unless finetune.eval_every is set."
 ANSWERABLE = {"": "all questions", "_answerable": "with an answer", "_unanswerable": "without one"}
 
 
@@ -51,12 +52,12 @@ def inside_section(
 
 
 def _training(number: int, task: str, scores: Sequence[Score]) -> list[Block]:
-    """Return the chosen epochs, cut inputs and repairs by encoder, and the development curves."""
+    """Return chosen evaluations, cut inputs and repairs by encoder, and the development curves."""
     trained = [score for score in scores if score.found[0]["steps"]]
     if not trained:
         return []
     columns = (
-        Column("encoder"), Column("seeds"), Column("chosen epoch"), Column("epochs trained"),
+        Column("encoder"), Column("seeds"), Column("chosen evaluation"), Column("evaluations"),
         Column("inputs cut"), Column("repairs of the files"),
     )  # fmt: skip
     rows = [
@@ -74,7 +75,7 @@ def _training(number: int, task: str, scores: Sequence[Score]) -> list[Block]:
     curves = [
         charts.Series(
             encoder_name(score),
-            [(epoch, 100 * value) for epoch, value in enumerate(found["dev_scores"], 1)],
+            [(number, 100 * value) for number, value in enumerate(found["dev_scores"], 1)],
             colour=RANDOM_COLOUR if score.is_random else place,
         )
         for place, score in enumerate(trained)
@@ -82,8 +83,8 @@ def _training(number: int, task: str, scores: Sequence[Score]) -> list[Block]:
     ]
     if any(len(curve.points) > 1 for curve in curves):
         name, title = f"dev-{number}", f"{task}: {name_metric(scores[0].metric)} on development"
-        svg = charts.lines(name, title, curves, x_title="epoch", legend=True, width=1.0)
-        blocks.append(Figures([Figure(name, title, "One line per seed.", svg)]))
+        svg = charts.lines(name, title, curves, x_title="evaluation", legend=True, width=1.0)
+        blocks.append(Figures([Figure(name, title, CURVES, svg)]))
     return blocks
 
 

@@ -4,15 +4,17 @@ from collections.abc import Sequence
 
 from pipeline.pages import charts
 from pipeline.pages.blocks import Block, Column, Figure, Figures, Note, Section, Table
-from pipeline.pages.wording import named, plain
+from pipeline.pages.wording import distinct, named, plain
 from pipeline.report.collect import Collected, FinishedOutput
 from pipeline.report.tasks import INTERVALS, interval, mean_and_deviation, name_metric
+from pipeline.tasks.config import LayersConfig
 from pipeline.tasks.summary import Score
 
 EXPLANATION = (
     "The encoder is frozen under a two-layer BiLSTM that sees one choice of its hidden states: "
     "means over seeds with the sample deviation. Published are CoNLL-2003 dev scores of BERT base "
-    "(Devlin et al. 2019, table 7)."
+    "(Devlin et al. 2019, table 7), so compare them with scores on dev. The epoch of every head "
+    "was chosen on dev."
 )
 
 
@@ -28,10 +30,15 @@ def layers_section(collected: Collected) -> Section | None:
     for (task, metric), group in tables.items():
         title = f"{task}: {name_metric(metric)}"
         names = _names(group)
-        blocks.append(_table(title, group, names))
+        blocks += [_table(title, group, names), Note(_width(group))]
         for made, name in zip(group, names, strict=True):
             figures.append(_figure(len(figures) + 1, f"{title}, {name}", made))
     return Section("layers", "Layers", [*blocks, Figures(figures)])
+
+
+def _width(group: Sequence[FinishedOutput]) -> str:
+    widths = distinct(made.counts["width"] for made in group)
+    return f"Width of the BiLSTM in each direction: {widths}; the paper's: {LayersConfig().width}."
 
 
 def _names(group: Sequence[FinishedOutput]) -> list[str]:
@@ -44,32 +51,39 @@ def _names(group: Sequence[FinishedOutput]) -> list[str]:
 
 
 def _table(title: str, group: Sequence[FinishedOutput], names: Sequence[str]) -> Table:
-    every = [_scores(made) for made in group]
-    choices = list(dict.fromkeys(choice for scores in every for choice in scores))
+    by_split = {split: [_scores(made, split) for made in group] for split in ("dev", "test")}
+    choices = list(dict.fromkeys(choice for scores in by_split["dev"] for choice in scores))
     printed: dict[str, float] = group[0].counts["published"]
+
+    def cells(choice: str, split: str) -> list[str]:
+        every = by_split[split]
+        return [mean_and_deviation(own[choice]) if choice in own else "–" for own in every]
+
     columns = (
-        Column("layers"), *(Column(name, True) for name in names), Column("published", True),
+        Column("layers"), *(Column(named(name, "dev"), True) for name in names),
+        Column("published dev", True), *(Column(named(name, "test"), True) for name in names),
     )  # fmt: skip
     rows = [
         [
             plain(choice),
-            *(mean_and_deviation(own[choice]) if choice in own else "–" for own in every),
+            *cells(choice, "dev"),
             f"{printed[choice]:.1f}" if choice in printed else "–",
+            *cells(choice, "test"),
         ]
         for choice in choices
     ]
     return Table(title, columns, rows)
 
 
-def _scores(made: FinishedOutput) -> dict[str, Score]:
+def _scores(made: FinishedOutput, split: str) -> dict[str, Score]:
     found = made.json("layers.json")  # ordered by layer, unlike the manifest's keys
     return {
-        choice: Score(found["task"], found["metric"], found["encoder"], tuple(values))
-        for choice, values in found["choices"].items()
+        choice: Score(found["task"], found["metric"], found["encoder"], tuple(scores[split]))
+        for choice, scores in found["choices"].items()
     }
 
 
 def _figure(number: int, title: str, made: FinishedOutput) -> Figure:
-    items = [interval(plain(choice), score) for choice, score in _scores(made).items()]
+    items = [interval(plain(choice), score) for choice, score in _scores(made, "dev").items()]
     name = f"layers-{number}"
-    return Figure(name, title, INTERVALS, charts.intervals(name, title, items))
+    return Figure(name, title, f"On dev. {INTERVALS}", charts.intervals(name, title, items))

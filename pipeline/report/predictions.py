@@ -14,6 +14,7 @@ RIGHT = {
     "classify": "the label",
     "tag": "all tags of a sentence; its confidence is that of the least certain word",
     "span": "an exact match",
+    "choice": "the choice",
 }
 
 

@@ -38,8 +38,8 @@ EXPLANATION = (
     "seeds are independent draws. Where it gives more, the page says that it cannot tell."
 )
 CHOICE = (
-    "The epoch of every fine-tuning, and the score at the top of the page, are chosen by the score "
-    "on the development set, never by the test score."
+    "The epoch of every fine-tuning, and the score at the top of the page, are chosen by the "
+    "development score, never by the test score."
 )
 ON_DEV = (
     "Scores on dev are too high: the task has no test file, so the epoch was chosen on the set "

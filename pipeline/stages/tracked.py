@@ -1,7 +1,7 @@
 """Every fine-tuning and layer table is a run on the dashboards.
 
 Its numbers per epoch, or per head of a layer table, are kept in `.tracking/metrics.jsonl` of its
-folder. TensorBoard, CSV and an online wandb are told while it trains. For an offline wandb
+folder. TensorBoard, CSV and an online wandb are updated during training. For an offline wandb
 `sesame sync` makes the run from the journal, because starting wandb would take longer than many a
 fine-tuning.
 """
@@ -88,7 +88,7 @@ def followed(work: Work, is_trained: bool = False) -> Iterator[Followed]:
 
 
 def live(work: Work, stage: str = "finetune") -> TrackingConfig:
-    """Return the dashboards that are told while it trains, and the run's name on them."""
+    """Return the dashboards to update during training, and the run's name on them."""
     config, tracking = work.config, work.config.tracking
     is_offline = tracking.wandb_mode == "offline"
     loggers = [name for name in tracking.active if not (name == "wandb" and is_offline)]

@@ -89,10 +89,12 @@ def _computing(
     """
     from pipeline.encoders.stored import stored_states
     from pipeline.tasks.finetuning import choose_device
+    from pipeline.tasks.heads import needed_states
 
     if config.mode == "full" or encoder.states == 1:  # static vectors are only looked up
         return nullcontext(encoder)
-    return stored_states(encoder, folder, choose_device(config.accelerator))
+    needed = needed_states(config.layers, encoder.states)
+    return stored_states(encoder, folder, choose_device(config.accelerator), needed)
 
 
 def leave_model(out: Path, finetuned: "Finetuned", examples: Sequence[Example]) -> None:

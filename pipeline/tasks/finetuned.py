@@ -11,7 +11,7 @@ Nothing is pickled. `prove_model` loads what was written and compares the answer
 import inspect
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,7 @@ HEAD_KEYS = (
     "pooling",
     "pair_encoding",
     "head",
+    "head_width",
     "crf",
     "dropout",
     "max_seq_length",
@@ -72,6 +73,12 @@ class Finetuned:
     answers: Answers
     task: TaskConfig
     config: FinetuneConfig
+
+    @property
+    def exact(self) -> "Finetuned":
+        """The same model on an encoder without stored states."""
+        model = Model(self.model.encoder.exact, self.model.head, self.model.frozen)
+        return replace(self, model=model)
 
     def logits(self, examples: Sequence[Example]) -> Floats:
         """Return the head's answers for examples [U, C]; see `heads`."""
@@ -110,7 +117,8 @@ def build(
     if has_pairs and config.pair_encoding == "separate" and encoder.joins_pairs:
         encoder = SeparateSentences(encoder)
     separate = has_pairs and not encoder.joins_pairs
-    head = Head(task.kind, answers.outputs, encoder, config, separate, answers.labels)
+    shape = task.kind, answers.outputs, encoder, config, separate
+    head = Head(*shape, answers.labels, answers.weights)
     return Finetuned(Model(encoder, head, config.mode == "frozen"), answers, task, config)
 
 
@@ -218,8 +226,9 @@ def _stated(finetuned: Finetuned) -> dict[str, Any]:
         assert finetuned.class_head is not None
         return stated | {"summary_last_dropout": dropout} | finetuned.class_head.stated
     labels = finetuned.answers.labels
-    if kind == "classify":
-        stated["problem_type"] = "single_label_classification"
+    if kind in ("classify", "multilabel"):
+        how = "single" if kind == "classify" else "multi"
+        stated["problem_type"] = f"{how}_label_classification"
     return stated | {
         "id2label": dict(enumerate(labels)),
         "label2id": {label: number for number, label in enumerate(labels)},
@@ -252,7 +261,7 @@ def prove_model(finetuned: Finetuned, folder: Path, examples: Sequence[Example])
     Raises a SesameError if they differ by more than TOLERANCE, relative to the largest answer.
     """
     again = load_finetuned(folder)
-    ours, theirs = _scaled(finetuned, examples), again.logits(examples)
+    ours, theirs = _scaled(finetuned.exact, examples), again.logits(examples)
     _compare(folder, "read again", ours, theirs)
     if again.class_head is not None:
         _compare(folder, again.class_head.name, ours, class_logits(again, folder, examples))

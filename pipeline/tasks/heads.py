@@ -4,6 +4,7 @@ The task's kind decides the shape of the answers:
     classify  [E, C] logits per input; gold_E is the class
     regress   [E, 1] one number per input; gold_E is the number
     tag       [W, C] logits per word, read at the word's first unit; gold_W is the tag
+    multilabel  [E, C] logits per label; gold_EC is 1 at the labels of an input
     choice    [E, 1] one score per choice. gold_E2 is 1 at the first choice of each example, and 1
               at its right choice. The inputs of an example are adjacent.
     span      [N, 2] logits per unit: the answer starts here, the answer ends here. gold_N2 is 1 at
@@ -31,9 +32,24 @@ from pipeline.encoders.pooling import pool
 from pipeline.tasks.config import FinetuneConfig
 from pipeline.tasks.crf import Crf, to_padded
 
-CONTEXT_WIDTH = 200  # hidden size per direction, in both layers (Peters et al. 2018, supplement)
 # A choice needs more hidden states than this; the embeddings count as one state.
 LAYERS_NEEDED = {"second_to_last": 1, "sum_last_4": 4, "concat_last_4": 4, "sum_all": 1}
+
+
+def needed_states(choice: str, states: int) -> list[int]:
+    """Return the numbers of the hidden states that a choice reads; 0 are the embeddings."""
+    every = range(states)
+    if choice.isdigit():
+        return [int(choice)]
+    return {
+        "embeddings": [0],
+        "last": [states - 1],
+        "second_to_last": [states - 2],
+        "sum_last_4": list(every[-4:]),
+        "concat_last_4": list(every[-4:]),
+        "sum_all": list(every[1:]),
+        "mix": list(every),
+    }[choice]
 
 
 class LayerChoice(nn.Module):
@@ -51,27 +67,20 @@ class LayerChoice(nn.Module):
                 "choose last or mix"
             )
         self.choice = choice
+        self.needed = needed_states(choice, states)
         self.width = 4 * hidden if choice == "concat_last_4" else hidden
         if choice == "mix":  # Peters et al. 2018, equation 1
             self.weights = nn.Parameter(torch.zeros(states))
             self.gamma = nn.Parameter(torch.ones(()))
 
     def forward(self, states: list[Tensor]) -> Tensor:
-        if self.choice.isdigit():
-            return states[int(self.choice)]
-        if self.choice == "embeddings":
-            return states[0]
-        if self.choice == "last":
-            return states[-1]
-        if self.choice == "second_to_last":
-            return states[-2]
-        if self.choice == "sum_last_4":
-            return torch.stack(states[-4:]).sum(0)
+        needed = [states[number] for number in self.needed]
+        if self.choice == "mix":
+            mixed = torch.einsum("s,snd->nd", self.weights.softmax(0), torch.stack(needed))
+            return self.gamma * mixed
         if self.choice == "concat_last_4":
-            return torch.cat(states[-4:], dim=1)
-        if self.choice == "sum_all":
-            return torch.stack(states[1:]).sum(0)
-        return self.gamma * torch.einsum("s,snd->nd", self.weights.softmax(0), torch.stack(states))
+            return torch.cat(needed, dim=1)
+        return needed[0] if len(needed) == 1 else torch.stack(needed).sum(0)
 
     def learned(self) -> dict[str, Any] | None:
         """Return the mix as `sesame embed layers=mix` takes it; None for other choices."""
@@ -81,13 +90,16 @@ class LayerChoice(nn.Module):
 
 
 class Context(nn.Module):
-    """Two bidirectional recurrent layers over the units of each input."""
+    """Two bidirectional recurrent layers over the units of each input.
 
-    def __init__(self, kind: str, width: int) -> None:
+    `width`: of the inputs; `hidden`: of each direction.
+    """
+
+    def __init__(self, kind: str, width: int, hidden: int) -> None:
         super().__init__()
         cell = {"bilstm": nn.LSTM, "bigru": nn.GRU}[kind]
-        self.cells = cell(width, CONTEXT_WIDTH, 2, batch_first=True, bidirectional=True)
-        self.width = 2 * CONTEXT_WIDTH
+        self.cells = cell(width, hidden, 2, batch_first=True, bidirectional=True)
+        self.width = 2 * hidden
 
     def forward(self, x_ND: Tensor, lengths: NDArray[np.int64]) -> Tensor:
         inputs, real_BT = to_padded(x_ND, lengths)
@@ -140,7 +152,10 @@ class Head(nn.Module):
     the encoder does not let the sentences see each other. Their cosine similarity is informative
     before any training, so a regression starts as the standardised cosine.
     `labels`: names of the classes; a CRF learns from them which BIO tags cannot follow each other.
+    `weights`: weight of each class in the loss; without them all weigh 1.
     """
+
+    weights_C: Tensor | None
 
     def __init__(
         self,
@@ -150,13 +165,18 @@ class Head(nn.Module):
         config: FinetuneConfig,
         separate: bool = False,
         labels: Sequence[str] = (),
+        weights: Sequence[float] | None = None,
     ) -> None:
         super().__init__()
         self.kind = kind
+        weights_C = None if weights is None else torch.tensor(weights)
+        self.register_buffer("weights_C", weights_C, persistent=False)
         self.pooling = chosen_pooling(kind, encoder, config, separate)
         self.layers = LayerChoice(config.layers, encoder.states, encoder.hidden)
         width = self.layers.width
-        self.context = None if config.head == "linear" else Context(config.head, width)
+        self.context = (
+            None if config.head == "linear" else Context(config.head, width, config.head_width)
+        )
         self.dropout = nn.Dropout(config.dropout)
         width = self.context.width if self.context else width
         self.alike = Standardised() if separate else None
@@ -244,10 +264,14 @@ class Head(nn.Module):
         return self._summed(answers, gold, batch), self.loss_weight(gold, batch)
 
     def loss_weight(self, gold: Tensor, batch: InputBatch) -> float:
-        """Return the number of answers that the sum of losses runs over; needs no forward pass."""
+        """Return the number of answers in the sum, or their total weight; needs no forward pass."""
         if self.kind == "choice":
             return float(gold[:, 0].sum())
-        return 2 * len(batch.lengths) if self.kind == "span" else len(gold)
+        if self.kind == "span":
+            return 2 * len(batch.lengths)
+        if self.weights_C is not None:
+            return float(self.weights_C[gold.to(self.weights_C.device)].sum())
+        return gold.numel()
 
     def _summed(self, answers: Tensor, gold: Tensor, batch: InputBatch) -> Tensor:
         if self.kind == "regress":
@@ -260,7 +284,9 @@ class Head(nn.Module):
             return cross_entropy_of_runs(answers, gold[:, 1:], sizes)
         if self.crf is not None:
             return self.crf.loss(answers, gold, batch.word_counts)
-        return F.cross_entropy(answers, gold, reduction="sum")
+        if self.kind == "multilabel":
+            return F.binary_cross_entropy_with_logits(answers, gold, reduction="sum")
+        return F.cross_entropy(answers, gold, self.weights_C, reduction="sum")
 
     @property
     def columns(self) -> int:

@@ -17,9 +17,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from pipeline.store.outputs import MANIFEST
+from pipeline.tasks.config import RANDOM
 from pipeline.tasks.significance import LEVEL, Sample, is_clear
 
-RANDOM = "random"  # the label of an encoder that was never trained
 SEED = "finetune.seed"
 LABELS = ("task.train_fraction", "task.train_examples")  # shown as the number of labels instead
 CHOSEN_ON_DEV = "the epoch was chosen on the set that is scored, so these scores are too high"
@@ -194,7 +194,12 @@ def _variants(tunings: Sequence[_Tuning], unnamed: Sequence[str]) -> list[str]:
         keys = [
             key
             for key in sorted(own.keys() - {*unnamed})
-            if any(each.get(key) != own[key] for each in others)
+            # Only random encoders have a model among their settings; trained ones have an input.
+            if any(
+                each.get(key) != own[key]
+                for each in others
+                if key in each or not key.startswith("model.")
+            )
         ]
         told.append(", ".join(f"{key}={_short(own[key])}" for key in keys))
     return told
@@ -206,11 +211,11 @@ def _short(value: Any) -> str:
 
 
 def _settings(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of a fine-tuning by full key, without seed and model."""
+    """Return the settings of a fine-tuning by full key, without the seed."""
     return {
         f"{section}.{key}": value
-        for section in ("task", "finetune")
-        for key, value in config[section].items()
+        for section in ("task", "finetune", "model")
+        for key, value in config.get(section, {}).items()
         if f"{section}.{key}" != SEED
     }
 

@@ -1,7 +1,7 @@
 """Write the page about a word's senses, and the same results as data.
 
 Writes
-    index.html   points, scores and judgements; no network, no script; sentences on hover
+    index.html   points, scores, judgements and the list of sentences; no network, no script
     *.svg        each figure of the page
     senses.json  points, groups and scores of every layer
 Sentences and labels are written only with `show_text`.
@@ -52,6 +52,7 @@ GROUPING = (
     "structure, up to 0.5 a weak one (Kaufman and Rousseeuw 1990). A group may be a sense, or the "
     "word's place in the sentence or its capital letter: the sentences tell."
 )
+MOST_OPEN = 40  # a longer list of occurrences is folded
 HIDDEN = (
     "Sentences and names of labels are left out; points say where their occurrence is. "
     "share.text=true shows the text."
@@ -73,6 +74,7 @@ def make_page(senses: Senses, source: str, show_text: bool) -> Page:
             ]
             title = f"{view.encoder}: every layer"
             sections.append(Section(f"encoder-{number}", title, [Figures(figures)]))
+    sections.append(Section("occurrences", "Every occurrence", [_listed(senses, show_text)]))
     return render("senses", f"Senses of “{senses.word}”", lead, facts, sections)
 
 
@@ -204,6 +206,27 @@ def _counts(senses: Senses, show_text: bool) -> Table:
     rows = [[name, count(number)] for name, number in zip(names, numbers, strict=True)]
     bars = [number / max(numbers) for number in numbers]
     return Table("Occurrences", [Column("label"), Column("number", True)], rows, bars)
+
+
+def _listed(senses: Senses, show_text: bool) -> Table:
+    """List all occurrences by group: their places, and with `show_text` their sentences.
+
+    A point shows its sentence on hover only, which touch screens and paper do not have.
+    """
+    # Labels are the same for all encoders; clusters are not.
+    views = senses.views[:1] if senses.labels else senses.views
+    names = [group_names(senses, view, show_text) for view in views]
+    headings = ["label"] if senses.labels else [view.encoder for view in views]
+    order = sorted(
+        range(len(senses.occurrences)), key=lambda n: [int(view.groups[n]) for view in views]
+    )
+    rows = []
+    for number in order:
+        each = senses.occurrences[number]
+        groups = [own[view.groups[number]] for own, view in zip(names, views, strict=True)]
+        rows.append([*groups, each.place, *([each.text] if show_text else [])])
+    columns = [*headings, "place", *(["sentence"] if show_text else [])]
+    return Table("By group", [Column(name) for name in columns], rows, folded=len(rows) > MOST_OPEN)
 
 
 def _accuracies(senses: Senses) -> Figure | None:

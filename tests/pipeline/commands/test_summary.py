@@ -162,6 +162,25 @@ def test_the_scores_table_says_what_pretraining_brought(tmp_path: Path) -> None:
     assert "72.0" in text and "61.0" in text
 
 
+def test_random_encoders_of_two_architectures_are_not_one(tmp_path: Path) -> None:
+    """Neither is known to be the other encoder's twin, so no gain is claimed."""
+    run = SampleRun(tmp_path)
+    made = [
+        run.write_finetuning("polarity", "pretrain", 1),
+        run.write_finetuning("polarity", "random", 1),
+    ]
+    assert len(gains(summarise([output.path / "scores.json" for output in made]))) == 1
+    run.config = replace(run.config, model=replace(run.config.model, layers=7))
+    made.append(run.write_finetuning("polarity", "random", 1, lr=1.0))
+    path = made[-1].path / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["config"]["finetune"] = made[0].manifest()["config"]["finetune"]
+    path.write_text(json.dumps(manifest))
+    scores = summarise([output.path / "scores.json" for output in made])
+    assert [score.variant for score in scores] == ["", "model.layers=2", "model.layers=7"]
+    assert gains(scores) == {}
+
+
 def test_lists_in_settings_are_counted_not_shown(tmp_path: Path) -> None:
     run = SampleRun(tmp_path)
     for pages in (["Canary One"], ["Canary Two", "Canary Three"]):

@@ -33,6 +33,7 @@ from pipeline.inference.senses.separation import (
     silhouette,
 )
 from pipeline.models.bert.config import BertConfig
+from pipeline.pages.blocks import Table
 
 SENSES = {"river": ("water", "boat", "reed"), "money": ("loan", "cash", "rate")}
 WORDS = ["the", "bank", *(word for words in SENSES.values() for word in words)]
@@ -258,6 +259,19 @@ def test_text_is_shown_only_where_it_may_be(senses: Senses, tmp_path: Path) -> N
     titles = re.findall(r"<title>river, line \d+: .*?</title>", page)
     assert len(titles) == 8 * 4, "in every drawing: two best layers and two layers of one encoder"
     assert titles[0] == "<title>river, line 1: water the »bank«&#x27;s water</title>"
+
+
+def test_occurrences_are_listed_for_screens_without_hover(senses: Senses) -> None:
+    def listed(show_text: bool) -> Table:
+        [table] = make_page(senses, "bank.tsv", show_text).sections[-1].blocks
+        assert isinstance(table, Table)
+        return table
+
+    shown = listed(True)
+    assert [column.name for column in shown.columns] == ["label", "place", "sentence"]
+    assert [row[0] for row in shown.rows] == ["money"] * 8 + ["river"] * 8
+    assert shown.rows[8] == ["river", "line 1", "water the »bank«'s water"]
+    assert listed(False).rows[8] == ["label 2", "line 1"]
 
 
 def test_the_page_has_every_layer_and_names_as_text(senses: Senses, tmp_path: Path) -> None:

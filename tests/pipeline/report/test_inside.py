@@ -15,8 +15,9 @@ from pipeline.report.collect import collect
 from pipeline.report.errors import LONGEST, SHOWN, sample_errors
 from pipeline.report.inside import inside_section
 from pipeline.report.page import make_page
-from pipeline.report.predictions import Judged, judged_predictions
+from pipeline.report.predictions import RIGHT, Judged, judged_predictions
 from pipeline.report.tasks import read_scores
+from pipeline.tasks.config import METRICS
 from tests.pipeline.reported import SampleRun
 
 
@@ -47,7 +48,7 @@ def test_epochs_cuts_and_repairs_are_shown_by_encoder(tmp_path: Path) -> None:
     found = section(run)
     headings, trained, random = table(found, "mentions: training")
     assert headings[2:] == [
-        "chosen epoch", "epochs trained", "inputs cut", "repairs of the files",
+        "chosen evaluation", "evaluations", "inputs cut", "repairs of the files",
     ]  # fmt: skip
     assert trained == ["pretrain", "1, 2", "2, 3", "3", "1,234", "dropped 1, tags 12"]
     assert random == ["random weights", "1, 2", "2, 2", "3", "0", "0"]
@@ -165,6 +166,17 @@ def test_wrong_words_of_a_sentence_stand_with_both_tags() -> None:
     long = judged(0.8, False, inputs=["w"] * 900, gold=["O"] * 900, prediction=["B-X"] * 900)
     [error] = sample_errors("tag", [long])
     assert len("".join(piece.text for piece in error.pieces)) <= LONGEST
+
+
+def test_every_kind_of_task_is_judged_or_has_numbers() -> None:
+    assert {*RIGHT, "regress"} == set(METRICS)
+
+
+def test_a_wrong_choice_stands_with_the_question_and_all_choices() -> None:
+    wrong = judged(0.6, False, inputs=["He sat", "down.", "up."], gold="0", prediction="1")
+    [error] = sample_errors("choice", [wrong])
+    assert error.title == "is 0, predicted 1, confidence 60.0"
+    assert [piece.text for piece in error.pieces] == ["He sat", "down.", "up."]
 
 
 def test_kept_models_stand_with_their_form_and_the_command_that_uses_them(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ SPANS = [
     "task.name=spans", "task.data_dir=.", "task.train=train.json", "task.kind=span",
     "task.reader=squad", "task.metric=f1",
 ]  # fmt: skip
-HEADS = ["layers.seeds=1", "layers.epochs=2", "layers.patience=1"]
+HEADS = ["layers.seeds=1", "layers.width=8", "layers.epochs=2", "layers.patience=1"]
 SCENARIOS: tuple[tuple[str, list[str]], ...] = (
     ("pretrain", [*BERT, "examples.masking=static", "examples.packing=true"]),
     ("pretrain", [*BERT, "examples.mask_unit=span", "optim.schedule=wsd", "trainer.ramp_steps=1"]),

@@ -25,7 +25,7 @@ from pipeline.encoders import (
 from pipeline.encoders.stored import stored_states
 from pipeline.models.bert.config import BertConfig
 from pipeline.stages.finetune import Finetune
-from pipeline.tasks import heads, lazy_rows
+from pipeline.tasks import lazy_rows
 from pipeline.tasks.batches import training_order
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
 from pipeline.tasks.examples import Example, Gold
@@ -101,7 +101,6 @@ def test_what_can_be_learnt_is_learnt(kind: str, tokenizer: Path) -> None:
     if kind == "classify":
         hits = [answer == truth for answer, truth in zip(answers, gold, strict=True)]
         assert np.mean(hits) == pytest.approx(outcome.scores["accuracy"])
-        assert all(0.5 <= guess.confidence <= 1 for guess in outcome.predictions)
     if kind == "regress":  # back on the scale of the gold numbers
         assert np.abs(np.subtract(answers, gold)).mean() < 1
 
@@ -140,17 +139,14 @@ def test_a_crf_learns_what_single_words_do_not_show(tokenizer: Path) -> None:
     together = finetune(encoder, splits, TASKS["tag"], replace(config, crf=True))
     assert alone.scores["entity_f1"] < 0.8
     assert together.scores["entity_f1"] > 0.99
-    # The first epoch that is right is kept, however unsure it is.
-    assert all(0 < guess.confidence <= 1 for guess in together.predictions)
 
 
 @pytest.mark.parametrize("crf", [False, True])
 @pytest.mark.parametrize("head", ["bilstm", "bigru"])
 def test_recurrent_heads_over_several_encoders_learn_sentences_by_heart(
-    head: str, crf: bool, tokenizer: Path, monkeypatch: pytest.MonkeyPatch
+    head: str, crf: bool, tokenizer: Path
 ) -> None:
     """Nothing but the sentence as a whole tells its tags; half of the words have no vector."""
-    monkeypatch.setattr(heads, "CONTEXT_WIDTH", 48)  # a quarter of the real one, and of its time
     rng = np.random.default_rng(0)
     labels = ["O", "B-X", "I-X", "B-Y", "I-Y"]
 
@@ -169,8 +165,9 @@ def test_recurrent_heads_over_several_encoders_learn_sentences_by_heart(
     static = StaticEncoder(VectorTable(WORDS[::2], vectors))
     encoder = Concatenation([static, new_encoder(tokenizer)])
     config = replace(
-        FAST, mode="frozen", layers="mix", head=head, crf=crf, epochs=60, batch_size=20, lr=1e-2
-    )
+        FAST, mode="frozen", layers="mix", head=head, crf=crf, epochs=60, batch_size=20, lr=1e-2,
+        head_width=48,
+    )  # fmt: skip
     splits = Splits(sentences, sentences, sentences, labels)
     outcome = finetune(encoder, splits, TASKS["tag"], config)
     assert outcome.scores["entity_f1"] > 0.95
@@ -278,7 +275,7 @@ def test_states_computed_once_teach_as_those_computed_each_epoch(
                    for part in (splits.train, splits.dev, splits.test))  # fmt: skip
         splits = Splits(*doubled, [])
     encoder = new_encoder(tokenizer)
-    with stored_states(encoder, tmp_path / "states", torch.device("cpu")) as stored:
+    with stored_states(encoder, tmp_path / "states", torch.device("cpu"), [0, 1]) as stored:
         once = finetune(stored, splits, task, config)
     again = finetune(encoder, splits, task, config)
     assert once.scores == pytest.approx(again.scores, abs=0.02)

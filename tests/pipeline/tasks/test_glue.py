@@ -9,14 +9,19 @@ import pytest
 
 from data_prep.errors import SesameError, UsageError
 from pipeline.config.compose import compose_config
+from pipeline.config.schema import Config
+from pipeline.models.bert.config import BertConfig
 from pipeline.stages.finetune import Finetune
+from pipeline.stages.tuning import KEPT
 from pipeline.tasks.answers import Prediction
-from pipeline.tasks.config import TaskConfig
+from pipeline.tasks.config import FinetuneConfig, TaskConfig
 from pipeline.tasks.examples import Example
+from pipeline.tasks.finetuned import load_finetuned
 from pipeline.tasks.splits import missing_files, read_splits
 from pipeline.tasks.submission import write_answers
 from pipeline.tasks.suite import member_score, members_with_data, score_suite
 from pipeline.workflow.stage import Work
+from tests.pipeline.toy_tokenizer import write_toy_tokenizer
 
 MNLI = "index|promptID|pairID|genre|sentence1|sentence2"
 QQP = "id|qid1|qid2|question1|question2|is_duplicate"
@@ -191,6 +196,45 @@ def test_tasks_without_data_are_left_out(suite: TaskConfig, glue: Path, tmp_path
         members_with_data(compose_config(["task=glue"]).task)
 
 
+def test_a_task_of_a_suite_may_have_its_own_settings(glue: Path) -> None:
+    plain = ["experiment=demo", "task=glue", f"task.data_dir={glue}", "finetune.epochs=3"]
+    own = ["task.members.rte.finetune.epochs=10", "task.members.rte.finetune.lr=1e-4"]
+    before = Finetune().inputs(compose_config(plain))
+    after = Finetune().inputs(compose_config([*plain, *own]))
+    assert (after["rte"].config.finetune.epochs, after["rte"].config.finetune.lr) == (10, 1e-4)
+    for name, request in after.items():  # the others keep their fingerprints
+        is_same = Finetune().keys(request.config) == Finetune().keys(before[name].config)
+        assert is_same == (name != "rte")
+    alone = ["experiment=demo", "task=rte", f"task.data_dir={glue}/RTE"]
+    config = compose_config([*alone, "finetune.epochs=10", "finetune.lr=1e-4"])
+    assert Finetune().keys(config) == Finetune().keys(after["rte"].config), "as the task alone"
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("epoch=2", r"finetune\.epoch: a member of a suite has no such setting"),
+        ("seed=2", r"finetune\.seed: a member of a suite has no such setting"),
+        ("epochs=0", r"finetune\.epochs=0: must be at least 1"),
+        ("lr=fast", r"finetune\.lr: must be of type float"),
+    ],
+)
+def test_settings_of_a_member_are_checked(setting: str, message: str) -> None:
+    with pytest.raises(UsageError, match=rf"task\.members\.rte\.{message}"):
+        compose_config(["task=glue", f"task.members.rte.finetune.{setting}"])
+    with pytest.raises(UsageError, match=r"task\.finetune: only members of a suite have it"):
+        compose_config(["task=rte", "task.finetune.epochs=2"])
+
+
+def test_the_grid_of_bert_is_that_of_its_appendix() -> None:
+    [instance] = compose_config(["experiment=glue_bert"]).instances.values()
+    assert instance.sweep == {
+        "finetune.batch_size": [16, 32],
+        "finetune.lr": [5e-5, 3e-5, 2e-5],
+        "finetune.epochs": [2, 3, 4],
+    }
+
+
 def test_contradicting_suites_are_refused() -> None:
     with pytest.raises(UsageError, match=r"task\.metric=f1: a suite \(task\.members\)"):
         compose_config(["task=glue", "task.metric=f1"])
@@ -267,3 +311,48 @@ def test_answers_have_the_form_of_their_kind(tmp_path: Path) -> None:
     write_answers(tmp_path, "names", "tag", words, tagged)
     assert (tmp_path / "STS-B.tsv").read_text() == "index\tprediction\n0\t2.346\n1\t5.000\n"
     assert (tmp_path / "names.conll").read_text() == "a\tB-X\nb\tO\n\nc\tO\n"
+
+
+# What gluebenchmark.com accepts: these files, and in each an index from 0 and these answers.
+NLI = {"entailment", "neutral", "contradiction"}
+OFFICIAL: dict[str, set[str] | None] = {
+    "AX.tsv": NLI, "CoLA.tsv": {"0", "1"}, "MNLI-m.tsv": NLI, "MNLI-mm.tsv": NLI,
+    "MRPC.tsv": {"0", "1"}, "QNLI.tsv": {"entailment", "not_entailment"}, "QQP.tsv": {"0", "1"},
+    "RTE.tsv": {"entailment", "not_entailment"}, "SST-2.tsv": {"0", "1"}, "STS-B.tsv": None,
+    "WNLI.tsv": {"0", "1"},
+}  # fmt: skip
+
+
+def test_fine_tunings_of_all_tasks_become_the_official_zip(
+    suite: TaskConfig, glue: Path, tmp_path: Path
+) -> None:
+    """From GLUE's files through nine real fine-tunings of a tiny model to its leaderboard's zip."""
+    (tmp_path / "tokenizer").mkdir()
+    tokenizer = write_toy_tokenizer(tmp_path / "tokenizer", ["good", "bad", "a", "b", "."])
+    config = Config(
+        encoder="random", keep=True, task=suite,
+        model=BertConfig(layers=1, hidden=16, heads=2, intermediate=32, max_positions=128),
+        finetune=FinetuneConfig(epochs=1, accelerator="cpu"),
+    )  # fmt: skip
+    outs = {name: tmp_path / name for name in members_with_data(suite)}
+    for name, member in members_with_data(suite).items():
+        outs[name].mkdir()
+        own = replace(config, task=member)
+        Finetune().run(Work(own, {"tokenizer": tokenizer}, outs[name], "0" * 16))
+    (tmp_path / "suite").mkdir()
+    scores = Finetune().run(Work(config, outs, tmp_path / "suite", "0" * 16))
+    assert (scores["left_out"], scores["answers_missing"]) == ([], [])
+    with zipfile.ZipFile(tmp_path / "suite" / "submission.zip") as archive:
+        files = {name: archive.read(name).decode().splitlines() for name in archive.namelist()}
+    assert sorted(files) == sorted(OFFICIAL)
+    for name, allowed in OFFICIAL.items():
+        heading, *rows = (line.split("\t") for line in files[name])
+        assert heading == ["index", "prediction"]
+        assert [row[0] for row in rows] == ["0", "1"], name  # a row per line of the test file
+        for _, answer in rows:
+            assert 0 <= float(answer) <= 5 if allowed is None else answer in allowed, name
+
+    kept = load_finetuned(outs["sst2"] / KEPT)  # the answers are those of the trained model
+    examples = read_splits(suite.member_tasks()["sst2"], 0).unlabelled["SST-2"]
+    answers = [str(guess.answer) for guess in kept.predict(examples)]
+    assert [row.split("\t")[1] for row in files["SST-2.tsv"][1:]] == answers

@@ -80,7 +80,7 @@ def test_pooling_equals_each_input_alone(how: str) -> None:
 
 @pytest.mark.parametrize("kind", ["bilstm", "bigru"])
 def test_recurrent_layers_see_each_input_alone(kind: str) -> None:
-    context, x_ND = Context(kind, 8), states()[0]
+    context, x_ND = Context(kind, 8, 5), states()[0]
     alone = [context.cells(part)[0] for part in x_ND.split(LENGTHS.tolist())]
     torch.testing.assert_close(context(x_ND, LENGTHS), torch.cat(alone))
 

@@ -9,7 +9,7 @@ from scipy import stats
 
 from pipeline.tasks.significance import ALLOWED_ERRORS, LEVEL, Sample, is_clear
 
-DRAWS = 4_000
+DRAWS = 2_000
 Draw = Callable[[np.random.Generator, int], np.ndarray]
 # Mean 0 each. The second entry is the resolution of the scale.
 DISTRIBUTIONS: dict[str, tuple[Draw, float]] = {
@@ -22,7 +22,7 @@ DISTRIBUTIONS: dict[str, tuple[Draw, float]] = {
     "small counts": (lambda rng, n: rng.poisson(1, n) - 1.0, 1.0),
     "two values": (lambda rng, n: rng.integers(0, 2, n) - 0.5, 1.0),
 }
-SIZES = [*((n, n) for n in (2, 3, 5, 10)), (2, 10), (3, 5), (5, 10)]
+SIZES = [*((n, n) for n in range(2, 11)), (2, 10), (3, 5), (5, 10), (10, 3)]
 
 
 def sample(values: np.ndarray, resolution: float = 0.0, has_seeds: bool = False) -> Sample:

@@ -29,7 +29,12 @@ def test_labels_follow_from_words() -> None:
     outcome = fit_tfidf(Splits(*parts, ["no", "yes"]), TaskConfig(name="toy"))
     assert outcome.scores["accuracy"] > 0.9
     assert len(outcome.dev_scores) == len(STRENGTHS)
-    assert all(0.5 <= guess.confidence <= 1 for guess in outcome.predictions)
+    sure = np.array([guess.confidence for guess in outcome.predictions])
+    right = np.array(
+        [g.answer == e.gold for g, e in zip(outcome.predictions, parts[2], strict=True)]
+    )
+    assert sure.mean() == pytest.approx(right.mean(), abs=0.1)  # as probabilities should be
+    assert np.corrcoef(sure, right)[0, 1] > 0.3
 
 
 def test_pairs_are_compared_word_by_word() -> None:
