@@ -26,6 +26,7 @@ TEXTS = (".json", ".md")  # files that are searched for places of this machine
 SEARCHED_BYTES = 1 << 20  # larger ones are vocabularies
 TAGS = {  # kind of task to the Hub's name
     "classify": "text-classification",
+    "multilabel": "text-classification",
     "regress": "text-classification",
     "tag": "token-classification",
     "span": "question-answering",
