@@ -9,10 +9,8 @@ from data_prep.errors import UsageError
 from data_prep.fields import result_keys
 from data_prep.reading.untrusted import read_object
 from pipeline.config.schema import FLOORS, RANDOM, VECTORS, Config, is_random
-from pipeline.models.bert.architectures import ARCHITECTURES, BERT
-from pipeline.models.bert.config import BertConfig
 from pipeline.models.config import ModelConfig
-from pipeline.models.registry import family_of, family_of_folder
+from pipeline.models.registry import architecture_of, family_of, family_of_folder
 from pipeline.store.outputs import Store
 from pipeline.store.references import Folder, resolve
 from pipeline.training.source import read_model
@@ -105,21 +103,14 @@ def encoder_type(node: Node, nodes: Collection[Node]) -> str | None:
     [item] = inputs.values()
     makers = {each.output.reference: each for each in nodes}
     if is_random(node.config.encoder):
-        return _architecture(random_model(node.config))
+        return architecture_of(random_model(node.config))
     maker = makers.get(item.reference)
     if maker is None or maker.output.is_done:
         return _stated_architecture(item.path)
     if maker.stage != "export":
         return None
     begun = maker.inputs["pretrain"].path / "config.json"
-    return _architecture(read_model(begun) if begun.exists() else maker.config.model)
-
-
-def _architecture(model: ModelConfig) -> str | None:
-    if not isinstance(model, BertConfig):
-        return None
-    fitting = [each.model_type for each in ARCHITECTURES if not each.amiss(model, "none")]
-    return fitting[0] if fitting else None
+    return architecture_of(read_model(begun) if begun.exists() else maker.config.model)
 
 
 def _stated_architecture(folder: Path) -> str | None:
@@ -127,7 +118,7 @@ def _stated_architecture(folder: Path) -> str | None:
     if (folder / "encoder").is_dir():  # of a fine-tuned model in Sesame's own form
         return _stated_architecture(folder / "encoder")
     path = folder / "config.json"
-    return str(read_object(path).get("model_type", BERT.model_type)) if path.exists() else None
+    return str(read_object(path).get("model_type", "bert")) if path.exists() else None
 
 
 def random_model(config: Config) -> ModelConfig:

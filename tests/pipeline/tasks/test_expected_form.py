@@ -27,7 +27,12 @@ BASE = Config(
     model=BertConfig(),
 )
 ROTARY = replace(BASE, model=BertConfig(positions="rotary"), examples=ExamplesConfig(pairs="none"))
-ELMO = replace(BASE, model=ElmoConfig(), tokenizer=TokenizerConfig(kind="words"))
+ELMO = replace(
+    BASE,
+    model=ElmoConfig(),
+    tokenizer=TokenizerConfig(kind="words"),
+    examples=ExamplesConfig(pairs="none"),
+)
 CASES = {
     "own": (BASE, "transformers: BertForSequenceClassification"),
     "rotary": (ROTARY, "transformers: RoFormerForSequenceClassification"),
