@@ -25,7 +25,7 @@ from pipeline.bench.figures import Figure, compared
 from pipeline.bench.turns import Side, race
 from pipeline.config.schema import Config
 from pipeline.encoders import random_encoder
-from pipeline.inference.models import Item, read_model
+from pipeline.inference.models import read_model
 from pipeline.inference.results import Label, Tags
 from pipeline.models.bert.config import BertConfig
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
@@ -49,6 +49,7 @@ TASKS = {
     "tags": TaskConfig(name="tags", kind="tag", reader="conll", metric="entity_f1"),
 }
 LABELS = {"sentences": ["bad", "good"], "tags": ["O", "B-X", "I-X", "B-Y", "I-Y"]}
+Text = str | list[str]  # a sentence, or its words
 AGREEING = 0.999  # share of equal answers; a tie may go either way in the last bit
 
 
@@ -66,15 +67,16 @@ def measure(config: Config) -> list[Figure]:
     return figures
 
 
-def _round(folder: str, kind: str, items: Sequence[Item]) -> tuple[Any, Any]:
-    peer: Side = partial({"classify": _Classifier, "tag": _Tagger}[kind], folder, items)
-    (spent, ours), (peers, theirs) = race([partial(_Ours, folder, items), peer])
+def _round(folder: str, kind: str, items: Sequence[Text]) -> tuple[Any, Any]:
+    peer: type[_Classifier] | type[_Tagger] = _Tagger if kind == "tag" else _Classifier
+    sides: list[Side] = [partial(_Ours, folder, items), partial(peer, folder, items)]
+    (spent, ours), (peers, theirs) = race(sides)
     equal = np.mean([one == other for one, other in zip(ours, theirs, strict=True)])
     assert equal >= AGREEING, f"only {equal:.1%} of the answers are equal"
     return spent, peers
 
 
-def _items(kind: str, root: str | None) -> list[Item]:
+def _items(kind: str, root: str | None) -> list[Text]:
     """Return the texts of a kind of task: SST-2's sentences or WNUT-17's lists of words."""
     if root is None:
         return _made_up(kind)
@@ -85,10 +87,10 @@ def _items(kind: str, root: str | None) -> list[Item]:
     return [list(row.texts) for row in rows]
 
 
-def _made_up(kind: str) -> list[Item]:
+def _made_up(kind: str) -> list[Text]:
     rng = np.random.default_rng(0)
     often = 1 / np.arange(1, USED + 1)  # word frequencies by Zipf's law
-    items: list[Item] = []
+    items: list[Text] = []
     for length in np.minimum(rng.poisson(MEAN_WORDS[kind], max(COUNTS.values())) + 1, LONGEST - 2):
         words = [f"w{word}" for word in rng.choice(USED, length, p=often / often.sum())]
         items.append(words if kind == "tags" else " ".join(words))
@@ -96,7 +98,7 @@ def _made_up(kind: str) -> list[Item]:
 
 
 def _write_model(
-    folder: Path, model: BertConfig, task: TaskConfig, labels: list[str], items: Sequence[Item]
+    folder: Path, model: BertConfig, task: TaskConfig, labels: list[str], items: Sequence[Text]
 ) -> None:
     """Write a folder that both sides load; its tokens are the words of the texts."""
     texts = (" ".join(item) if isinstance(item, list) else str(item) for item in items)
@@ -116,7 +118,7 @@ def _write_model(
 class _Ours:
     """The work of `sesame predict` between reading and writing lines."""
 
-    def __init__(self, folder: str, items: Sequence[Item]) -> None:
+    def __init__(self, folder: str, items: Sequence[Text]) -> None:
         self._model, self._items = read_model(folder), items
 
     def __call__(self) -> list[Any]:
@@ -134,7 +136,7 @@ class _Peer:
 
     loader: str
 
-    def __init__(self, folder: str, items: Sequence[Item]) -> None:
+    def __init__(self, folder: str, items: Sequence[Text]) -> None:
         import transformers
 
         self._words = transformers.AutoTokenizer.from_pretrained(folder)
@@ -174,7 +176,7 @@ class _Tagger(_Peer):
 
     def _tags(self, encoding: Any, share_LC: torch.Tensor) -> list[str]:
         best_L = share_LC.argmax(-1).tolist()
-        firsts = {}
+        firsts: dict[int, int] = {}
         for place, word in enumerate(encoding.word_ids):
             if word is not None:
                 firsts.setdefault(word, place)

@@ -209,6 +209,14 @@ COMMANDS = {
         "score a fine-tuned model on the test file of a task",
         takes="model=<run>/<task> task=<task> [overrides]",
     ),
+    "publish": Command(
+        "pipeline.commands.publish:publish",
+        "prepare a model or an encoder for the Hugging Face Hub",
+        {"--upload": "upload the folder to repo=<owner>/<name>; needs HF_TOKEN"},
+        takes="model=<run>/<task> or encoder=<run or folder> licence=<identifier> "
+        "[language=sv,fi] [datasets=a,b] [base_model=<name>] [data=<file: statement about the "
+        "training data>] [out=published/…] [repo=<owner>/<name>]",
+    ),
     "senses": Command(
         "pipeline.commands.senses:senses",
         "write a page that shows which senses of a word encoders separate",
@@ -230,5 +238,7 @@ GROUPS = {
     "Cluster": ("submit", "status", "logs", "sweep", "cancel", "job"),
     "Store": ("list", "board", "path", "du", "clean", "verify", "repair", "audit", "sync"),
     "A look inside": ("inspect", "estimate", "rehearse", "doctor", "bench"),
-    "Using a model": ("predict", "evaluate", "embed", "fill", "similarity", "senses"),
+    "Using a model": (
+        "predict", "evaluate", "embed", "fill", "similarity", "senses", "publish"
+    ),
 }  # fmt: skip

@@ -102,18 +102,28 @@ class ExportConfig:
 
     def check(self) -> None:
         """Raise `UsageError` for a licence or language that the Hub does not accept."""
-        if not re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", self.license):
+        check_licence("export.license", self.license)
+        if self.language is not None:
+            check_language("export.language", self.language)
+
+
+def check_licence(key: str, licence: str) -> None:
+    """Raise `UsageError` for a licence that the Hub does not accept."""
+    if not re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", licence):
+        raise UsageError(
+            f"{key}={licence}: must be an identifier of the Hub, such as apache-2.0, mit, "
+            "cc-by-4.0, other or unknown"
+        )
+
+
+def check_language(key: str, language: Any) -> None:
+    """Raise `UsageError` for a language code, or a list of them, that the Hub does not accept."""
+    for code in language if isinstance(language, list) else [language]:
+        if not isinstance(code, str) or not re.fullmatch(r"[a-z]{2,3}|multilingual", code):
             raise UsageError(
-                f"export.license={self.license}: must be an identifier of the Hub, such as "
-                "apache-2.0, mit, cc-by-4.0, other or unknown"
+                f"{key}={language}: must be a code of two or three letters, such as en or sv, a "
+                "list of them such as [sv, fi], or multilingual"
             )
-        codes = self.language if isinstance(self.language, list) else [self.language]
-        for code in codes if self.language is not None else []:
-            if not isinstance(code, str) or not re.fullmatch(r"[a-z]{2,3}|multilingual", code):
-                raise UsageError(
-                    f"export.language={self.language}: must be a code of two or three letters, "
-                    "such as en or sv, a list of them such as [sv, fi], or multilingual"
-                )
 
 
 @dataclass

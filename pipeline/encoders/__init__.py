@@ -4,7 +4,7 @@ May use `training`, `models`, `data`, `store` and `data_prep`.
 """
 
 from pipeline.encoders.bert import BertEncoder
-from pipeline.encoders.class_heads import SENTENCES, ClassHead, class_head
+from pipeline.encoders.class_heads import ClassHead, class_head
 from pipeline.encoders.concatenation import Concatenation
 from pipeline.encoders.elmo import ElmoEncoder
 from pipeline.encoders.inputs import (
@@ -22,6 +22,7 @@ from pipeline.encoders.load import load_encoder, random_encoder
 from pipeline.encoders.separate import SeparateSentences
 from pipeline.encoders.static import StaticEncoder
 from pipeline.encoders.tokens import TokenEncoder
+from pipeline.models.classes import SENTENCES
 
 __all__ = [
     "SENTENCES",

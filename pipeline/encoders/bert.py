@@ -10,13 +10,14 @@ from torch import Tensor, nn
 from data_prep.errors import UsageError
 from data_prep.files import atomic_write, write_atomically
 from data_prep.tokenizers import Tokenizer
-from pipeline.encoders.class_heads import HAVE_POOLER, SENTENCES, DenseTransform, Transform
+from pipeline.encoders.class_heads import HAVE_POOLER, DenseTransform, Transform
 from pipeline.encoders.inputs import InputBatch
 from pipeline.encoders.tokenizer_files import copy_tokenizer
 from pipeline.encoders.tokens import Template, TokenEncoder
 from pipeline.models.bert.architectures import ARCHITECTURES
 from pipeline.models.bert.huggingface import to_huggingface
 from pipeline.models.bert.network import Bert, MaskedHead, initialise
+from pipeline.models.classes import SENTENCES
 from pipeline.models.untrusted import State
 
 POOLER = ".pooler."  # part of the names of its tensors

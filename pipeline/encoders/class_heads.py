@@ -15,17 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pipeline.models.classes import SENTENCES, SUFFIXES, class_name
+
 Transform = Callable[[Tensor], Tensor]  # [rows, D] to [rows, D]
-# The task's kind to the class's suffix.
-SUFFIXES = {
-    "classify": "ForSequenceClassification",
-    "regress": "ForSequenceClassification",
-    "tag": "ForTokenClassification",
-    "span": "ForQuestionAnswering",
-    "choice": "ForMultipleChoice",
-    "multilabel": "ForSequenceClassification",
-}
-SENTENCES = ("classify", "regress", "choice", "multilabel")  # kinds with one answer per input
 # BERT's other classes have no pooler.
 HAVE_POOLER = tuple(SUFFIXES[kind] for kind in SENTENCES)
 
@@ -38,19 +30,6 @@ class ClassHead:
     output: str  # module of the last linear layer
     transform: dict[str, str]  # our module of the layers before it to theirs
     stated: dict[str, Any] = field(default_factory=dict)  # settings of these layers (config.json)
-
-
-PREFIXES = {
-    "bert": "Bert",
-    "roformer": "RoFormer",
-    "modernbert": "ModernBert",
-    "roberta": "Roberta",
-    "xlm-roberta": "XLMRoberta",
-    "distilbert": "DistilBert",
-    "electra": "Electra",
-    "deberta": "Deberta",
-    "deberta-v2": "DebertaV2",
-}
 
 
 class DenseHead(NamedTuple):
@@ -75,15 +54,11 @@ DENSE_HEADS = {
 }
 
 
-# Classes of other architectures score choices with layers that their classifiers do not have.
-SCORE_CHOICES = ("bert", "roformer", "modernbert", "distilbert")
-
-
 def class_head(model_type: str, kind: str) -> ClassHead | None:
     """Return the head of an architecture's class for a kind of task; None if we have none such."""
-    if kind == "choice" and model_type not in SCORE_CHOICES:
+    name = class_name(model_type, kind)
+    if name is None:
         return None
-    name = PREFIXES[model_type] + SUFFIXES[kind]
     if model_type == "modernbert":
         layers = {"transform.dense": "head.dense", "transform.norm": "head.norm"}
         return ClassHead(name, "classifier", layers)

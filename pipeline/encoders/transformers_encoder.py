@@ -22,9 +22,10 @@ from data_prep.files import atomic_write, write_atomically
 from data_prep.reading.untrusted import read_object
 from data_prep.tokenizers import Tokenizer
 from data_prep.tokenizers.huggingface import Specials
-from pipeline.encoders.class_heads import DENSE_HEADS, SENTENCES, DenseTransform, Transform
+from pipeline.encoders.class_heads import DENSE_HEADS, DenseTransform, Transform
 from pipeline.encoders.inputs import InputBatch
 from pipeline.encoders.tokens import Template, TokenEncoder
+from pipeline.models.classes import SENTENCES
 from pipeline.models.untrusted import (
     State,
     read_safetensors,

@@ -140,6 +140,11 @@ class Family(ABC, Generic[C]):
         """Raise `UsageError` if the model cannot be exported. `pairs` is `examples.pairs`."""
         del config, pairs
 
+    def architecture(self, config: C) -> str | None:
+        """Return transformers' name (`model_type`) of what computes the same; None without one."""
+        del config
+        return None
+
     # Cost
 
     @abstractmethod

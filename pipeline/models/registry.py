@@ -19,6 +19,11 @@ def family_of(config: ModelConfig) -> Family[Any]:
     return FAMILIES[config.kind]
 
 
+def architecture_of(config: ModelConfig) -> str | None:
+    """Return transformers' name of the architecture; None if it has none for this model."""
+    return family_of(config).architecture(config)
+
+
 def family_of_folder(folder: Path) -> Family[Any]:
     """Return the family whose model a folder holds.
 

@@ -1,18 +1,20 @@
 """Inputs of the stages that use an encoder: one output per encoder, by role."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data_prep.errors import UsageError
 from data_prep.fields import result_keys
+from data_prep.reading.untrusted import read_object
 from pipeline.config.schema import FLOORS, RANDOM, VECTORS, Config, is_random
 from pipeline.models.config import ModelConfig
-from pipeline.models.registry import family_of, family_of_folder
+from pipeline.models.registry import architecture_of, family_of, family_of_folder
 from pipeline.store.outputs import Store
 from pipeline.store.references import Folder, resolve
 from pipeline.training.source import read_model
-from pipeline.workflow.stage import Request
+from pipeline.workflow.stage import Node, Request
 
 if TYPE_CHECKING:
     from pipeline.encoders import Encoder
@@ -88,6 +90,35 @@ def _label(name: str | None) -> str:
     if name is None:
         return "pretrained"
     return RANDOM if is_random(name) else Path(name).name
+
+
+def encoder_type(node: Node, nodes: Collection[Node]) -> str | None:
+    """Return the architecture in transformers of a node's encoder, before it is loaded or made.
+
+    None if it has none: ELMo, vectors, several encoders. `nodes`: those that may make it.
+    """
+    inputs = {role: node.inputs[role] for role in encoder_requests(node.config)}
+    if len(inputs) != 1:
+        return None
+    [item] = inputs.values()
+    makers = {each.output.reference: each for each in nodes}
+    if is_random(node.config.encoder):
+        return architecture_of(random_model(node.config))
+    maker = makers.get(item.reference)
+    if maker is None or maker.output.is_done:
+        return _stated_architecture(item.path)
+    if maker.stage != "export":
+        return None
+    begun = maker.inputs["pretrain"].path / "config.json"
+    return architecture_of(read_model(begun) if begun.exists() else maker.config.model)
+
+
+def _stated_architecture(folder: Path) -> str | None:
+    """Return the architecture that a folder's config.json states; BERT's if it states none."""
+    if (folder / "encoder").is_dir():  # of a fine-tuned model in Sesame's own form
+        return _stated_architecture(folder / "encoder")
+    path = folder / "config.json"
+    return str(read_object(path).get("model_type", "bert")) if path.exists() else None
 
 
 def random_model(config: Config) -> ModelConfig:

@@ -10,18 +10,19 @@ Try it: sesame finetune encoder=demo task=mentions; sesame predict model=demo/me
 import json
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
 from data_prep.files import write_atomically
 from data_prep.progress import console
 from pipeline.config.schema import Config
-from pipeline.stages.encoder_inputs import encoder_requests
+from pipeline.stages.encoder_inputs import encoder_requests, encoder_type
 from pipeline.stages.tracked import TRAINING
 from pipeline.stages.tuning import KEPT, keeps_model, train
 from pipeline.store.models import FILE
 from pipeline.store.outputs import canonical
+from pipeline.tasks.expected_form import described, expected_form
 from pipeline.tasks.model_card import model_card
 from pipeline.workflow.stage import Node, Planner, Request, Stage, Work, as_input
 
@@ -58,6 +59,11 @@ class Model(Stage):
         """Return the fine-tuning, and the encoder in case it must be trained again."""
         tuned = {f"{TUNED}_{config.finetune.seed}": Request("finetune", config)}
         return tuned | encoder_requests(config)
+
+    def foretell(self, node: Node, nodes: Collection[Node]) -> str:
+        """Return the form of the model: a class of transformers, or ours and why."""
+        model_type = encoder_type(node, nodes)
+        return described(*expected_form(model_type, node.config.task, node.config.finetune))
 
     def run(self, work: Work) -> dict[str, Any]:
         """Write the model of the best seed; return its task, form and scores."""

@@ -37,7 +37,7 @@ def plan(nodes: list[Node], store: Store, again: Collection[Node] = ()) -> list[
     Finished outputs are compared with their manifests.
     """
     known = Checksums(store.root)
-    rows = [_row(node, store, known, node in again) for node in nodes]
+    rows = [_row(node, nodes, store, known, node in again) for node in nodes]
     return [_with_loss(row, nodes, store) if row.state == "new" else row for row in rows]
 
 
@@ -48,7 +48,7 @@ def _with_loss(row: PlanRow, nodes: Collection[Node], store: Store) -> PlanRow:
     return PlanRow(row.node, row.state, note)
 
 
-def _row(node: Node, store: Store, known: Checksums, is_again: bool) -> PlanRow:
+def _row(node: Node, nodes: list[Node], store: Store, known: Checksums, is_again: bool) -> PlanRow:
     for fault in find_faults(node.output, known, node.config.verifies_all):
         return PlanRow(node, "damaged", str(fault))
     if is_again and (node.output.is_done or node.output.is_begun):
@@ -59,7 +59,8 @@ def _row(node: Node, store: Store, known: Checksums, is_again: bool) -> PlanRow:
         return PlanRow(node, "done", "")
     if node.output.is_begun:
         return PlanRow(node, "goes on", node.maker.how_far(node.output.path))
-    return PlanRow(node, "new", _nearest(node, store))
+    notes = node.maker.foretell(node, nodes), _nearest(node, store)
+    return PlanRow(node, "new", "; ".join(filter(None, notes)))
 
 
 def _nearest(node: Node, store: Store) -> str:

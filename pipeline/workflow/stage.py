@@ -7,7 +7,7 @@ No other code depends on which stage it is.
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -203,6 +203,13 @@ class Stage(ABC):
         names = os.listdir(units) if units.is_dir() else []  # one listing, however many units
         made = sum(not name.startswith(".") for name in names)
         return f"{made} pieces made" if made else "started"
+
+    def foretell(self, node: "Node", nodes: "Collection[Node]") -> str:
+        """Describe a new output before it is made, for the plan; empty if there is nothing to say.
+
+        `nodes`: all of the plan, which may not be made yet.
+        """
+        return ""
 
     def closing(self, out: Path) -> Table | None:
         """Return a table to print after the stage's own command, or None."""

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.data.cursor import Place
-from pipeline.models.bert.architectures import fitting, read_stated
+from pipeline.models.bert.architectures import ARCHITECTURES, fitting, read_stated
 from pipeline.models.bert.config import BertConfig
 from pipeline.models.bert.cost import BertCost
 from pipeline.models.cost import RowCost
@@ -110,6 +110,10 @@ class BertFamily(Family[BertConfig]):
     def check_export(self, config: BertConfig, pairs: str) -> None:
         """Raise `UsageError` if no architecture of transformers computes the same."""
         fitting(config, pairs)
+
+    def architecture(self, config: BertConfig) -> str | None:
+        names = [each.model_type for each in ARCHITECTURES if not each.amiss(config, "none")]
+        return names[0] if names else None
 
     def cost(self, config: BertConfig, vocab_size: int) -> BertCost:
         return BertCost(config, vocab_size)

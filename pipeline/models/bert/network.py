@@ -22,6 +22,7 @@ from pipeline.data.batch import IGNORE_INDEX, Batch
 from pipeline.models.attention import AttentionPlan, attend
 from pipeline.models.bert.config import SEGMENTS, BertConfig
 from pipeline.models.dropout import Dropout
+from pipeline.models.linear import Linear
 from pipeline.models.losses import masked_loss
 from pipeline.models.positions import CosSin, apply_rotary, rotary_table, sinusoids
 
@@ -75,8 +76,8 @@ class Attention(nn.Module):
         self.heads = config.heads
         self.window = window  # tokens on each side that a token sees; None: its whole example
         self.dropout = config.attention_dropout
-        self.qkv = nn.Linear(config.hidden, 3 * config.hidden, bias=config.biases)
-        self.output = nn.Linear(config.hidden, config.hidden, bias=config.biases)
+        self.qkv = Linear(config.hidden, 3 * config.hidden, bias=config.biases)
+        self.output = Linear(config.hidden, config.hidden, bias=config.biases)
 
     def forward(
         self, x_ND: Tensor, plan: AttentionPlan, cos_sin: CosSin | None, rows_R: Tensor | None
@@ -98,8 +99,8 @@ class FeedForward(nn.Module):
         super().__init__()
         self.gated = config.activation == "geglu"
         width = config.intermediate * (2 if self.gated else 1)
-        self.input = nn.Linear(config.hidden, width, bias=config.biases)
-        self.output = nn.Linear(config.intermediate, config.hidden, bias=config.biases)
+        self.input = Linear(config.hidden, width, bias=config.biases)
+        self.output = Linear(config.intermediate, config.hidden, bias=config.biases)
 
     def forward(self, x_RD: Tensor) -> Tensor:
         inner: Tensor = self.input(x_RD)

@@ -14,9 +14,10 @@ from transformers import AutoModel, AutoTokenizer
 from data_prep.errors import SesameError, UsageError
 from data_prep.text.words import TextWords
 from pipeline.encoders import Concatenation, Encoder, load_encoder
-from pipeline.encoders.class_heads import SCORE_CHOICES
 from pipeline.encoders.embed import embed
 from pipeline.encoders.transformers_encoder import TransformersEncoder
+from pipeline.models.classes import SCORE_CHOICES
+from pipeline.tasks.expected_form import expected_form
 from pipeline.tasks.finetuned import load_finetuned, prove_model, save_model
 from pipeline.tasks.finetuning import finetune
 from pipeline.tasks.history import Nobody
@@ -137,6 +138,7 @@ def test_a_kept_model_answers_again(
     form = save_model(finetuned, tmp_path)
     has_class = name in CLASSES and (kind != "choice" or name in SCORE_CHOICES)
     assert form.startswith(f"{CLASSES[name]}For") if has_class else form == "sesame"
+    assert expected_form(name, finetuned.task, finetuned.config)[0] == form
     prove_model(finetuned, tmp_path, splits(kind).test)  # transformers' class too
     assert_same_answers(load_finetuned(tmp_path), finetuned, splits(kind).test)
     assert isinstance(load_encoder(tmp_path), TransformersEncoder), "a model is an encoder too"

@@ -17,6 +17,7 @@ from pipeline.models.bert.config import BertConfig
 from pipeline.models.elmo.config import ElmoConfig
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
 from pipeline.tasks.examples import Example
+from pipeline.tasks.expected_form import expected_form
 from pipeline.tasks.finetuned import (
     Finetuned,
     build,
@@ -107,6 +108,7 @@ def test_a_class_of_transformers_gives_our_answers(
     finetuned = trained(random_encoder(MODELS[model], tokenizer, seed=0), kind)
     form = save_model(finetuned, tmp_path)
     assert form.lower().startswith(f"{model}for")
+    assert expected_form(model, finetuned.task, finetuned.config) == (form, "")
     probes = splits(kind).test
     prove_model(finetuned, tmp_path, probes)
     assert_same_answers(load_finetuned(tmp_path), finetuned, probes)
@@ -161,6 +163,10 @@ def test_what_no_class_expresses_has_a_form_of_ours(
     folder.mkdir()
     finetuned = trained(other_encoder(name, tokenizer, tmp_path), kind, config)
     assert save_model(finetuned, folder) == "sesame"
+    foreseen, reason = expected_form(
+        name if name in MODELS else None, finetuned.task, finetuned.config
+    )
+    assert foreseen == "sesame" and reason
     prove_model(finetuned, folder, splits(kind).test)
     assert_same_answers(load_finetuned(folder), finetuned, splits(kind).test)
     assert isinstance(load_encoder(folder), Encoder), "a model is an encoder too"

@@ -1,0 +1,140 @@
+"""A published folder is complete, states its licence, and holds nothing of its machine."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from huggingface_hub import ModelCard
+
+from data_prep.errors import SesameError, UsageError
+from pipeline.commands import publish as command
+from pipeline.commands.main import run
+from pipeline.encoders import load_encoder, random_encoder
+from pipeline.export.publish import Statement, prepare, upload
+from pipeline.tasks.finetuned import load_finetuned, save_model
+from pipeline.tasks.model_card import model_card
+from tests.pipeline.export.test_huggingface import MODEL, make_store, run_export
+from tests.pipeline.tasks.test_finetuned import BERT, WORDS, assert_same_answers, splits, trained
+from tests.pipeline.toy_tokenizer import write_toy_tokenizer
+from tests.test_privacy import holders
+
+FACTS: dict[str, Any] = {
+    "task": "toy", "encoder": "mine", "metric": "accuracy", "seed": 1, "seeds": [1],
+    "dev_scores": [0.5], "test_scores": [0.5], "examples": {"train": 32, "dev": 8, "test": 8},
+}  # fmt: skip
+STATED = Statement("cc-by-4.0", ("sv", "no"), ("mine/texts",), "mine/base", "Texts of *ours*.")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A kept model with the files that its stage adds."""
+    tokenizer = write_toy_tokenizer(tmp_path_factory.mktemp("tokenizer"), WORDS)
+    folder = tmp_path_factory.mktemp("model")
+    save_model(trained(random_encoder(BERT, tokenizer, seed=0), "tag"), folder)
+    stated = json.loads((folder / "finetuned.json").read_text())
+    (folder / "README.md").write_text(model_card(stated, FACTS))
+    for name in ("manifest.json", "run.json", ".lease.json"):
+        (folder / name).write_text('{"host": "canary"}')
+    return folder
+
+
+def test_a_model_is_complete_and_its_card_states_what_the_hub_reads(
+    model: Path, tmp_path: Path
+) -> None:
+    prepare(model, tmp_path / "out", STATED, "toy")
+    again, known = load_finetuned(tmp_path / "out"), load_finetuned(model)
+    assert_same_answers(again, known, splits("tag").test)
+    card = ModelCard((tmp_path / "out" / "README.md").read_text())
+    assert card.data.to_dict() == {
+        "language": ["sv", "no"], "license": "cc-by-4.0", "library_name": "transformers",
+        "pipeline_tag": "token-classification", "base_model": "mine/base",
+        "datasets": ["mine/texts"], "tags": ["sesame"],
+    }  # fmt: skip
+    for part in ("## Use", "## Scores", "## Data statement\n\nTexts of *ours*."):
+        assert part in card.text
+    assert card.text.count("---\n") == 0, "the old header is gone"
+    assert not holders(tmp_path / "out", [b"canary"])
+
+
+def test_an_encoder_is_published_without_its_run(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "store", MODEL, "nsp")
+    run_export(store, tmp_path / "export", sentence_vectors="mean")
+    (tmp_path / "export" / "manifest.json").write_text('{"secret": "canary"}')
+    prepare(tmp_path / "export", tmp_path / "out", Statement("mit"), "demo")
+    assert load_encoder(tmp_path / "out").hidden == MODEL.hidden
+    card = ModelCard((tmp_path / "out" / "README.md").read_text())
+    assert (card.data.library_name, card.data.license) == ("sentence-transformers", "mit")
+    assert (tmp_path / "out" / "1_Pooling" / "config.json").exists()
+    assert "## Licence\n\nmit" in card.text
+    assert "## Data" in card.text and "Not stated by its makers" in card.text
+    assert not holders(tmp_path / "out", [b"canary", str(tmp_path).encode()])
+
+
+def test_what_must_not_be_published_is_refused(model: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="licence: state under which licence"):
+        prepare(model, tmp_path / "out", Statement(""), "toy")
+    with pytest.raises(UsageError, match="licence=My Own: must be an identifier of the Hub"):
+        prepare(model, tmp_path / "out", Statement("My Own"), "toy")
+    with pytest.raises(UsageError, match=r"language=.*Swedish.*: must be a code"):
+        prepare(model, tmp_path / "out", Statement("mit", ("Swedish",)), "toy")
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(UsageError, match="has files already"):
+        prepare(model, model, Statement("mit"), "toy")
+    told = Statement("mit", data=f"The texts of {Path.home()}/notes.")
+    with pytest.raises(SesameError, match=r"README\.md: names a folder of this machine"):
+        prepare(model, tmp_path / "out", told, "toy")
+
+
+class FakeHub:
+    """Remembers what it is asked; refuses some repositories."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+
+    def create_repo(self, repo_id: str, **how: Any) -> None:
+        if repo_id.startswith("others/"):
+            raise OSError("403")
+        self.calls.append((repo_id, how))
+
+    def upload_folder(self, **how: Any) -> None:
+        self.calls.append(("upload", how))
+
+
+def test_an_upload_goes_to_a_private_repository(tmp_path: Path) -> None:
+    hub = FakeHub()
+    upload(tmp_path, "me/demo", hub)
+    assert hub.calls == [
+        ("me/demo", {"private": True, "exist_ok": True}),
+        ("upload", {"repo_id": "me/demo", "folder_path": str(tmp_path)}),
+    ]
+    with pytest.raises(SesameError, match="repo=others/demo: the Hub refused the upload"):
+        upload(tmp_path, "others/demo", hub)
+
+
+def test_the_command_uploads_only_when_it_is_told(
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    hub = FakeHub()
+    asked = ["publish", f"model={model}", "licence=mit", "out=here"]
+    assert run(asked) == 0
+    assert (tmp_path / "here" / "README.md").exists()
+    capfd.readouterr()
+    for wrong, says in {
+        ("publish", f"model={model}"): "licence: state under which licence",
+        ("publish", "licence=mit"): "publish: name model=",
+        (*asked, "repo=me/x"): "--upload and repo=<owner>/<name> go together",
+        (*asked, "out=there", "repo=me/x", "--upload"): "--upload: set HF_TOKEN",
+        (*asked, "out=there", "data=none.md"): "data=none.md: give a file",
+    }.items():
+        assert run(list(wrong)) == 2
+        assert says in capfd.readouterr().err
+    assert not (tmp_path / "there").exists()
+    monkeypatch.setattr(command, "open_hub", lambda: hub)
+    assert run([*asked, "out=there", "repo=me/x", "--upload"]) == 0
+    assert [name for name, _ in hub.calls] == ["me/x", "upload"]
