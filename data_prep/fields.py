@@ -132,6 +132,8 @@ def check_types(config: Any, prefix: str = "") -> None:
 
 
 def _is_of_type(value: Any, kind: Any) -> bool:
+    if kind is Any:
+        return True
     if get_origin(kind) is list:
         each = get_args(kind)[0]
         return isinstance(value, list) and all(_is_of_type(item, each) for item in value)

@@ -2,7 +2,8 @@
 
 The scripts in slurm/ set SESAME_CONTINUE (requeue, chain or stop). SLURM's warning before the time
 limit (USR1) reaches the command itself. Pretraining passes it to its ranks, which save at the end
-of the step. All other stages stop at once and keep their finished work units.
+of the step; fine-tuning does the same. All other stages stop at once and keep their finished work
+units.
 """
 
 import os

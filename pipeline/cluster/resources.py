@@ -176,8 +176,9 @@ def _wanted_devices(stage: str, config: Config) -> tuple[str, str, int]:
         trainer = config.trainer
         return f"trainer.devices={trainer.devices}", trainer.accelerator, trainer.devices
     if stage in GPU_STAGES:
-        accelerator = config.finetune.accelerator
-        return f"finetune.accelerator={accelerator}", accelerator, 1
+        tuning = config.finetune
+        devices = 1 if stage == "layers" else tuning.devices  # a layer table trains heads only
+        return f"finetune.devices={devices}", tuning.accelerator, devices
     return "", "cpu", 0
 
 

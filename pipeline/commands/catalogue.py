@@ -182,14 +182,16 @@ COMMANDS = {
     ),
     "similarity": Command(
         "pipeline.commands.similarity:similarity",
-        "compare word similarities with human judgements (SimLex, WordSim)",
-        takes="[pairs=<file>] [overrides]",
+        "compare cosines of words or sentences with human judgements",
+        takes="encoder=<run or folder> [pairs=<file of word pairs> or task=stsb task.data_dir=…] "
+        "[pooling=mean, first or max] [layers=top or mix] [overrides]",
     ),
     "embed": Command(
         "pipeline.commands.embed:embed",
-        "write contextual word vectors of a file, one sentence per line",
+        "write vectors of words or sentences, one sentence per line",
         takes="encoder=<run or folder> input=<file> [output=vectors.safetensors or .npy] "
-        "[layers=all, last or mix] [weights=0.2,0.3,0.5] [gamma=1] [overrides]",
+        "[unit=word or sentence] [pooling=mean, first or max] [layers=all, last or mix] "
+        "[weights=0.2,0.3,0.5] [gamma=1] [overrides]",
     ),
     "fill": Command(
         "pipeline.commands.fill:fill",

@@ -1,4 +1,4 @@
-"""`sesame embed`: write the contextual word vectors of a file of sentences."""
+"""`sesame embed`: write the vectors of a file of sentences: of their words, or of each sentence."""
 
 import math
 from pathlib import Path
@@ -12,11 +12,19 @@ from pipeline.stages.encoder_inputs import open_encoder
 from pipeline.stages.prepare_encoder import prepare_encoder
 
 OUTPUTS = (".safetensors", ".npy")
-OWN = {"input": "", "output": "vectors.safetensors", "layers": "all", "weights": "", "gamma": ""}
+OWN = {
+    "input": "", "output": "vectors.safetensors", "unit": "word", "pooling": "", "layers": "",
+    "weights": "", "gamma": "",
+}  # fmt: skip
+LAYERS = {"word": "all", "sentence": "last"}  # the default by unit
 
 
 def embed(arguments: Arguments) -> None:
     """Write the vectors; print how many and where."""
+    from pipeline.encoders.embed import Layers, embed_file
+    from pipeline.encoders.sentences import embed_sentence_file
+    from pipeline.tasks.finetuning import choose_device
+
     arguments.refuse_words()
     own, overrides = take_own(arguments.overrides, OWN)
     source, out = Path(own["input"]), Path(own["output"])
@@ -26,12 +34,12 @@ def embed(arguments: Arguments) -> None:
         raise UsageError(f"output={out}: must end in {' or '.join(OUTPUTS)}")
     if not out.parent.is_dir():
         raise UsageError(f"output={out}: there is no folder {out.parent}")
+    _check_unit(own)
+    own["layers"] = own["layers"] or LAYERS[own["unit"]]
     if own["layers"] != "mix" and (own["weights"] or own["gamma"]):
         raise UsageError(f"layers={own['layers']}: weights and gamma need layers=mix")
     weights = _numbers("weights", own["weights"])
     (gamma,) = _numbers("gamma", own["gamma"] or "1")
-
-    from pipeline.encoders.embed import Layers, embed_file
 
     layers = Layers(own["layers"], weights, gamma)
     config = compose_config(overrides)
@@ -39,12 +47,26 @@ def embed(arguments: Arguments) -> None:
         raise UsageError("encoder=random: an untrained encoder has no useful vectors; name a run")
     inputs = prepare_encoder(arguments.command, config, overrides)
 
-    from pipeline.tasks.finetuning import choose_device
-
     encoder = open_encoder(config, inputs, config.finetune.seed).to(choose_device("auto"))
-    words = embed_file(encoder, source, out, layers)
-    console.print(f"{words:,} words, {encoder.states} layers of {encoder.hidden}: {own['layers']}")
+    if own["unit"] == "word":
+        told = f"{embed_file(encoder, source, out, layers):,} words"
+    else:
+        pooling = own["pooling"] or "mean"
+        sentences, cut = embed_sentence_file(encoder, source, out, layers, pooling)
+        told = f"{sentences:,} sentences" + (f", {cut:,} truncated" if cut else "")
+    console.print(f"{told}, {encoder.states} layers of {encoder.hidden}: {own['layers']}")
     print(out)
+
+
+def _check_unit(own: dict[str, str]) -> None:
+    from pipeline.encoders.pooling import POOLINGS
+
+    if own["unit"] not in LAYERS:
+        raise UsageError(f"unit={own['unit']}: must be one of {', '.join(LAYERS)}")
+    if own["pooling"] and own["unit"] == "word":
+        raise UsageError(f"pooling={own['pooling']}: needs unit=sentence")
+    if own["pooling"] not in ("", *POOLINGS):
+        raise UsageError(f"pooling={own['pooling']}: must be one of {', '.join(POOLINGS)}")
 
 
 def _numbers(key: str, text: str) -> tuple[float, ...]:

@@ -118,6 +118,12 @@ STORE_FILES: dict[str, tuple[StoreFile, ...]] = {
         StoreFile("options.json", "ELMo: AllenNLP's options.", False),
         StoreFile("weights.hdf5", "ELMo: AllenNLP's weights.", False),
         StoreFile("README.md", "The model card. It holds numbers and settings, never text."),
+        StoreFile("modules.json", "sentence-transformers: its modules.", False),
+        StoreFile("1_Pooling/config.json", "sentence-transformers: width and pooling.", False),
+        StoreFile("sentence_bert_config.json", "sentence-transformers: the maximum length.", False),
+        StoreFile(
+            "config_sentence_transformers.json", "sentence-transformers: the measure.", False
+        ),
         *_TOKENIZER,
     ),
     "finetune": (

@@ -31,7 +31,10 @@ VECTORS = "vectors"  # word vectors trained on this experiment's corpus
 TFIDF = "tfidf"  # baseline: a linear model over tf-idf weights
 MAJORITY = "majority"  # baseline: the most frequent answer
 # Baselines without an encoder, with the task kinds they support.
-FLOORS = {TFIDF: ("classify", "regress"), MAJORITY: ("classify", "regress", "tag", "choice")}
+FLOORS = {
+    TFIDF: ("classify", "regress"),
+    MAJORITY: ("classify", "regress", "tag", "choice", "multilabel"),
+}
 
 
 def is_random(encoder: str | None) -> bool:
@@ -90,6 +93,11 @@ class ExportConfig:
         None, "language code of the corpus, such as sv, a list such as [sv, fi], or multilingual; "
         "for the model card",
         is_later=True,
+    )  # fmt: skip
+
+    sentence_vectors: str | None = result(
+        None, "also write the files of sentence-transformers, which pool tokens in this way (BERT)",
+        choices=("mean", "first", "max"), is_later=True,
     )  # fmt: skip
 
     def check(self) -> None:
@@ -214,6 +222,11 @@ class Config:
         if self.finetune.crf and self.task.kind != "tag":
             raise UsageError(
                 f"finetune.crf=true: needs task.kind=tag, not {self.task.kind}; leave it out"
+            )
+        if self.finetune.crf and self.task.class_weights is not None:
+            raise UsageError(
+                "task.class_weights: a CRF has one loss per sentence, not per word; set "
+                "finetune.crf=false"
             )
         if self.finetune.pair_encoding == "separate" and self.task.kind == "span":
             raise UsageError(

@@ -23,8 +23,9 @@ SUFFIXES = {
     "tag": "ForTokenClassification",
     "span": "ForQuestionAnswering",
     "choice": "ForMultipleChoice",
+    "multilabel": "ForSequenceClassification",
 }
-SENTENCES = ("classify", "regress", "choice")  # kinds with one answer per input
+SENTENCES = ("classify", "regress", "choice", "multilabel")  # kinds with one answer per input
 # BERT's other classes have no pooler.
 HAVE_POOLER = tuple(SUFFIXES[kind] for kind in SENTENCES)
 

@@ -10,26 +10,20 @@ To a file, in bounded memory: `sesame embed encoder=my_elmo input=sentences.txt`
 N words, L layers, D width of a vector
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from data_prep.errors import SesameError, UsageError
-from data_prep.files import atomic_write
-from data_prep.progress import progress
 from data_prep.text.words import TextWords
 from pipeline.encoders.inputs import EncodedInputs, InputBatch, Words, evaluation_order, offsets_of
+from pipeline.encoders.vector_files import Batch, Ints, Vectors, write_vectors
 
-Ints = NDArray[np.int64]
-Vectors = NDArray[np.float32]
 CHOICES = ("all", "last", "mix")
 ALIASES = {"top": "last"}  # the word of AllenNLP's `elmo` command
 LONGEST = 1 << 20  # words; an encoder with fewer positions says so itself
@@ -45,6 +39,10 @@ class GivesStates(Protocol):
     def encode_words(
         self, inputs: Sequence[tuple[Words, ...]], max_length: int
     ) -> EncodedInputs: ...
+
+    def encode_texts(self, inputs: Sequence[tuple[str, ...]], max_length: int) -> EncodedInputs: ...
+
+    def first_states(self, batch: InputBatch) -> Tensor: ...
 
     def __call__(self, batch: InputBatch) -> list[Tensor]: ...
 
@@ -110,51 +108,38 @@ def embed(
 def embed_file(encoder: GivesStates, sentences: Path, out: Path, layers: Layers) -> int:
     """Write the word vectors of a file of sentences; return the number of words N.
 
-    The file has one sentence per line, with words separated by spaces. A .safetensors output holds
-    `vectors` [N, L, D] or [N, D] and `offsets`: sentence s has
-    vectors[offsets[s] : offsets[s + 1]]. A .npy output holds the vectors; the offsets go to
-    `.offsets.npy` beside it.
+    The file has one sentence per line, with words separated by spaces. The output holds the vectors
+    [N, L, D] or [N, D] and `offsets`: sentence s has vectors[offsets[s] : offsets[s + 1]]. See
+    `vector_files` for the form.
     """
-    shape = layers.shape(encoder)
     inputs, offsets = _encode(encoder, read_sentences(sentences))
-    total = int(offsets[-1])
-    header = _npy_header(total, shape)
-    if out.suffix == ".npy":
-        with atomic_write(out.with_suffix(".offsets.npy")) as stream:
-            np.save(stream, offsets)
-    else:
-        header = _safetensors_header(total, shape, offsets)
-    with atomic_write(out) as stream, progress("embed", total) as bar:
-        stream.write(header)
-        stream.truncate(len(header) + 4 * total * int(np.prod(shape)))
-        stream.flush()
-        vectors = np.memmap(
-            stream.name, np.float32, "r+", offset=len(header), shape=(total, *shape)
-        )
-        for words, values in _vectors(encoder, inputs, offsets, layers):
-            vectors[words] = values
-            bar.advance(len(words))
-        vectors.flush()
-    return total
+    batches = _vectors(encoder, inputs, offsets, layers)
+    write_vectors(out, int(offsets[-1]), layers.shape(encoder), batches, offsets)
+    return int(offsets[-1])
 
 
 def read_sentences(path: Path) -> list[list[str]]:
     """Return the words of every line of a UTF-8 file."""
+    return [line.split() for line in read_lines(path)]
+
+
+def read_lines(path: Path) -> list[str]:
+    """Return the lines of a UTF-8 file. Raises UsageError if it has no words."""
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
         raise UsageError(f"input={path}: cannot be read") from error
-    sentences: list[list[str]] = []
+    texts: list[str] = []
     for line in lines:
         try:
-            sentences.append(line.decode().split())
+            texts.append(line.decode())
         except UnicodeDecodeError as error:
             raise SesameError(
-                f"{path}, line {len(sentences) + 1}: not UTF-8 at byte {error.start} of the line"
+                f"{path}, line {len(texts) + 1}: not UTF-8 at byte {error.start} of the line"
             ) from error
-    if not any(sentences):
+    if not any(map(str.split, texts)):
         raise UsageError(f"input={path}: has no words; give one sentence per line")
-    return sentences
+    return texts
 
 
 def _encode(encoder: GivesStates, sentences: Sequence[Sequence[str]]) -> tuple[EncodedInputs, Ints]:
@@ -179,7 +164,7 @@ def _encode(encoder: GivesStates, sentences: Sequence[Sequence[str]]) -> tuple[E
 @torch.inference_mode()
 def _vectors(
     encoder: GivesStates, inputs: EncodedInputs, offsets: Ints, layers: Layers
-) -> Iterator[tuple[Ints, Vectors]]:
+) -> Iterator[Batch]:
     """Yield (word numbers, their vectors) per batch of sentences of similar length."""
     encoder.eval()
     device = next(encoder.parameters()).device
@@ -190,26 +175,3 @@ def _vectors(
         starts = inputs.word_offsets[rows]
         words = [numbers[a : a + n] for a, n in zip(starts, batch.word_counts, strict=True)]
         yield np.concatenate(words), layers.of(states).float().cpu().numpy()
-
-
-def _npy_header(words: int, shape: tuple[int, ...]) -> bytes:
-    stream = BytesIO()
-    described = {"descr": "<f4", "fortran_order": False, "shape": (words, *shape)}
-    np.lib.format.write_array_header_1_0(stream, described)
-    return stream.getvalue()
-
-
-def _safetensors_header(words: int, shape: tuple[int, ...], offsets: Ints) -> bytes:
-    """Return all bytes before the vectors: the header's size, the header, the offsets."""
-    end = offsets.nbytes + 4 * words * int(np.prod(shape))
-    described: dict[str, Any] = {
-        "offsets": {
-            "dtype": "I64", "shape": list(offsets.shape), "data_offsets": [0, offsets.nbytes]
-        },
-        "vectors": {
-            "dtype": "F32", "shape": [words, *shape], "data_offsets": [offsets.nbytes, end]
-        },
-    }  # fmt: skip
-    text = json.dumps(described).encode()
-    text += b" " * (-len(text) % 8)  # the format requires data at multiples of 8 bytes
-    return len(text).to_bytes(8, "little") + text + offsets.astype("<i8").tobytes()

@@ -17,8 +17,10 @@ from torch import Tensor, nn
 from data_prep.errors import UsageError
 from data_prep.text.words import TextWords
 from pipeline.encoders.class_heads import Transform
-from pipeline.encoders.embed import Layers, Vectors, embed
+from pipeline.encoders.embed import Layers, embed
 from pipeline.encoders.inputs import EncodedInputs, InputBatch, Words, WordUnits
+from pipeline.encoders.sentences import embed_sentences
+from pipeline.encoders.vector_files import Vectors
 
 
 class Encoder(nn.Module, ABC):
@@ -50,10 +52,23 @@ class Encoder(nn.Module, ABC):
         """Return the hidden states x_ND of the embeddings and of every layer."""
 
     def embed(
-        self, sentences: Sequence[str | Sequence[str]], layers: Layers | str = "all"
+        self,
+        sentences: Sequence[str | Sequence[str]],
+        layers: Layers | str | None = None,
+        unit: str = "word",
+        pooling: str = "mean",
     ) -> list[Vectors]:
-        """Return the word vectors of each sentence, one array per sentence; see `embed.embed`."""
-        return embed(self, sentences, layers)
+        """Return one array per sentence: its words' vectors, or with unit=sentence its own vector.
+
+        layers: `all` by default, `top` for sentences. pooling: of sentences. See `embed` and
+        `sentences`.
+        """
+        if unit == "word":
+            return embed(self, sentences, layers or "all")
+        if unit != "sentence":
+            raise UsageError(f"unit={unit}: must be word or sentence")
+        texts = [each if isinstance(each, str) else " ".join(each) for each in sentences]
+        return list(embed_sentences(self, texts, layers or "last", pooling))
 
     def first_states(self, batch: InputBatch) -> Tensor:
         """Return the last hidden state of each input's first unit, x_ED."""

@@ -13,6 +13,7 @@ from typing import Any
 from data_prep.examples.config import ExamplesConfig
 from data_prep.reading.source_files import FORMAT
 from pipeline.config.schema import ExportConfig
+from pipeline.export.sentence_transformers import TAG, USE
 from pipeline.models.bert.architectures import Architecture
 from pipeline.models.bert.config import BertConfig
 from pipeline.store.outputs import Store
@@ -35,7 +36,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
 model = AutoModelForMaskedLM.from_pretrained("path/to/this/folder")
 ```
-
+{sentences}
 `AutoModel` gives the encoder alone{both}. It is meant to be fine-tuned for classification, tagging
 and search in the language and domain of its corpus.
 """
@@ -205,6 +206,7 @@ def model_card(
         pairs={"nsp": " and next sentences", "sop": " and sentence order"}.get(
             pairs_of(facts.recipe), ""
         ),
+        sentences="" if facts.export.sentence_vectors is None else USE,
         both=", `AutoModelForPreTraining` both heads" if architecture.has_pairs else "",
     )
     hub = {"library_name": "transformers", "pipeline_tag": "fill-mask"}
@@ -217,7 +219,8 @@ def front_matter(hub: dict[str, str], tag: str, facts: Facts) -> str:
     if facts.export.language is not None:
         stated["language"] = facts.export.language
     lines = [f"{key}: {json.dumps(value)}" for key, value in stated.items()]
-    return "\n".join(["---", *lines, "tags:", f"- {tag}", "- sesame", "---", "", ""])
+    tags = [tag, "sesame"] + ([TAG] if facts.export.sentence_vectors is not None else [])
+    return "\n".join(["---", *lines, "tags:", *(f"- {each}" for each in tags), "---", "", ""])
 
 
 def record(facts: Facts, units: str) -> str:

@@ -18,6 +18,7 @@ from data_prep.files import atomic_write, write_atomically
 from data_prep.tokenizers import Tokenizer
 from pipeline.encoders.tokenizer_files import copy_tokenizer
 from pipeline.export.card import Facts, model_card, pairs_of
+from pipeline.export.sentence_transformers import write_sentence_transformers
 from pipeline.models.bert.architectures import Architecture, fitting
 from pipeline.models.bert.config import BertConfig
 from pipeline.models.bert.huggingface import to_huggingface
@@ -52,6 +53,8 @@ def export_huggingface(
     stated = architecture.stated(config, vocab_size, words.pad)
     write_atomically(out / "config.json", json.dumps(stated, indent=2) + "\n")
     copy_tokenizer(tokenizer, out, config.max_positions, config.segments)
+    if (pooling := facts.export.sentence_vectors) is not None:
+        write_sentence_transformers(out, config.hidden, config.max_positions, pooling)
     card = model_card(architecture, config, vocab_size, words.kind, facts)
     write_atomically(out / "README.md", card)
     _prove_tokenizer(words, out)

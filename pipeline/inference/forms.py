@@ -1,6 +1,6 @@
 """Write predictions in the forms of leaderboards and annotation tools, from their JSON lines.
 
-.tsv    GLUE: index and prediction
+.tsv    GLUE: index and prediction; several labels are separated by commas
 .conll  a word and its tag per line
 .json   SQuAD: question id to answer
 .ann    brat: entities with character offsets in the input, whose lines are the sentences
@@ -36,6 +36,7 @@ def check_form(output: Path, kind: str) -> None:
         "tag": (".jsonl", ".conll", ".ann"),
         "span": (".jsonl", ".json"),
         "choice": (".jsonl", ".tsv"),
+        "multilabel": (".jsonl", ".tsv"),
     }[kind]
     if output.suffix not in fitting:
         raise UsageError(f"output={output}: answers of this model end in {' or '.join(fitting)}")
@@ -54,8 +55,13 @@ def _checked(answers: Answers, output: Path) -> Answers:
 def _glue(answers: Answers, source: Path) -> Iterator[str]:
     yield "index\tprediction\n"
     for number, answer in enumerate(answers):
-        value = answer["label"] if "label" in answer else f"{answer['value']:.3f}"
-        yield f"{number}\t{value}\n"
+        yield f"{number}\t{_cell(answer)}\n"
+
+
+def _cell(answer: dict[str, Any]) -> str:
+    if "labels" in answer:
+        return ",".join(answer["labels"])
+    return str(answer["label"]) if "label" in answer else f"{answer['value']:.3f}"
 
 
 def _conll(answers: Answers, source: Path) -> Iterator[str]:

@@ -17,20 +17,22 @@ from pathlib import Path
 import numpy as np
 
 from data_prep.errors import UsageError
-from data_prep.text.words import split_like_bert
+from data_prep.text.words import TextWords, split_like_bert
 from pipeline.inference.results import (
     Number,
     Result,
     answer_of,
     choice_of,
     label_of,
+    labels_of,
     tags_of,
 )
 from pipeline.store.models import find_model
 from pipeline.store.outputs import Store
 from pipeline.tasks.answers import Prediction, TagAnswers
-from pipeline.tasks.examples import Example
+from pipeline.tasks.examples import Document, Example
 from pipeline.tasks.finetuned import Finetuned, load_finetuned
+from pipeline.tasks.multilabel_answers import MultilabelAnswers
 
 # A text, the two texts of a pair, a question and its passage, the words of a sentence, or a context
 # and its choices.
@@ -51,7 +53,7 @@ class FinetunedModel:
 
     @property
     def kind(self) -> str:
-        """The kind of its task: classify, regress, tag, span or choice."""
+        """The kind of its task: see task.kind."""
         return self.finetuned.task.kind
 
     @property
@@ -72,6 +74,8 @@ class FinetunedModel:
         match self.kind:
             case "classify":
                 return self._labels(examples)
+            case "multilabel":
+                return self._several_labels(examples)
             case "regress":
                 return [Number(_number(guess)) for guess in self.finetuned.predict(examples)]
             case "tag":
@@ -84,7 +88,11 @@ class FinetunedModel:
 
     def example(self, item: Item) -> Example:
         """Return an item as the task's example, without an answer."""
-        return Example(self._texts(item), None, "", 0)
+        texts = self._texts(item)
+        # Tags that were learnt from whole texts are predicted on whole texts.
+        if isinstance(item, str) and texts and self.finetuned.task.reader in ("spans", "brat"):
+            return Example(texts, None, "", 0, document=Document(TextWords.of(item), (0,)))
+        return Example(texts, None, "", 0)
 
     def _texts(self, item: Item) -> tuple[str, ...]:
         form = self.item_form
@@ -107,6 +115,12 @@ class FinetunedModel:
             return []
         labels = self.finetuned.answers.labels
         return [label_of(logits_C, labels) for logits_C in self.finetuned.logits(examples)]
+
+    def _several_labels(self, examples: list[Example]) -> list[Result]:
+        answers = self.finetuned.answers
+        assert isinstance(answers, MultilabelAnswers)
+        logits_EC = self.finetuned.logits(examples) if examples else ()
+        return [labels_of(logits_C, answers.labels, answers.threshold) for logits_C in logits_EC]
 
     def _tags(self, examples: list[Example], items: Sequence[Item]) -> list[Result]:
         """Return the tags of sentences; one without words has none."""

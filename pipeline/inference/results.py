@@ -24,6 +24,14 @@ class Label:
 
 
 @dataclass(frozen=True)
+class Labels:
+    """The labels of a text or pair, with the probability of each label on its own."""
+
+    labels: list[str]
+    scores: dict[str, float]
+
+
+@dataclass(frozen=True)
 class Number:
     """The number of a text or pair."""
 
@@ -73,7 +81,7 @@ class Choice:
     scores: list[float]
 
 
-Result = Label | Number | Tags | Answer | Choice
+Result = Label | Labels | Number | Tags | Answer | Choice
 
 
 def as_json(result: Result) -> dict[str, Any]:
@@ -153,6 +161,13 @@ def answer_of(guess: Prediction) -> Answer:
         return Answer("", None, None, guess.confidence, rivals)
     best = rivals[0]
     return Answer(best.text, best.start, best.end, guess.confidence, rivals)
+
+
+def labels_of(logits_C: np.ndarray[Any, Any], labels: Sequence[str], threshold: float) -> Labels:
+    """Return the labels whose probability is above the threshold."""
+    chances = 1 / (1 + np.exp(-logits_C.astype(np.float64)))
+    scores = dict(zip(labels, chances.tolist(), strict=True))
+    return Labels([label for label, chance in scores.items() if chance > threshold], scores)
 
 
 def choice_of(guess: Prediction, choices: Sequence[str]) -> Choice:

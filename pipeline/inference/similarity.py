@@ -1,9 +1,10 @@
-"""Word similarity: correlate an encoder's cosines with human judgements of word pairs.
+"""Similarity: correlate an encoder's cosines with human judgements of pairs of words or sentences.
 
-Each word is encoded as a text of one word; its vector is the mean over its tokens. Pairs with a
-word that static vectors do not know are left out and counted, as is usual.
+A word is encoded as a text of one word. Vectors of words and sentences are pooled over their units.
+Pairs with a word that static vectors do not know are left out and counted, as is usual.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,20 +13,20 @@ import torch
 
 from data_prep.errors import SesameError
 from pipeline.encoders import Encoder, StaticEncoder
+from pipeline.encoders.sentences import embed_sentences
 from pipeline.tasks.examples import read_lines
-from pipeline.tasks.heads import pool
-from pipeline.tasks.metrics import spearman
+from pipeline.tasks.metrics import pearson, spearman
 
-MAX_LENGTH = 32  # maximum units of a word
 Pair = tuple[str, str, float]
 
 
 @dataclass(frozen=True)
 class Similarity:
-    """An encoder's correlation with one list of pairs."""
+    """An encoder's correlations with one list of pairs."""
 
     name: str
     spearman: float
+    pearson: float
     used: int
     pairs: int
 
@@ -54,21 +55,34 @@ def read_pairs(path: Path) -> list[Pair]:
 
 
 def measure(encoder: Encoder, path: Path) -> Similarity:
-    """Return Spearman's correlation of cosines and judgements."""
+    """Return the correlations of cosines and judgements for a file of word pairs."""
     pairs = read_pairs(path)
     used = [pair for pair in pairs if _known(encoder, pair)]
-    words = sorted({word for a, b, _ in used for word in (a, b)})
-    if not words:
-        return Similarity(path.stem, 0.0, 0, len(pairs))
-    with torch.inference_mode():
-        inputs = encoder.eval().encode_texts([(word,) for word in words], MAX_LENGTH)
-        batch = inputs.batch(np.arange(len(words)))
-        vectors = pool(encoder(batch)[-1], batch.lengths, "mean")
-        unit = torch.nn.functional.normalize(vectors, dim=1).double().numpy()
-    row = {word: number for number, word in enumerate(words)}
+    return correlate(encoder, path.stem, used, len(pairs))
+
+
+def correlate(
+    encoder: Encoder,
+    name: str,
+    used: Sequence[Pair],
+    pairs: int,
+    layers: str = "last",
+    pooling: str = "mean",
+) -> Similarity:
+    """Return the correlations for pairs of texts and numbers; `pairs` counts those not used too.
+
+    layers: see `embed.Layers`; `top` or `mix`. Both correlations are 0 without pairs.
+    """
+    if not used:
+        return Similarity(name, 0.0, 0.0, 0, pairs)
+    texts = sorted({text for a, b, _ in used for text in (a, b)})
+    vectors = torch.from_numpy(embed_sentences(encoder, texts, layers, pooling))
+    unit = torch.nn.functional.normalize(vectors, dim=1).double().numpy()
+    row = {text: number for number, text in enumerate(texts)}
     cosines = np.array([unit[row[a]] @ unit[row[b]] for a, b, _ in used])
     judged = np.array([score for _, _, score in used])
-    return Similarity(path.stem, spearman(cosines, judged), len(used), len(pairs))
+    both = spearman(cosines, judged), pearson(cosines, judged)
+    return Similarity(name, *both, len(used), pairs)
 
 
 def _known(encoder: Encoder, pair: Pair) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 
 from data_prep.errors import SesameError, UsageError
 from pipeline.config.schema import Config, ExportConfig
+from pipeline.models.config import ModelConfig
 from pipeline.models.registry import family_of
 from pipeline.stages.tokenizer import upstream
 from pipeline.store.models import find_model
@@ -35,6 +36,7 @@ class Export(Stage):
         """Return the pretraining and its tokenizer. Raises `UsageError` if the model fits no
         architecture of transformers."""
         family_of(config.model).check_export(config.model, config.examples.pairs)
+        _check_sentences(config.model, config.export)
         return {"pretrain": Request("pretrain", config), "tokenizer": Request("tokenizer", config)}
 
     def run(self, work: Work) -> dict[str, Any]:
@@ -165,6 +167,16 @@ def check_finished(pretrain: Path, export: ExportConfig) -> None:
     choose_checkpoints(pretrain, export)
     model = read_model(pretrain / "config.json")
     family_of(model).check_export(model, pairs_of(read_recipe(pretrain)))
+    _check_sentences(model, export)
+
+
+def _check_sentences(model: ModelConfig, export: ExportConfig) -> None:
+    is_huggingface = family_of(model).folder_format == "huggingface"
+    if export.sentence_vectors is not None and not is_huggingface:
+        raise UsageError(
+            f"export.sentence_vectors={export.sentence_vectors}: sentence-transformers has no "
+            f"{family_of(model).title}; leave it out, and use sesame embed unit=sentence"
+        )
 
 
 def _last_step(pretrain: Path, found: list[Path]) -> int | None:

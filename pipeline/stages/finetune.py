@@ -33,6 +33,7 @@ from pipeline.stages.encoder_inputs import (
 )
 from pipeline.stages.tracked import TRAINING
 from pipeline.stages.tuning import steps_done, train
+from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.metrics import confusion, scores_by_type
 from pipeline.tasks.splits import missing_files, read_splits, task_files
 from pipeline.tasks.suite import ANSWERS, members_with_data, score_suite
@@ -53,7 +54,7 @@ class Finetune(Stage):
         """Return the encoder's inputs (see `encoder_requests`); for a suite, one per member."""
         if config.task.members:
             return {
-                name: Request("finetune", replace(config, task=member), f"task={name}")
+                name: Request("finetune", _of_member(config, member), f"task={name}")
                 for name, member in members_with_data(config.task).items()
             }
         return encoder_requests(config)
@@ -165,6 +166,12 @@ class Finetune(Stage):
         for name, value in sorted(found["scores"].items(), key=lambda item: item[0] != first):
             table.add_row(name, f"{100 * value:.1f}")
         return table
+
+
+def _of_member(config: Config, member: TaskConfig) -> Config:
+    """Return the config of a suite's member, with its own settings of fine-tuning."""
+    own = member.own_finetuning(config.finetune)
+    return replace(config, task=replace(member, finetune={}), finetune=own)
 
 
 def _run_suite(work: Work) -> dict[str, Any]:

@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from data_prep.text.words import TextWords
 from pipeline.encoders import Encoder
 from pipeline.tasks.batches import TaskData
 from pipeline.tasks.examples import Example, Gold
 from pipeline.tasks.metrics import score
-from pipeline.tasks.windows import cut_windows
+from pipeline.tasks.sentences import encode_sentences
 
 Floats = NDArray[np.float32]
 
@@ -40,6 +39,7 @@ class Answers(ABC):
     kind: str
     labels: list[str]
     outputs: int  # columns of the head's answers (C)
+    weights: Sequence[float] | None = None  # of the labels in the loss; None: all alike
 
     @abstractmethod
     def fitted(self) -> dict[str, Any]:
@@ -75,9 +75,10 @@ class ClassAnswers(Answers):
 
     kind = "classify"
 
-    def __init__(self, labels: Sequence[str]) -> None:
+    def __init__(self, labels: Sequence[str], weights: Sequence[float] | None = None) -> None:
         self.labels = list(labels)
         self.outputs = len(labels)
+        self.weights = weights
 
     def fitted(self) -> dict[str, Any]:
         """Return the labels, in the order of the logits."""
@@ -147,28 +148,18 @@ class TagAnswers(Answers):
 
     kind = "tag"
 
-    def __init__(self, labels: Sequence[str]) -> None:
+    def __init__(self, labels: Sequence[str], weights: Sequence[float] | None = None) -> None:
         self.labels = list(labels)
         self.outputs = len(labels)
+        self.weights = weights
 
     def fitted(self) -> dict[str, Any]:
         """Return the tags, in the order of the logits."""
         return {"labels": self.labels}
 
     def encode(self, encoder: Encoder, examples: Sequence[Example], max_length: int) -> TaskData:
-        """Encode sentences as words; the targets are tag numbers.
-
-        A long sentence becomes several successive inputs.
-        """
-        sentences = [TextWords.joined(example.texts) for example in examples]
-        taken = encoder.word_units(sentences).split([len(words) for words in sentences])
-        room = max_length - encoder.special_units(1)
-        windows = [
-            (words[first:last],)
-            for words, own in zip(sentences, taken, strict=True)
-            for first, last in cut_windows(own, room)
-        ]
-        inputs = encoder.encode_words(windows, max_length)
+        """Encode sentences, see `sentences`; the targets are tag numbers."""
+        inputs = encode_sentences(encoder, examples, max_length)
         number = {label: number for number, label in enumerate(self.labels)}
         gold = [number.get(tag, 0) for example in examples for tag in example.tags]
         return TaskData(examples, inputs, inputs.word_counts, np.array(gold, np.int64))

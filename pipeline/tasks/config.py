@@ -1,10 +1,23 @@
-"""Configuration of downstream tasks (`task`), fine-tuning (`finetune`) and the layer table."""
+"""Configuration of downstream tasks (`task`). Fine-tuning has `finetune_config`."""
 
+import math
 import os
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from data_prep.errors import UsageError
-from data_prep.fields import check, execution, result
+from data_prep.fields import check, check_types, execution, result
+from pipeline.tasks.finetune_config import LAYERS, FinetuneConfig, LayersConfig
+
+__all__ = [
+    "AVERAGE",
+    "BALANCED",
+    "LAYERS",
+    "WEIGHTED",
+    "FinetuneConfig",
+    "LayersConfig",
+    "TaskConfig",
+]
 
 METRICS = {
     "classify": ("accuracy", "f1", "matthews"),
@@ -12,18 +25,20 @@ METRICS = {
     "tag": ("entity_f1", "accuracy"),
     "span": ("f1", "exact_match"),
     "choice": ("accuracy",),
+    "multilabel": ("micro_f1", "macro_f1", "subset_accuracy"),
 }
 READERS_BY_KIND = {
-    "classify": ("table", "wiki_links"),
+    "classify": ("table", "wiki_links", "wic"),
     "regress": ("table",),
-    "tag": ("conll", "conllu", "wiki_links"),
+    "tag": ("conll", "conllu", "spans", "brat", "wiki_links"),
     "span": ("squad",),
     "choice": ("table", "commonsense_qa"),
+    "multilabel": ("table",),
 }
-LAYERS = (
-    "embeddings", "last", "second_to_last", "sum_last_4", "concat_last_4", "sum_all", "mix",
-)  # fmt: skip
+GROUPING = {"wiki_links": "page", "brat": "file", "wic": "pair"}  # readers without a group field
 LIMITS = ("train_examples", "train_fraction", "dev_examples", "test_examples")
+BALANCED = "balanced"  # task.class_weights
+WEIGHTED = ("classify", "tag")  # kinds that may have class weights
 RANDOM = "random"  # encoder=random: weights that were never trained
 AVERAGE = "average"  # the metric of a suite: the mean of its members' scores
 
@@ -39,7 +54,9 @@ class TaskConfig:
         "format of the files: table = .tsv, .csv or .jsonl; conll = one word and its tag per line; "
         "conllu = parts of speech in CoNLL-U; "
         "wiki_links = links of a MediaWiki dump; squad = SQuAD's JSON; commonsense_qa = JSON lines "
-        "with `question: {stem, choices: [{label, text}]}` and `answerKey`",
+        "with `question: {stem, choices: [{label, text}]}` and `answerKey`; wic = Words in "
+        "Context's .data. and .gold. files; spans = JSON lines with text and "
+        "`spans: [{start, end, label}]`; brat = .txt with .ann files, or folders of them",
         choices=tuple(dict.fromkeys(name for names in READERS_BY_KIND.values() for name in names)),
     )
     data_dir: str | None = execution(None, "folder of the task's files", holds_environment=True)
@@ -74,12 +91,36 @@ class TaskConfig:
         "all labels; when empty, the labels of the training file; multiple choice: names of the "
         "first, second, … choice; when empty, their numbers from 0",
     )
+    label_aliases: dict[str, str] = result(
+        {}, "labels to rename: name in the file to name used here (table)", is_later=True
+    )
+    label_separator: str = result(
+        ",", "character between the labels of an example (task.kind=multilabel); JSON may have a "
+        "list instead", is_later=True,
+    )  # fmt: skip
+    tune_threshold: bool = result(
+        False, "choose the probability above which an example has a label by task.metric on the "
+        "development examples; else it is 0.5 (task.kind=multilabel)", is_later=True,
+    )  # fmt: skip
+    class_weights: Any = result(
+        None, "weights of the labels in the loss: balanced = inversely to their frequency, or a "
+        "mapping from label to weight (task.kind=classify or tag)", is_later=True,
+    )  # fmt: skip
     group_field: str | None = result(
         None, "column or field that groups examples, such as a patient: all examples of a group go "
         "to the same split (table; squad; conll: a comment `# field = value`, or document)",
         is_later=True,
     )  # fmt: skip
     where: dict[str, str] = result({}, "keep only rows whose columns have these values")
+    scored_where: dict[str, str] = result(
+        {}, "the same for development and test files only, such as the language of a task whose "
+        "training file has one language", is_later=True,
+    )  # fmt: skip
+    context: str = result(
+        "sentence", "what the encoder sees of a sentence to tag: the sentence alone, or as much of "
+        "its document on both sides as fits (conll, where documents begin at -DOCSTART-; brat)",
+        choices=("sentence", "document"), is_later=True,
+    )  # fmt: skip
     faulty: str = result(
         "refuse",
         "on a row with missing columns, an empty sentence or an answer that is not in its text: "
@@ -112,6 +153,11 @@ class TaskConfig:
     averaged: list[str] = result(
         [], "scores whose mean enters a suite's average; when empty, task.metric"
     )
+    finetune: dict[str, Any] = execution(
+        {},
+        "settings of a suite's member that replace those of finetune, such as {epochs: 10}; "
+        "they enter the fingerprint of this member only",
+    )
     members: dict[str, "TaskConfig"] = execution(
         {}, "tasks of a suite, by name; tasks without data are skipped"
     )
@@ -140,8 +186,19 @@ class TaskConfig:
             for name, member in self.members.items()
         }
 
+    def own_finetuning(self, shared: FinetuneConfig) -> FinetuneConfig:
+        """Return the settings of a suite's member: the suite's, with its own in their place."""
+        own = replace(shared, **self.finetune)
+        own.check()
+        return own
+
     def check(self) -> None:
         """Raise a UsageError for keys that contradict each other."""
+        if self.finetune:
+            raise UsageError("task.finetune: only members of a suite have it; set finetune.* keys")
+        self._check_task()
+
+    def _check_task(self) -> None:
         if bool(self.members) != (self.metric == AVERAGE):
             raise UsageError(
                 f"task.metric={self.metric}: a suite (task.members) needs task.metric={AVERAGE}; "
@@ -165,10 +222,10 @@ class TaskConfig:
                 f"task.reader={self.reader}: task.kind={self.kind} is read by "
                 f"{', '.join(READERS_BY_KIND[self.kind])}"
             )
-        if self.group_field is not None and self.reader == "wiki_links":
+        if self.group_field is not None and self.reader in GROUPING:
             raise UsageError(
-                f"task.group_field={self.group_field}: task.reader=wiki_links groups its examples "
-                "by page already; unset task.group_field"
+                f"task.group_field={self.group_field}: task.reader={self.reader} groups its "
+                f"examples by {GROUPING[self.reader]} already; unset task.group_field"
             )
         if self.test_documents and self.test is not None:
             raise UsageError(
@@ -179,6 +236,16 @@ class TaskConfig:
             raise UsageError(
                 f"task.choices=[{','.join(self.choices)}]: task.kind=choice needs columns of "
                 "choices, and no other kind has any"
+            )
+        if self.context == "document" and self.reader not in ("conll", "brat"):
+            raise UsageError(
+                f"task.context=document: needs task.reader=conll or brat, not {self.reader}; set "
+                "task.context=sentence"
+            )
+        self._check_class_weights()
+        if self.tune_threshold and self.kind != "multilabel":
+            raise UsageError(
+                f"task.tune_threshold=true: only task.kind=multilabel has one, not {self.kind}"
             )
         if self.unanswerable and self.kind != "span":
             raise UsageError(
@@ -197,6 +264,24 @@ class TaskConfig:
             if name not in known:
                 raise UsageError(f"task.averaged: no score {name}; use {', '.join(sorted(known))}")
 
+    def _check_class_weights(self) -> None:
+        given = self.class_weights
+        if given is None:
+            return
+        if self.kind not in WEIGHTED:
+            raise UsageError(
+                f"task.class_weights: only task.kind={' and '.join(WEIGHTED)} have them, not "
+                f"{self.kind}"
+            )
+        is_mapping = isinstance(given, dict) and all(
+            isinstance(value, int | float) and 0 <= value < math.inf for value in given.values()
+        )
+        if given != BALANCED and not is_mapping:
+            raise UsageError(
+                f"task.class_weights: must be {BALANCED}, or a mapping from label to a weight that "
+                "is not negative"
+            )
+
     def _check_members(self) -> None:
         known = {item.name for item in fields(self)}
         for name, member in self.members.items():
@@ -204,174 +289,14 @@ class TaskConfig:
             for key in vars(member).keys() - known:
                 raise UsageError(f"task.members.{name}.{key}: a task has no such key")
             check(member, f"task.members.{name}.")
-            member.check()
+            _check_own_finetuning(member.finetune, f"task.members.{name}.finetune.")
+            member._check_task()
 
 
-@dataclass
-class FinetuneConfig:
-    """Settings for fine-tuning an encoder and a head on a task."""
-
-    lr: float = result(5e-5, "peak learning rate", at_least=0.0)
-    head_lr: float | None = result(
-        None, "peak learning rate of the head; a CRF's transitions hardly move at the encoder's; "
-        "when not set, finetune.lr", at_least=0.0, is_later=True,
-    )  # fmt: skip
-    layer_decay: float = result(
-        1.0, "learning rate of an encoder layer divided by the rate of the layer above it",
-        at_least=0.0, at_most=1.0,
-    )  # fmt: skip
-    batch_size: int = result(32, "inputs per optimizer step", at_least=1)
-    epochs: int = result(3, "passes over the training examples", at_least=1)
-    seed: int = result(
-        0, "seed of the head's initial weights, the data order and the sample of labels", at_least=0
-    )
-    mode: str = result(
-        "full", "full = train encoder and head; frozen = train the head only",
-        choices=("full", "frozen"),
-    )  # fmt: skip
-    layers: str = result(
-        "last",
-        "hidden states that the head reads: one of " + ", ".join(LAYERS) + ", or the number of a "
-        "layer (0 are the embeddings)",
-    )
-    pooling: str | None = result(
-        None,
-        "how the vectors of a sentence become one vector; pooler is the layer over the first token "
-        "that transformers' classes have; when not set, the pooler where the encoder has one and "
-        "is trained with a linear head on its last layer, else the mean",
-        choices=("pooler", "mean", "first", "max"),
-    )
-    pair_encoding: str = result(
-        "joint",
-        "encode the two sentences of a pair in one input (joint), or each on its own (separate); "
-        "encoders that cannot join sentences always encode them separately",
-        choices=("joint", "separate"), is_later=True,
-    )  # fmt: skip
-    head: str = result(
-        "linear",
-        "linear = one linear layer on the encoder; bilstm, bigru = two such recurrent layers below "
-        "the linear layer",
-        choices=("linear", "bilstm", "bigru"),
-    )
-    head_width: int = result(
-        200,
-        "hidden size of a recurrent head, per direction (Peters et al. 2018, supplement: 200)",
-        at_least=1, is_later=True,
-    )  # fmt: skip
-    crf: bool = result(
-        False, "choose the tags of a sentence jointly, with a CRF on the logits (task.kind=tag)"
-    )
-    dropout: float = result(
-        0.1, "dropout probability before the head's linear layer", at_least=0.0, at_most=0.9
-    )
-    warmup: float = result(
-        0.1, "fraction of the steps in which the learning rate rises", at_least=0.0, at_most=1.0
-    )
-    schedule: str = result(
-        "linear",
-        "learning rate after warm-up: linear or cosine decay to zero",
-        choices=("linear", "cosine"),
-        is_later=True,
-    )
-    weight_decay: float = result(
-        0.01, "weight decay; biases and norms are never decayed", at_least=0.0
-    )
-    clip: float = result(
-        1.0, "maximum gradient norm; larger gradients are scaled down; 0 = no limit", at_least=0.0
-    )
-    max_seq_length: int = result(
-        128, "maximum tokens of an input; longer inputs are truncated", at_least=8
-    )
-    eval_every: int | None = result(
-        None, "optimizer steps between evaluations on the development set; when not set, one per "
-        "epoch", at_least=1, is_later=True,
-    )  # fmt: skip
-    patience: int | None = result(
-        None, "stop after this many evaluations (epochs) without a better development score; "
-        "counts only after a score above 0", at_least=1,
-    )  # fmt: skip
-    precision: str = result(
-        "fp32", "precision of the forward and backward pass", choices=("fp32", "bf16-mixed"),
-        is_later=True,
-    )  # fmt: skip
-    accelerator: str = execution(
-        "auto", "device to compute on", choices=("auto", "cpu", "cuda", "mps")
-    )
-    engine: str = execution(
-        "auto",
-        "plain = a loop in this process, which starts at once; ranks = pretraining's engine in "
-        "processes of its own; auto = plain on a CPU unless another key needs ranks",
-        choices=("auto", "plain", "ranks"),
-    )
-    devices: int = execution(1, "devices that share each batch (ranks)", at_least=1)
-    strategy: str | None = execution(
-        None, "how devices divide the work (ranks); when not set, single or ddp",
-        choices=("single", "ddp", "zero1", "zero2"),
-    )  # fmt: skip
-    micro_batch_size: int | None = execution(
-        None, "inputs per forward pass on a device; fewer need less memory (ranks)", at_least=1
-    )
-    activation_checkpointing: bool = execution(
-        False, "recompute activations in the backward pass to save memory (ranks)"
-    )
-    checkpoint_minutes: float = execution(
-        10.0, "minutes of training between checkpoints, from which a killed fine-tuning goes on",
-        at_least=0.0,
-    )  # fmt: skip
-
-    @property
-    def needs_ranks(self) -> list[str]:
-        """The keys that are set and that only ranks obey, as key=value."""
-        given = {
-            "precision": self.precision != "fp32",
-            "devices": self.devices > 1,
-            "strategy": self.strategy not in (None, "single"),
-            "micro_batch_size": self.micro_batch_size is not None,
-            "activation_checkpointing": self.activation_checkpointing,
-        }
-        return [f"finetune.{key}={getattr(self, key)}" for key, is_set in given.items() if is_set]
-
-    def check(self) -> None:
-        """Raise a UsageError for keys that contradict each other."""
-        if (self.engine == "plain" or self.mode == "frozen") and self.needs_ranks:
-            why = "finetune.engine=plain" if self.engine == "plain" else "finetune.mode=frozen"
-            raise UsageError(
-                f"{self.needs_ranks[0]}: {why} trains on one device in this process, in fp32; "
-                "leave one of them out"
-            )
-        if self.engine == "ranks" and self.mode == "frozen":
-            raise UsageError(
-                "finetune.engine=ranks: finetune.mode=frozen trains only a head, on stored hidden "
-                "states, in this process; leave one of them out"
-            )
-        if self.strategy == "single" and self.devices > 1:
-            raise UsageError(
-                f"finetune.strategy=single: cannot use finetune.devices={self.devices}; "
-                "choose ddp, zero1 or zero2"
-            )
-        if self.layers not in LAYERS and not self.layers.isdigit():
-            raise UsageError(
-                f"finetune.layers={self.layers}: must be one of {', '.join(LAYERS)}, or the number "
-                "of a layer"
-            )
-        if self.patience is not None and self.patience > self.epochs:
-            raise UsageError(
-                f"finetune.patience={self.patience}: larger than finetune.epochs={self.epochs}"
-            )
-
-
-@dataclass
-class LayersConfig:
-    """Settings of the layer table: one head per layer choice and seed, on a frozen encoder."""
-
-    seeds: int = result(3, "heads trained per layer choice", at_least=1)
-    width: int = result(
-        768, "hidden size of the BiLSTM, per direction (Devlin et al. 2019, section 5.3: 768)",
-        at_least=1, is_later=True,
-    )  # fmt: skip
-    lr: float = result(1e-3, "peak learning rate of the heads", at_least=0.0)
-    epochs: int = result(10, "passes over the training examples", at_least=1)
-    patience: int | None = result(
-        2, "stop after this many epochs without a better development score; counts only after a "
-        "score above 0", at_least=1,
-    )  # fmt: skip
+def _check_own_finetuning(settings: dict[str, Any], prefix: str) -> None:
+    for key in settings:
+        if key == "seed" or key not in FinetuneConfig.__dataclass_fields__:
+            raise UsageError(f"{prefix}{key}: a member of a suite has no such setting of its own")
+    own = FinetuneConfig(**settings)
+    check_types(own, prefix)
+    check(own, prefix)

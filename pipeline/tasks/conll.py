@@ -7,15 +7,19 @@ names with I-.
 
 With task.group_field, a comment `# field = value` applies to the following sentences, up to the
 next such comment or the next document. The field `document` counts the -DOCSTART- lines.
+
+With task.context=document, the sentences after a -DOCSTART- line are each other's context.
 """
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from data_prep.errors import SesameError
 from pipeline.tasks.config import TaskConfig
-from pipeline.tasks.examples import Example, TaskFile, read_lines
+from pipeline.tasks.examples import Document, Example, TaskFile, read_lines
 from pipeline.tasks.groups import GroupFinder
 
 PREFIXES = {"B": "B", "S": "B", "I": "I", "E": "I"}  # BIOES to BIO
@@ -24,8 +28,20 @@ NO_SENTENCE = "-DOCSTART-"
 DOCUMENT = "document"  # the field that counts -DOCSTART- lines
 COMMENT = re.compile(r"#\s*(\S.*?)\s*=\s*(.*)")
 
-# First line number, the columns of each line, and the group (None without a group).
-Sentence = tuple[int, list[list[str]], str | None]
+
+@dataclass(frozen=True)
+class Sentence:
+    """The lines of one sentence."""
+
+    line: int  # number of the first
+    rows: list[list[str]]  # the columns of each line
+    group: str | None
+    document: int  # number of -DOCSTART- lines before it
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The first column."""
+        return tuple(cells[0] for cells in self.rows)
 
 
 def read_conll(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
@@ -33,20 +49,47 @@ def read_conll(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
     groups = GroupFinder(file, task)
     sentences = list(_sentences(file, groups))
     groups.refuse_absent()
-    if not file.has_labels:
-        for line, rows, _ in sentences:
-            words = tuple(cells[0] for cells in rows)
-            yield Example(words, None, "\x1f".join(words), line)
-        return
-    tags_of = [[cells[-1] for cells in rows] for _, rows, _ in sentences]
+    tags: Sequence[tuple[str, ...] | None] = [None] * len(sentences)
+    if file.has_labels:
+        tags = _tags(file, sentences)
+    contexts: Iterator[tuple[Document | None, int]] = itertools.repeat((None, 0), len(sentences))
+    if task.context == "document":
+        contexts = _contexts(file, sentences)
+    for each, gold, (document, number) in zip(sentences, tags, contexts, strict=True):
+        own = "\x1f".join(each.words) if each.group is None else each.group
+        is_grouped = each.group is not None
+        yield Example(
+            each.words, gold, own, each.line, is_grouped=is_grouped, document=document,
+            sentence=number,
+        )  # fmt: skip
+
+
+def _tags(file: TaskFile, sentences: Sequence[Sentence]) -> list[tuple[str, ...]]:
+    """Return the BIO tags of each sentence; repairs are counted."""
+    tags_of = [[cells[-1] for cells in each.rows] for each in sentences]
     counts_repairs = not is_iob1(tags_of)
-    for (line, rows, group), tags in zip(sentences, tags_of, strict=True):
-        words = tuple(cells[0] for cells in rows)
+    made = []
+    for tags in tags_of:
         bio, repaired = to_bio(tags)
         if repaired and counts_repairs:
             file.repairs["tags"] += repaired
-        own = "\x1f".join(words) if group is None else group
-        yield Example(words, tuple(bio), own, line, is_grouped=group is not None)
+        made.append(tuple(bio))
+    return made
+
+
+def _contexts(
+    file: TaskFile, sentences: Sequence[Sentence]
+) -> Iterator[tuple[Document | None, int]]:
+    """Yield the document of each sentence and its number there."""
+    if all(each.document == 0 for each in sentences):
+        raise SesameError(
+            f"{file.path}: task.context=document: has no {NO_SENTENCE} lines; add them, or set "
+            "task.context=sentence"
+        )
+    for _, group in itertools.groupby(sentences, key=lambda each: each.document):
+        own = [each.words for each in group]
+        document = Document.of(own)
+        yield from ((document, number) for number in range(len(own)))
 
 
 def _sentences(file: TaskFile, groups: GroupFinder) -> Iterator[Sentence]:
@@ -59,7 +102,7 @@ def _sentences(file: TaskFile, groups: GroupFinder) -> Iterator[Sentence]:
         comment = COMMENT.fullmatch(text.strip()) if groups.field is not None else None
         if not cells or cells[0] == NO_SENTENCE or comment:
             if rows:
-                yield start, rows, groups.find(about)
+                yield Sentence(start, rows, groups.find(about), documents)
             rows = []
             if comment:
                 about[comment[1]] = comment[2]
@@ -73,7 +116,7 @@ def _sentences(file: TaskFile, groups: GroupFinder) -> Iterator[Sentence]:
             start = line
         rows.append(cells)
     if rows:
-        yield start, rows, groups.find(about)
+        yield Sentence(start, rows, groups.find(about), documents)
 
 
 def _check(file: TaskFile, line: int, cells: list[str], width: int) -> None:

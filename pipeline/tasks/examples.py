@@ -1,19 +1,36 @@
 """Examples of downstream tasks, and the files they are read from."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 
 from data_prep.errors import SesameError
 from data_prep.text.cleaning import LONE_SURROGATE
+from data_prep.text.words import TextWords
 from pipeline.tasks.config import TaskConfig
 
 # Python's limits, which are no syntax errors.
 UNREADABLE_JSON = "its JSON has a number of thousands of digits or is nested too deeply"
 
-# A class, a number, one tag per word, or all accepted answers to a question.
+# A class or choice, a number, one tag per word, all labels, or all accepted answers to a question.
 Gold = str | float | tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Document:
+    """The words of a document, sentence after sentence; its sentences share one object."""
+
+    words: TextWords
+    starts: tuple[int, ...]  # first word of each sentence
+
+    @classmethod
+    def of(cls, sentences: Sequence[Sequence[str]]) -> "Document":
+        """Join the words of sentences by spaces."""
+        lengths = [0, *map(len, sentences)]
+        words = [word for words in sentences for word in words]
+        return cls(TextWords.joined(words), tuple(accumulate(lengths[:-1])))
 
 
 @dataclass(frozen=True)
@@ -27,6 +44,9 @@ class Example:
     id: str = ""  # a question's id; its answer is written under this id
     answer_start: int | None = None  # first character of the first accepted answer in the passage
     is_grouped: bool = False  # True if `group` is the value of task.group_field
+    # The text of a sentence to tag, and its context; without it, the words are joined by spaces.
+    document: Document | None = None
+    sentence: int = 0  # number of the sentence in its document
 
     @property
     def tags(self) -> tuple[str, ...]:

@@ -117,7 +117,8 @@ def build(
     if has_pairs and config.pair_encoding == "separate" and encoder.joins_pairs:
         encoder = SeparateSentences(encoder)
     separate = has_pairs and not encoder.joins_pairs
-    head = Head(task.kind, answers.outputs, encoder, config, separate, answers.labels)
+    shape = task.kind, answers.outputs, encoder, config, separate
+    head = Head(*shape, answers.labels, answers.weights)
     return Finetuned(Model(encoder, head, config.mode == "frozen"), answers, task, config)
 
 
@@ -225,8 +226,9 @@ def _stated(finetuned: Finetuned) -> dict[str, Any]:
         assert finetuned.class_head is not None
         return stated | {"summary_last_dropout": dropout} | finetuned.class_head.stated
     labels = finetuned.answers.labels
-    if kind == "classify":
-        stated["problem_type"] = "single_label_classification"
+    if kind in ("classify", "multilabel"):
+        how = "single" if kind == "classify" else "multi"
+        stated["problem_type"] = f"{how}_label_classification"
     return stated | {
         "id2label": dict(enumerate(labels)),
         "label2id": {label: number for number, label in enumerate(labels)},

@@ -4,6 +4,7 @@ The task's kind decides the shape of the answers:
     classify  [E, C] logits per input; gold_E is the class
     regress   [E, 1] one number per input; gold_E is the number
     tag       [W, C] logits per word, read at the word's first unit; gold_W is the tag
+    multilabel  [E, C] logits per label; gold_EC is 1 at the labels of an input
     choice    [E, 1] one score per choice. gold_E2 is 1 at the first choice of each example, and 1
               at its right choice. The inputs of an example are adjacent.
     span      [N, 2] logits per unit: the answer starts here, the answer ends here. gold_N2 is 1 at
@@ -27,6 +28,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from data_prep.errors import UsageError
 from pipeline.encoders import SENTENCES, Encoder, InputBatch
+from pipeline.encoders.pooling import pool
 from pipeline.tasks.config import FinetuneConfig
 from pipeline.tasks.crf import Crf, to_padded
 
@@ -150,7 +152,10 @@ class Head(nn.Module):
     the encoder does not let the sentences see each other. Their cosine similarity is informative
     before any training, so a regression starts as the standardised cosine.
     `labels`: names of the classes; a CRF learns from them which BIO tags cannot follow each other.
+    `weights`: weight of each class in the loss; without them all weigh 1.
     """
+
+    weights_C: Tensor | None
 
     def __init__(
         self,
@@ -160,9 +165,12 @@ class Head(nn.Module):
         config: FinetuneConfig,
         separate: bool = False,
         labels: Sequence[str] = (),
+        weights: Sequence[float] | None = None,
     ) -> None:
         super().__init__()
         self.kind = kind
+        weights_C = None if weights is None else torch.tensor(weights)
+        self.register_buffer("weights_C", weights_C, persistent=False)
         self.pooling = chosen_pooling(kind, encoder, config, separate)
         self.layers = LayerChoice(config.layers, encoder.states, encoder.hidden)
         width = self.layers.width
@@ -225,11 +233,16 @@ class Head(nn.Module):
         answers: Tensor = self.output(self.dropout(x_UD))
         return answers
 
+    @property
+    def _read(self) -> str:
+        """The pooling of units; a pooler reads the first one."""
+        return "first" if self.pooling == "pooler" else self.pooling
+
     def _pooled(self, x_ND: Tensor, batch: InputBatch) -> Tensor:
         if self.alike is None:
-            return pool(x_ND, batch.lengths, self.pooling)
+            return pool(x_ND, batch.lengths, self._read)
         lengths = np.stack([batch.second, batch.lengths - batch.second], 1).ravel()
-        pooled = pool(x_ND, lengths, self.pooling)
+        pooled = pool(x_ND, lengths, self._read)
         u, v = pooled[0::2], pooled[1::2]
         alike_E1 = self.alike(F.cosine_similarity(u, v))[:, None]
         # The features of GLUE's own baselines (Wang et al. 2018, section 5) and the cosine. Divide
@@ -251,10 +264,14 @@ class Head(nn.Module):
         return self._summed(answers, gold, batch), self.loss_weight(gold, batch)
 
     def loss_weight(self, gold: Tensor, batch: InputBatch) -> float:
-        """Return the number of answers that the sum of losses runs over; needs no forward pass."""
+        """Return the number of answers in the sum, or their total weight; needs no forward pass."""
         if self.kind == "choice":
             return float(gold[:, 0].sum())
-        return 2 * len(batch.lengths) if self.kind == "span" else len(gold)
+        if self.kind == "span":
+            return 2 * len(batch.lengths)
+        if self.weights_C is not None:
+            return float(self.weights_C[gold.to(self.weights_C.device)].sum())
+        return gold.numel()
 
     def _summed(self, answers: Tensor, gold: Tensor, batch: InputBatch) -> Tensor:
         if self.kind == "regress":
@@ -267,7 +284,9 @@ class Head(nn.Module):
             return cross_entropy_of_runs(answers, gold[:, 1:], sizes)
         if self.crf is not None:
             return self.crf.loss(answers, gold, batch.word_counts)
-        return F.cross_entropy(answers, gold, reduction="sum")
+        if self.kind == "multilabel":
+            return F.binary_cross_entropy_with_logits(answers, gold, reduction="sum")
+        return F.cross_entropy(answers, gold, self.weights_C, reduction="sum")
 
     @property
     def columns(self) -> int:
@@ -315,11 +334,3 @@ def chosen_pooling(kind: str, encoder: Encoder, config: FinetuneConfig, separate
     if config.pooling is not None:
         return config.pooling
     return "pooler" if can_pool and config.mode == "full" else "mean"
-
-
-def pool(x_ND: Tensor, lengths: NDArray[np.int64], how: str) -> Tensor:
-    """Return one vector per run of units. `how`: first, mean or max; pooler reads the first."""
-    lengths_E = torch.from_numpy(lengths).to(x_ND.device)
-    if how in ("first", "pooler"):
-        return x_ND[lengths_E.cumsum(0) - lengths_E]
-    return torch.segment_reduce(x_ND, how, lengths=lengths_E)

@@ -5,8 +5,10 @@ from typing import Any
 
 from pipeline.tasks.answers import Answers, ClassAnswers, NumberAnswers, TagAnswers
 from pipeline.tasks.choice_answers import ChoiceAnswers
-from pipeline.tasks.config import TaskConfig
+from pipeline.tasks.class_weights import class_weights
+from pipeline.tasks.config import WEIGHTED, TaskConfig
 from pipeline.tasks.examples import Example
+from pipeline.tasks.multilabel_answers import MultilabelAnswers
 from pipeline.tasks.span_answers import SpanAnswers
 
 
@@ -16,7 +18,10 @@ def make_answers(task: TaskConfig, labels: Sequence[str], train: Sequence[Exampl
         return NumberAnswers.of(train)
     if task.kind == "span":
         return SpanAnswers(task)
-    return restore(task, {"labels": task.labels if task.kind == "choice" else labels})
+    fitted: dict[str, Any] = {"labels": task.labels if task.kind == "choice" else labels}
+    if task.kind in WEIGHTED:
+        fitted["weights"] = class_weights(task, labels, train)
+    return restore(task, fitted)
 
 
 def restore(task: TaskConfig, fitted: dict[str, Any]) -> Answers:
@@ -30,5 +35,7 @@ def restore(task: TaskConfig, fitted: dict[str, Any]) -> Answers:
             return TagAnswers(**fitted)
         case "choice":
             return ChoiceAnswers(**fitted)
+        case "multilabel":
+            return MultilabelAnswers(task, **fitted)
         case _:
             return SpanAnswers(task, **fitted)

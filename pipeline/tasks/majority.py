@@ -1,6 +1,7 @@
 """The majority baseline: the same answer for every text, from the training answers alone.
 
-It predicts the most frequent label, the mean number, or the most frequent tag for every word.
+It predicts the most frequent label, the mean number, the most frequent tag for every word, or the
+labels that more than half of the examples have.
 """
 
 from collections import Counter
@@ -25,6 +26,8 @@ def answer_majority(splits: Splits, task: TaskConfig) -> Outcome:
             return [Prediction(fmean(golds), None)] * len(examples)
         if task.kind in ("classify", "choice"):
             return [Prediction(*_commonest(golds))] * len(examples)
+        if task.kind == "multilabel":
+            return [_frequent(golds)] * len(examples)
         tag, share = _commonest(tag for tags in golds for tag in tags)
         return [Prediction((tag,) * len(example.texts), share) for example in examples]
 
@@ -33,6 +36,14 @@ def answer_majority(splits: Splits, task: TaskConfig) -> Outcome:
     return Outcome(
         **scored(predict, answers, splits), dev_scores=[dev], best_epoch=1, steps=0, cut=0
     )
+
+
+def _frequent(golds: Sequence[tuple[str, ...]]) -> Prediction:
+    """Return the labels of more than half of the examples."""
+    counts = Counter(label for labels in golds for label in labels)
+    shares = {label: count / len(golds) for label, count in sorted(counts.items())}
+    sure = min(max(share, 1 - share) for share in shares.values())
+    return Prediction(tuple(label for label, share in shares.items() if share > 0.5), sure)
 
 
 def _commonest(values: Iterable[str]) -> tuple[str, float]:

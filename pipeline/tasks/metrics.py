@@ -1,4 +1,4 @@
-"""Scores of predictions: accuracy, F1, Matthews, Pearson, Spearman and entity F1.
+"""Scores of predictions: accuracy, F1 of every kind, Matthews, Pearson and Spearman.
 
 Written in NumPy, because torchmetrics takes seconds to import and has no entity F1. Every score is
 tested against scikit-learn, SciPy or seqeval. An undefined score (no positives, no variance) is 0,
@@ -23,6 +23,8 @@ def score(
     if kind == "regress":
         x, y = np.asarray(gold, np.float64), np.asarray(predicted, np.float64)
         return {"pearson": pearson(x, y), "spearman": spearman(x, y)}
+    if kind == "multilabel":
+        return multilabel_scores(gold, predicted, labels)
     if kind == "choice":
         return {"accuracy": float(np.mean([a == b for a, b in zip(gold, predicted, strict=True)]))}
     if kind == "tag":
@@ -54,6 +56,21 @@ def f1(table: NDArray[np.int64]) -> float:
         _ratio(2 * table[i, i], table[i].sum() + table[:, i].sum()) for i in range(len(table))
     ]
     return by_label[1] if len(table) == 2 else float(np.mean(by_label))
+
+
+def multilabel_scores(
+    gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], labels: Sequence[str]
+) -> dict[str, float]:
+    """Return the F1 over all decisions, the mean F1 over labels, and the share of equal sets."""
+    pairs = [(set(truth), set(guess)) for truth, guess in zip(gold, predicted, strict=True)]
+    right = Counter(label for truth, guess in pairs for label in truth & guess)
+    total = Counter(label for pair in pairs for part in pair for label in part)
+    by_label = [_ratio(2 * right[label], total[label]) for label in labels]
+    return {
+        "micro_f1": _ratio(2 * right.total(), total.total()),
+        "macro_f1": float(np.mean(by_label)),
+        "subset_accuracy": float(np.mean([truth == guess for truth, guess in pairs])),
+    }
 
 
 def matthews(table: NDArray[np.int64]) -> float:

@@ -52,6 +52,7 @@ ABOUT = {
     "regress": "Gives a number for a text or a pair of texts.",
     "tag": "Tags every word with one of {labels} tags.",
     "span": "Finds the answer to a question in a passage.",
+    "multilabel": "Assigns any number of {labels} labels to a text or a pair of texts.",
     "choice": "Chooses the best of several answers or continuations of a text.",
 }
 EXAMPLES = {
@@ -59,6 +60,7 @@ EXAMPLES = {
     "regress": '("a text", "another text")',
     "tag": '"A sentence with names."',
     "span": '("a question", "the passage with its answer")',
+    "multilabel": '"a text", "another text"',
     "choice": '("a context", ["one choice", "another choice"])',
 }
 

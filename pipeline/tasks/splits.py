@@ -8,12 +8,13 @@ neither on the order of examples nor on a seed. Only the sample of training exam
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from data_prep.errors import SesameError, UsageError
+from pipeline.tasks.brat import brat_files, read_brat
 from pipeline.tasks.commonsense_qa import read_commonsense_qa
 from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.conll import read_conll
@@ -22,6 +23,8 @@ from pipeline.tasks.examples import Example, TaskFile
 from pipeline.tasks.groups import count_groups, refuse_shared_groups
 from pipeline.tasks.squad import read_squad
 from pipeline.tasks.table import read_table
+from pipeline.tasks.text_spans import read_spans
+from pipeline.tasks.wic import gold_file, read_wic
 from pipeline.tasks.wiki_links import read_wiki_links
 
 READERS: dict[str, Callable[[TaskFile, TaskConfig], Iterator[Example]]] = {
@@ -31,8 +34,11 @@ READERS: dict[str, Callable[[TaskFile, TaskConfig], Iterator[Example]]] = {
     "wiki_links": read_wiki_links,
     "squad": read_squad,
     "commonsense_qa": read_commonsense_qa,
+    "wic": read_wic,
+    "spans": read_spans,
+    "brat": read_brat,
 }
-LABELLED = ("classify", "tag")  # kinds whose answers come from a fixed set of labels
+LABELLED = ("classify", "tag", "multilabel")  # kinds whose answers come from a fixed set of labels
 TEST_SHARE = 0.2  # share of the training file's groups, if neither test nor dev is given
 DEV_SHARE = 0.1  # share of the remaining groups, if no dev file is given
 CUT_SEED = 0  # seed of the development and test samples, which are the same in every run
@@ -55,27 +61,24 @@ class Splits:
 
 
 def task_files(task: TaskConfig) -> list[tuple[str, Path]]:
-    """Return the task's files as (name below data_dir, path).
+    """Return all files that the task reads, as (name below data_dir, path).
 
     Raises a UsageError if the training, development or test file is missing.
     """
-    if task.train is None:
-        raise UsageError("task.train is not set: choose a task, for example task=polarity")
-    if task.data_dir is None:
-        raise UsageError(f"task.data_dir is not set: name the folder that holds {task.train}")
-    folder = Path(task.data_dir)
-    names = [name for name in (task.train, task.dev, task.test) if name is not None]
-    for name in names:
-        if not (folder / name).is_file():
-            raise UsageError(f"task.data_dir={folder}: there is no file {name} in it")
-    more = [*task.further_tests.values(), *task.unlabelled.values()]
-    names += [name for name in more if (folder / name).is_file()]
-    return [(name, folder / name) for name in dict.fromkeys(names)]
+    files: dict[str, Path] = {}
+    for name, path in _named_files(task).items():
+        if task.reader == "brat":
+            files |= {f"{name}/{each.relative_to(path.parent)}": each for each in brat_files(path)}
+        else:
+            files[name] = path
+        if task.reader == "wic" and gold_file(path).is_file():
+            files[f"{name}, labels"] = gold_file(path)
+    return list(files.items())
 
 
 def missing_files(task: TaskConfig) -> list[str]:
     """Return the skipped files: named in task.further_tests or task.unlabelled, but not present."""
-    there = dict(task_files(task))
+    there = _named_files(task)
     return [
         name
         for name in (*task.further_tests.values(), *task.unlabelled.values())
@@ -83,20 +86,42 @@ def missing_files(task: TaskConfig) -> list[str]:
     ]
 
 
+def _named_files(task: TaskConfig) -> dict[str, Path]:
+    """Return the files or folders that the task names and that exist."""
+    if task.train is None:
+        raise UsageError("task.train is not set: choose a task, for example task=polarity")
+    if task.data_dir is None:
+        raise UsageError(f"task.data_dir is not set: name the folder that holds {task.train}")
+    folder = Path(task.data_dir)
+
+    def is_there(name: str) -> bool:
+        path = folder / name
+        return path.is_file() or (task.reader == "brat" and path.is_dir())
+
+    names = [name for name in (task.train, task.dev, task.test) if name is not None]
+    for name in names:
+        if not is_there(name):
+            raise UsageError(f"task.data_dir={folder}: there is no file {name} in it")
+    more = [*task.further_tests.values(), *task.unlabelled.values()]
+    return {name: folder / name for name in (*names, *filter(is_there, more))}
+
+
 def read_splits(task: TaskConfig, seed: int) -> Splits:
     """Read all files, split off what has no file, and draw the samples.
 
     Raises a SesameError for faulty files, empty splits, unknown labels and shared groups.
     """
-    files = dict(task_files(task))
+    files = _named_files(task)
     repairs: Counter[str] = Counter()
 
     def read(name: str, has_labels: bool = True) -> list[Example]:
         file = TaskFile(files[name], has_labels, repairs)
-        examples = list(READERS[task.reader](file, task))
-        if not examples and task.where:
+        is_scored = has_labels and name != task.train
+        where = task.where | (task.scored_where if is_scored else {})
+        examples = list(READERS[task.reader](file, replace(task, where=where)))
+        if not examples and where:
             raise SesameError(
-                f"{file.path}: too few examples; no row has the values of task.where={task.where}"
+                f"{file.path}: too few examples; no row has the values of task.where={where}"
             )
         if not examples:
             raise SesameError(f"{file.path}: too few examples; the file has none")
@@ -168,7 +193,7 @@ def _labels(task: TaskConfig, train: Sequence[Example]) -> list[str]:
         return []
     if task.kind == "classify":
         return task.labels or sorted({str(example.gold) for example in train})
-    if task.reader == "conllu":
+    if task.kind == "multilabel" or task.reader == "conllu":
         return task.labels or sorted({tag for example in train for tag in example.tags})
     kinds = task.labels or sorted(
         {tag[2:] for example in train for tag in example.tags if tag != "O"}
@@ -183,7 +208,7 @@ def _check_labels(
         return
     known = set(labels)
     for example in examples:
-        found = example.tags if task.kind == "tag" else (str(example.gold),)
+        found = (str(example.gold),) if task.kind == "classify" else example.tags
         if not known.issuperset(found):
             source = "task.labels" if task.labels else f"the training file {task.train}"
             raise SesameError(

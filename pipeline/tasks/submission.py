@@ -7,7 +7,7 @@ from pathlib import Path
 from data_prep.files import write_atomically
 from pipeline.tasks.answers import Prediction
 from pipeline.tasks.choice_answers import ChoicePrediction
-from pipeline.tasks.examples import Example
+from pipeline.tasks.examples import Example, Gold
 from pipeline.tasks.span_answers import SpanPrediction
 
 
@@ -50,13 +50,15 @@ def details(guess: Prediction) -> dict[str, object]:
 
 
 def _glue(guesses: Sequence[Prediction]) -> str:
-    """Return GLUE's format: rows numbered from 0; regression numbers with three decimals."""
-    answers = [
-        f"{guess.answer:.3f}" if isinstance(guess.answer, float) else guess.answer
-        for guess in guesses
-    ]
-    rows = [f"{number}\t{answer}" for number, answer in enumerate(answers)]
+    """Return GLUE's format: rows from 0; numbers with three decimals; commas between labels."""
+    rows = [f"{number}\t{_cell(guess.answer)}" for number, guess in enumerate(guesses)]
     return "\n".join(["index\tprediction", *rows, ""])
+
+
+def _cell(answer: Gold) -> str:
+    if isinstance(answer, float):
+        return f"{answer:.3f}"
+    return answer if isinstance(answer, str) else ",".join(answer)
 
 
 def _conll(examples: Sequence[Example], guesses: Sequence[Prediction]) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 from data_prep.errors import SesameError
 from pipeline.tasks.choices import ChoiceError, choice_number, choice_texts
 from pipeline.tasks.config import TaskConfig
-from pipeline.tasks.examples import UNREADABLE_JSON, Example, TaskFile, read_lines
+from pipeline.tasks.examples import UNREADABLE_JSON, Example, Gold, TaskFile, read_lines
 from pipeline.tasks.groups import GroupFinder
 
 Row = tuple[int, dict[str, Any]]  # first line number, cells by column
@@ -138,6 +138,14 @@ def _require_columns(path: Path, line: int, row: dict[str, Any], needed: list[st
         )
 
 
+def _labels(file: TaskFile, cell: Any, task: TaskConfig) -> tuple[str, ...]:
+    """Return the distinct labels of an example; an empty cell or list has none."""
+    given = cell if isinstance(cell, list) else _text(cell).split(task.label_separator)
+    labels = (file.without_surrogates(_text(label)) for label in given)
+    named = (task.label_aliases.get(label, label) for label in labels if label)
+    return tuple(dict.fromkeys(named))
+
+
 def _require_choice(file: TaskFile, line: int, label: str, choices: int, task: TaskConfig) -> None:
     number = choice_number(label, task.labels)
     if number is None or number >= choices:
@@ -152,7 +160,9 @@ def _text(cell: Any) -> str:
     return "" if cell is None else str(cell).strip()
 
 
-def _gold(file: TaskFile, line: int, row: dict[str, Any], task: TaskConfig) -> str | float:
+def _gold(file: TaskFile, line: int, row: dict[str, Any], task: TaskConfig) -> Gold:
+    if task.kind == "multilabel":
+        return _labels(file, row[task.label], task)
     path, label = file.path, file.without_surrogates(_text(row[task.label]))
     if not label:
         raise SesameError(
@@ -160,7 +170,7 @@ def _gold(file: TaskFile, line: int, row: dict[str, Any], task: TaskConfig) -> s
             "a file without labels belongs under task.unlabelled"
         )
     if task.kind != "regress":
-        return label
+        return task.label_aliases.get(label, label)
     try:
         number = float(label)
     except ValueError:

@@ -29,6 +29,7 @@ from pipeline.store.outputs import LEASE, Output, Store, run_facts
 from pipeline.store.remaking import beside as place_beside
 from pipeline.store.remaking import complete_swap, has_same_files, mark_outdated, swap_in
 from pipeline.store.verify import refuse_damage
+from pipeline.workflow.devices import VISIBLE, divide_devices, visible_devices
 from pipeline.workflow.kept_config import keep_config
 from pipeline.workflow.plan import titled
 from pipeline.workflow.stage import Node, Work
@@ -225,17 +226,19 @@ def _is_ready(node: Node, waiting: Collection[str]) -> bool:
 
 
 def _sensible_count(nodes: list[Node]) -> int:
-    """Return the default number of parallel fine-tunings: one per core, if memory allows; 1 on GPU.
+    """Return the default number of parallel fine-tunings: one per GPU, or one per core.
 
     Several small models with one thread each use a CPU better than one model on all cores, whose
-    threads wait for each other.
+    threads wait for each other. On a CPU memory limits the number.
     """
     if len(nodes) < 2:
         return 1
     from pipeline.tasks.finetuning import choose_device
 
-    accelerators = {node.config.finetune.accelerator for node in nodes}
-    if any(choose_device(accelerator).type != "cpu" for accelerator in accelerators):
+    configs = [node.config.finetune for node in nodes]
+    if devices := visible_devices(configs):
+        return max(1, len(devices) // max(config.devices for config in configs))
+    if any(choose_device(config.accelerator).type != "cpu" for config in configs):
         return 1
     largest = max(map(_expected_memory, nodes))
     available: int = psutil.virtual_memory().available
@@ -258,12 +261,18 @@ def _execute_beside(nodes: list[Node], at_once: int, again: Collection[Node] = (
 
     Raises `SesameError` at once if a process was killed.
     """
+    configs = [node.config.finetune for node in nodes]
+    most = max(config.devices for config in configs)
     with stop_signals_blocked():
+        context = multiprocessing.get_context("spawn")
+        free: multiprocessing.Queue[str] = context.Queue()
+        for devices in divide_devices(visible_devices(configs), most, at_once):
+            free.put(devices)
         pool = ProcessPoolExecutor(
             at_once,
-            multiprocessing.get_context("spawn"),
+            context,
             initializer=_begin_process,
-            initargs=(max(1, usable_cores() // at_once),),
+            initargs=(max(1, usable_cores() // at_once), free),
         )
         futures = {pool.submit(_timed, node, node in again): node for node in nodes}
     failures: dict[str, SesameError] = {}
@@ -302,9 +311,14 @@ def _killed(nodes: list[Node], at_once: int) -> str:
     )
 
 
-def _begin_process(threads: int) -> None:
-    """Set up a process of the pool, before torch is imported and reads the number of threads."""
+def _begin_process(threads: int, free: "multiprocessing.Queue[str]") -> None:
+    """Set up a process of the pool, before torch is imported and reads threads and devices.
+
+    `free` has the CUDA devices of each process.
+    """
     end_with_parent()
+    if devices := free.get():
+        os.environ[VISIBLE] = devices
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
     os.environ["TTY_COMPATIBLE"] = "0"  # live progress bars would overwrite each other
 

@@ -32,6 +32,11 @@ def test_auto_takes_gpus_only_where_nodes_have_some() -> None:
     assert gpus("pretrain", "trainer.accelerator=cpu", site="4") == ""
 
 
+def test_a_fine_tuning_gets_its_devices() -> None:
+    assert gpus("finetune", "finetune.devices=2") == gpus("model", "finetune.devices=2") == "2"
+    assert gpus("layers", "finetune.devices=2") == "1"
+
+
 def test_a_stage_without_gpus_gets_those_the_site_gives_it() -> None:
     assert gpus("shard") == ""
     assert gpus("shard", site="1") == "1"

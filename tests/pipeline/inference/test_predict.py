@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from pipeline.inference import predicting
 from pipeline.inference.items import read_items
 from pipeline.inference.models import FinetunedModel, read_model
 from pipeline.inference.predicting import predict_file
-from pipeline.inference.results import Choice, Entity, Label, Tags
+from pipeline.inference.results import Choice, Entity, Label, Labels, Tags
 from pipeline.models.bert.config import BertConfig
 from pipeline.store.outputs import Store
 from tests.pipeline.toy_tokenizer import write_toy_tokenizer
@@ -31,8 +32,10 @@ TASKS = {
     "alike": "name: alike\ntrain: alike.tsv\nkind: regress\nmetric: pearson\n"
     "text_a: a\ntext_b: b\n",
     "names": "name: names\ntrain: names.conll\nkind: tag\nreader: conll\nmetric: entity_f1\n",
+    "topics": "name: topics\ntrain: topics.tsv\nkind: multilabel\nmetric: micro_f1\n",
     "ends": "name: ends\ntrain: ends.tsv\nkind: choice\ntext_a: begin\n"
     "choices: [one, two, three]\n",
+    "notes": "name: notes\ntrain: notes.jsonl\nkind: tag\nreader: spans\nmetric: entity_f1\n",
     "quiz": "name: quiz\ntrain: quiz.json\ndev: quiz.json\nkind: span\nreader: squad\nmetric: f1\n",
 }
 SETTINGS = [
@@ -48,6 +51,8 @@ def write_task_files(folder: Path) -> None:
     (folder / "mood.tsv").write_text("\n".join(["sentence\tlabel", *moods, ""]))
     pairs = [f"{' '.join(words)}\t{words[0]}\t{len(words) / 2}" for words in texts]
     (folder / "alike.tsv").write_text("\n".join(["a\tb\tlabel", *pairs, ""]))
+    topics = [f"{' '.join(w)}\t{','.join(t for t in ('good', 'film') if t in w)}" for w in texts]
+    (folder / "topics.tsv").write_text("\n".join(["sentence\tlabel", *topics, ""]))
     ends = [f"bo\t{' '.join(w)}\t{' '.join(w[::-1])} good\t\t1" for w in texts[:40]]
     (folder / "ends.tsv").write_text("\n".join(["begin\tone\ttwo\tthree\tlabel", *ends, ""]))
     sentences = [draw.choices(WORDS, k=draw.randint(3, 8)) for _ in range(120)]
@@ -56,6 +61,8 @@ def write_task_files(folder: Path) -> None:
         for words in sentences
     ]
     (folder / "names.conll").write_text("\n\n".join([*tagged, ""]))
+    lines = [{"text": " ".join(words), "spans": _spans(words)} for words in sentences]
+    (folder / "notes.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     questions = [
         {
             "context": " ".join(words),
@@ -70,6 +77,13 @@ def write_task_files(folder: Path) -> None:
         for number, words in enumerate(sentences[:30])
     ]
     (folder / "quiz.json").write_text(json.dumps({"data": [{"paragraphs": questions}]}))
+
+
+def _spans(words: list[str]) -> list[dict[str, Any]]:
+    ends = accumulate(len(word) + 1 for word in words)
+    places = [(end - len(word) - 1, end - 1, word) for word, end in zip(words, ends, strict=True)]
+    names = ("anna", "bo")
+    return [{"start": a, "end": b, "label": "PER"} for a, b, word in places if word in names]
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +135,21 @@ def test_entities_have_the_characters_of_the_given_text() -> None:
     assert len(tags.words) == len(tags.tags) == len(tags.scores)
 
 
+def test_tags_learnt_from_spans_are_predicted_on_texts(tmp_path: Path) -> None:
+    text = "film (anna), bo  in lund."
+    [tags, nothing] = load_model("mine/notes").predict([text, ""])
+    assert isinstance(tags, Tags) and isinstance(nothing, Tags) and nothing.tags == []
+    assert [text[each.start : each.end] for each in tags.entities] == ["anna", "bo"]
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": text, "spans": []}) + "\n")
+    (tmp_path / "a.txt").write_text(f"film\n{text}\n")
+    for name, output in (("a.jsonl", "out.jsonl"), ("a.txt", "a.ann")):
+        files = f"input={tmp_path / name}", f"output={tmp_path / output}"
+        assert run(["predict", "model=mine/notes", *files]) == 0
+    [line] = predicted(tmp_path / "out.jsonl")
+    assert [each["start"] for each in line["entities"]] == [6, 13]
+    assert (tmp_path / "a.ann").read_text() == "T1\tPER 11 15\tanna\nT2\tPER 18 20\tbo\n"
+
+
 def test_answers_have_offsets_and_rivals() -> None:
     passage = "bo in film lund"
     [answer] = load_model("mine/quiz").predict([("good film", passage)])
@@ -138,6 +167,21 @@ def test_choices_are_predicted_with_the_probabilities_of_all() -> None:
     assert sum(three.scores) == pytest.approx(1) and max(three.scores) == three.score
     with pytest.raises(UsageError, match="an item must be a context and its choices"):
         load_model("mine/ends").predict([("bo", "bad film")])
+
+
+def test_several_labels_are_predicted_with_the_probability_of_each(tmp_path: Path) -> None:
+    results = load_model("mine/topics").predict(["good good film", "bad plot"])
+    for each in results:
+        assert isinstance(each, Labels) and each.scores.keys() == {"film", "good"}
+        assert each.labels == [label for label, score in each.scores.items() if score > 0.5]
+    good, bad = (each.scores["good"] for each in results)
+    assert good > 0.5 > bad
+    assert load_model("mine/topics").predict([]) == []
+    (tmp_path / "a.txt").write_text("good good film\nbad plot\n")
+    output = tmp_path / "out.tsv"
+    assert run(["predict", "model=mine/topics", f"input={tmp_path}/a.txt", f"output={output}"]) == 0
+    rows = [f"{number}\t{','.join(each.labels)}" for number, each in enumerate(results)]
+    assert output.read_text().splitlines() == ["index\tprediction", *rows]
 
 
 CHOICE_FORMS = {

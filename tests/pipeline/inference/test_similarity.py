@@ -9,6 +9,7 @@ from gensim.test.utils import datapath
 
 from data_prep.errors import SesameError
 from data_prep.vectors.table import VectorTable
+from pipeline.commands.main import run
 from pipeline.encoders import StaticEncoder
 from pipeline.inference.similarity import measure, read_pairs
 
@@ -23,7 +24,26 @@ def test_correlations_are_those_of_gensim(name: str) -> None:
     ours = measure(StaticEncoder(VectorTable(words, vectors)), path)
     _, expected, unknown = theirs.evaluate_word_pairs(str(path))
     assert ours.spearman == pytest.approx(expected.statistic, abs=1e-6)
+    assert -1 < ours.pearson < 1
     assert ours.used == round(ours.pairs * (1 - unknown / 100))
+
+
+def test_sentence_pairs_of_a_task_are_compared_by_cosine(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cosines of mean vectors: 1, 0, and 0.8; so the ranks agree and the numbers nearly."""
+    monkeypatch.chdir(tmp_path)
+    Path("vectors.txt").write_text("a 1 0\nb 0 1\nc 4 3\n")
+    rows = ["a a\ta\t5", "a\tb\t0", "a\tc\t4"]
+    Path("dev.tsv").write_text("\n".join(["sentence1\tsentence2\tscore", *rows]) + "\n")
+    Path("train.tsv").write_text(Path("dev.tsv").read_text())
+    asked = ["similarity", "encoder=./vectors.txt", "task=stsb", "task.data_dir=."]
+    assert run(asked) == 0
+    assert "1.000 │   1.000 │ 3 of 3" in capfd.readouterr().out
+    assert run([*asked, "pooling=last"]) == 2
+    assert "pooling=last: must be one of mean, first, max" in capfd.readouterr().err
+    assert run(["similarity", "encoder=./vectors.txt", "task=sst2", "task.data_dir=."]) == 2
+    assert "task=sst2: needs pairs with a number" in capfd.readouterr().err
 
 
 def test_a_bad_line_is_named(tmp_path: Path) -> None:

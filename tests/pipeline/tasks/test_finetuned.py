@@ -48,9 +48,11 @@ TASKS = {
     "regress": TaskConfig(name="toy", kind="regress", metric="pearson"),
     "tag": TaskConfig(name="toy", kind="tag", reader="conll", metric="entity_f1"),
     "span": TaskConfig(name="toy", kind="span", reader="squad", metric="f1"),
+    "multilabel": TaskConfig(name="toy", kind="multilabel", metric="micro_f1"),
     "choice": TaskConfig(name="toy", kind="choice", choices=["one", "other"]),
 }
 LABELS = {"classify": ["bad", "good", "mixed"], "pairs": ["no", "yes"], "tag": ["O", "B-X", "I-X"]}
+LABELS["multilabel"] = ["good", "bad", "film"]
 ONCE = FinetuneConfig(lr=1e-2, epochs=1, batch_size=8, max_seq_length=40, accelerator="cpu")
 
 
@@ -69,6 +71,8 @@ def example(kind: str, rng: np.random.Generator) -> Example:
     if kind == "choice":  # two to four choices
         choices = [" ".join(rng.choice(WORDS, size=3)) for _ in range(rng.integers(2, 5))]
         return Example((text, *choices), str(rng.integers(len(choices))), "", 0)
+    if kind == "multilabel":
+        return Example((text,), tuple(w for w in LABELS[kind] if w in words), "", 0)
     gold: Any = float(rng.integers(0, 6)) if kind == "regress" else LABELS[kind][len(words) % 2]
     texts = (text, " ".join(words[::-1])) if kind == "pairs" else (text,)
     return Example(texts, gold, "", 0)
@@ -111,6 +115,8 @@ def test_a_class_of_transformers_gives_our_answers(
     theirs = transformers.AutoConfig.from_pretrained(tmp_path)
     if kind in LABELS:
         assert list(theirs.id2label.values()) == LABELS[kind]
+    if kind == "multilabel":
+        assert theirs.problem_type == "multi_label_classification"
     transformers.AutoTokenizer.from_pretrained(tmp_path)
 
 

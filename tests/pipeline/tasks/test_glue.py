@@ -196,6 +196,45 @@ def test_tasks_without_data_are_left_out(suite: TaskConfig, glue: Path, tmp_path
         members_with_data(compose_config(["task=glue"]).task)
 
 
+def test_a_task_of_a_suite_may_have_its_own_settings(glue: Path) -> None:
+    plain = ["experiment=demo", "task=glue", f"task.data_dir={glue}", "finetune.epochs=3"]
+    own = ["task.members.rte.finetune.epochs=10", "task.members.rte.finetune.lr=1e-4"]
+    before = Finetune().inputs(compose_config(plain))
+    after = Finetune().inputs(compose_config([*plain, *own]))
+    assert (after["rte"].config.finetune.epochs, after["rte"].config.finetune.lr) == (10, 1e-4)
+    for name, request in after.items():  # the others keep their fingerprints
+        is_same = Finetune().keys(request.config) == Finetune().keys(before[name].config)
+        assert is_same == (name != "rte")
+    alone = ["experiment=demo", "task=rte", f"task.data_dir={glue}/RTE"]
+    config = compose_config([*alone, "finetune.epochs=10", "finetune.lr=1e-4"])
+    assert Finetune().keys(config) == Finetune().keys(after["rte"].config), "as the task alone"
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("epoch=2", r"finetune\.epoch: a member of a suite has no such setting"),
+        ("seed=2", r"finetune\.seed: a member of a suite has no such setting"),
+        ("epochs=0", r"finetune\.epochs=0: must be at least 1"),
+        ("lr=fast", r"finetune\.lr: must be of type float"),
+    ],
+)
+def test_settings_of_a_member_are_checked(setting: str, message: str) -> None:
+    with pytest.raises(UsageError, match=rf"task\.members\.rte\.{message}"):
+        compose_config(["task=glue", f"task.members.rte.finetune.{setting}"])
+    with pytest.raises(UsageError, match=r"task\.finetune: only members of a suite have it"):
+        compose_config(["task=rte", "task.finetune.epochs=2"])
+
+
+def test_the_grid_of_bert_is_that_of_its_appendix() -> None:
+    [instance] = compose_config(["experiment=glue_bert"]).instances.values()
+    assert instance.sweep == {
+        "finetune.batch_size": [16, 32],
+        "finetune.lr": [5e-5, 3e-5, 2e-5],
+        "finetune.epochs": [2, 3, 4],
+    }
+
+
 def test_contradicting_suites_are_refused() -> None:
     with pytest.raises(UsageError, match=r"task\.metric=f1: a suite \(task\.members\)"):
         compose_config(["task=glue", "task.metric=f1"])

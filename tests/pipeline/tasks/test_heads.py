@@ -10,8 +10,9 @@ from torch import Tensor
 
 from data_prep.errors import UsageError
 from pipeline.encoders import Encoder, InputBatch
+from pipeline.encoders.pooling import pool
 from pipeline.tasks.config import FinetuneConfig
-from pipeline.tasks.heads import Context, Head, LayerChoice, Standardised, pool
+from pipeline.tasks.heads import Context, Head, LayerChoice, Standardised
 
 LENGTHS = np.array([3, 1, 7])
 

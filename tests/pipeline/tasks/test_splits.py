@@ -299,3 +299,20 @@ def test_what_is_named_but_not_there_is_left_out_and_told(tmp_path: Path) -> Non
     (tmp_path / "new.tsv").write_text("sentence\n")
     with pytest.raises(SesameError, match=r"new\.tsv: too few examples; the file has none"):
         read_splits(task, seed=0)
+
+
+def test_xnli_is_scored_in_one_language_and_trained_in_another(tmp_path: Path) -> None:
+    train = "premise\thypo\tlabel\na\tb\tcontradictory\nc\td\tneutral\n"
+    (tmp_path / "multinli.train.en.tsv").write_text(train)
+    rows = [f"{language}\tentailment\t{language} e\tf\n" for language in ("en", "sv")]
+    for name in ("dev", "test"):
+        head = "language\tgold_label\tsentence1\tsentence2\n"
+        (tmp_path / f"xnli.{name}.tsv").write_text(head + "".join(rows))
+    own = ["task=xnli", f"task.data_dir={tmp_path}", "task.scored_where.language=sv"]
+    splits = read_splits(compose_config(own).task, 0)
+    assert [example.gold for example in splits.train] == ["contradiction", "neutral"]
+    assert [e.texts for e in (*splits.dev, *splits.test)] == [("sv e", "f")] * 2
+    with pytest.raises(
+        SesameError, match=r"xnli\.dev\.tsv: too few examples; no row has the values"
+    ):
+        read_splits(compose_config([*own[:2], "task.scored_where.language=xx"]).task, 0)

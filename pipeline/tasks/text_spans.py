@@ -1,0 +1,108 @@
+"""Tags from marked spans of texts: JSON lines, and what brat's files share with them.
+
+A line is an object such as
+    {"text": "Anna lives in Lund.", "spans": [{"start": 0, "end": 4, "label": "PER"}]}
+Ends are excluded. A text is split into words as BERT does, and its spans become BIO tags.
+
+A span that begins or ends inside a word, runs past the end, overlaps a longer one or has no word is
+a fault (task.faulty): an error, or a counted repair. Repairs widen it to whole words, cut it, or
+leave it out.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from data_prep.errors import SesameError
+from data_prep.text.words import TextWords
+from pipeline.tasks.config import TaskConfig
+from pipeline.tasks.examples import Document, Example, TaskFile
+from pipeline.tasks.groups import GroupFinder
+from pipeline.tasks.table import json_rows
+
+
+@dataclass(frozen=True)
+class TextSpan:
+    """A labelled run of characters, and its place in the file for messages."""
+
+    start: int
+    end: int  # excluded
+    label: str
+    where: int | str
+
+
+def read_spans(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
+    """Yield one example per line; every error names file and line."""
+    if file.path.suffix != ".jsonl":
+        raise SesameError(f"{file.path}: must end in .jsonl, with one JSON object per line")
+    groups = GroupFinder(file, task)
+    for line, row in json_rows(file.path):
+        group = groups.find(row)
+        text = row.get("text")
+        words = TextWords.of(file.without_surrogates(text)) if isinstance(text, str) else ()
+        if not isinstance(words, TextWords) or not words:
+            file.refuse_or_drop(task, line, "has no text with words")
+            continue
+        gold = None
+        if file.has_labels:
+            gold = tag_words(file, task, words, _spans(file, line, row))
+        own = words.text if group is None else group
+        yield Example(
+            words.every, gold, own, line, is_grouped=group is not None,
+            document=Document(words, (0,)),
+        )  # fmt: skip
+    groups.refuse_absent()
+
+
+def _spans(file: TaskFile, line: int, row: dict[str, Any]) -> list[TextSpan]:
+    given = row.get("spans")
+    spans = []
+    for number, span in enumerate(given if isinstance(given, list) else [None]):
+        start, end, label = (
+            (span.get(key) for key in ("start", "end", "label"))
+            if isinstance(span, dict)
+            else (None, None, None)
+        )
+        if not (type(start) is type(end) is int and isinstance(label, str) and label):
+            raise SesameError(
+                f"{file.path}:{line}: needs a list spans of objects with start, end and label"
+            )
+        spans.append(TextSpan(start, end, label, f"{line}, span {number}"))
+    return spans
+
+
+def tag_words(
+    file: TaskFile, task: TaskConfig, words: TextWords, spans: Sequence[TextSpan]
+) -> tuple[str, ...]:
+    """Return the BIO tags of `words`; spans count characters of the words' whole text."""
+    starts, ends = words.own_characters.T
+    tags = ["O"] * len(words)
+    for span in sorted(spans, key=lambda each: (each.start - each.end, each.start)):
+        first = int(np.searchsorted(ends, span.start, side="right"))
+        last = int(np.searchsorted(starts, span.end))
+        if first >= last or span.start >= span.end:
+            _repair(file, task, span, "has no word", "left out")
+            continue
+        if any(tag != "O" for tag in tags[first:last]):
+            _repair(file, task, span, "overlaps another one", "left out")
+            continue
+        inside = words.text[span.start : span.end]
+        begin = span.end - len(inside.lstrip())
+        end = span.start + len(inside.rstrip())
+        if span.end > len(words.text) or end > ends[-1]:
+            _repair(file, task, span, "runs past the end of its text or line", "cut")
+        elif (starts[first], ends[last - 1]) != (begin, end):
+            _repair(file, task, span, "begins or ends inside a word", "widened")
+        tags[first:last] = [f"B-{span.label}", *[f"I-{span.label}"] * (last - first - 1)]
+    return tuple(tags)
+
+
+def _repair(file: TaskFile, task: TaskConfig, span: TextSpan, fault: str, repair: str) -> None:
+    if task.faulty == "refuse":
+        raise SesameError(
+            f"{file.path}:{span.where}: the span of characters {span.start} to {span.end} {fault}; "
+            f"correct it, or set task.faulty=drop, and it is {repair} and counted"
+        )
+    file.repairs[f"spans {repair}"] += 1
