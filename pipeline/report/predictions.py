@@ -15,6 +15,7 @@ RIGHT = {
     "tag": "all tags of a sentence; its confidence is that of the least certain word",
     "span": "an exact match",
     "choice": "the choice",
+    "multilabel": "all labels of a text; its confidence is that of the least certain label",
 }
 
 
@@ -39,6 +40,8 @@ def judged_predictions(made: FinishedOutput) -> list[Judged]:
     def is_right(gold: Any, prediction: Any) -> bool:
         if kind == "span":
             return answer_scores(gold, prediction, unanswerable)[0] == 1.0
+        if kind == "multilabel":
+            return set(gold) == set(prediction)
         return bool(gold == prediction)
 
     return [

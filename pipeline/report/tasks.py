@@ -29,6 +29,9 @@ METRICS = {
     "spearman": "Spearman correlation",
     "entity_f1": "entity F1",
     "exact_match": "exact match",
+    "micro_f1": "micro F1",
+    "macro_f1": "macro F1",
+    "subset_accuracy": "all labels right",
     "average": "average of tasks",
 }
 EXPLANATION = (
