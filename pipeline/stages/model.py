@@ -96,6 +96,7 @@ def gather(found: Iterable[dict[str, Any]], seed: int) -> dict[str, Any]:
         "seeds": [scores["seed"] for scores in every],
         "dev_scores": [scores["dev_score"] for scores in every],
         "test_scores": [scores["score"] for scores in every],
+        "split": first["split"],
         "examples": {name: first[f"{name}_examples"] for name in ("train", "dev", "test")},
     }
 
