@@ -74,9 +74,8 @@ def objective(output: Output) -> float | None:
     """Return the objective of a finished output; None if its stage has none."""
     if output.stage == "finetune":
         scores = json.loads((output.path / "scores.json").read_text())
-        if "dev_scores" not in scores:  # a suite; only its members have development scores
-            return None
-        return float(scores["dev_scores"][scores["best_epoch"] - 1])
+        # Members of a suite have development sets of their own, which `comparable` does not see.
+        return None if scores["kind"] == "suite" else float(scores["dev_score"])
     if output.stage == "pretrain":
         lines = (output.path / "metrics.jsonl").read_text().splitlines()
         losses = [json.loads(line).get("heldout_loss") for line in lines]

@@ -19,8 +19,14 @@ def sample_errors(kind: str, predictions: Sequence[Judged]) -> list[Decoded]:
 
 
 def _labelled(each: Judged) -> Decoded:
-    title = f"is {each.gold}, predicted {each.prediction}, confidence {percent(each.confidence)}"
+    gold, guess = (_label(label) for label in (each.gold, each.prediction))
+    title = f"is {gold}, predicted {guess}, confidence {percent(each.confidence)}"
     return Decoded(title, [Piece(_cut(text), space=" ") for text in each.inputs])
+
+
+def _label(label: str | list[str]) -> str:
+    """Return a label, or all labels of a multi-label text."""
+    return label if isinstance(label, str) else ", ".join(label) or "without label"
 
 
 def _answered(each: Judged) -> Decoded:

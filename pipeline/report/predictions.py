@@ -15,7 +15,7 @@ RIGHT = {
     "tag": "all tags of a sentence; its confidence is that of the least certain word",
     "span": "an exact match",
     "choice": "the choice",
-    "multilabel": "all labels of an example; its confidence is that of the least certain label",
+    "multilabel": "all labels of a text; its confidence is that of the least certain label",
 }
 
 

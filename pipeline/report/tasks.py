@@ -31,7 +31,7 @@ METRICS = {
     "exact_match": "exact match",
     "micro_f1": "micro F1",
     "macro_f1": "macro F1",
-    "subset_accuracy": "share with exactly the right labels",
+    "subset_accuracy": "all labels right",
     "average": "average of tasks",
 }
 EXPLANATION = (

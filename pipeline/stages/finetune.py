@@ -117,7 +117,7 @@ class Finetune(Stage):
             "metric": task.metric,
             "score": outcome.scores[task.metric],
             "scores": outcome.scores,
-            "dev_score": outcome.dev_scores[outcome.best_epoch - 1],
+            "dev_score": outcome.dev_score,
             "split": task.scored_split,
             "encoder": encoder_label(work.config),
             "seed": config.seed,

@@ -71,7 +71,7 @@ class Model(Stage):
         scores = {
             role: json.loads((path / "scores.json").read_text()) for role, path in tuned.items()
         }
-        best = min(scores, key=lambda role: (-dev_score(scores[role]), scores[role]["seed"]))
+        best = min(scores, key=lambda role: (-scores[role]["dev_score"], scores[role]["seed"]))
         kept = tuned[best] / KEPT
         if kept.is_dir():
             shutil.copytree(kept, work.out, dirs_exist_ok=True)
@@ -89,11 +89,6 @@ class Model(Stage):
         return facts | {"form": stated["form"]}
 
 
-def dev_score(scores: dict[str, Any]) -> float:
-    """Return the score on the development set of the epoch whose weights were used."""
-    return float(scores["dev_scores"][scores["best_epoch"] - 1])
-
-
 def gather(found: Iterable[dict[str, Any]], seed: int) -> dict[str, Any]:
     """Return task, counts and the scores of all seeds; numbers and names of settings only."""
     every = sorted(found, key=lambda scores: int(scores["seed"]))
@@ -105,8 +100,9 @@ def gather(found: Iterable[dict[str, Any]], seed: int) -> dict[str, Any]:
         "encoder": first["encoder"],
         "seed": seed,
         "seeds": [scores["seed"] for scores in every],
-        "dev_scores": [dev_score(scores) for scores in every],
+        "dev_scores": [scores["dev_score"] for scores in every],
         "test_scores": [scores["score"] for scores in every],
+        "split": first["split"],
         "examples": {name: first[f"{name}_examples"] for name in ("train", "dev", "test")},
     }
 

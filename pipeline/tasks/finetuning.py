@@ -48,6 +48,11 @@ class Outcome:
     cut: int  # inputs truncated to finetune.max_seq_length
     mix: dict[str, Any] | None = None  # learned layer weights, with finetune.layers=mix
 
+    @property
+    def dev_score(self) -> float:
+        """The development score of the weights that were used."""
+        return self.dev_scores[self.best_epoch - 1]
+
 
 def finetune(
     encoder: Encoder,

@@ -55,7 +55,7 @@ def fill_table(
             outcome = finetune(
                 stored.reading(needed_states(choice, encoder.states)), splits, task, own
             )
-            dev, test = outcome.dev_scores[outcome.best_epoch - 1], outcome.scores[task.metric]
+            dev, test = outcome.dev_score, outcome.scores[task.metric]
             scores.setdefault(choice, {})[str(seed)] = {"dev": dev, "test": test}
             write_atomically(path, json.dumps(scores))
             number = len(every) - len(missing) + done

@@ -37,7 +37,7 @@ On the command line: `sesame predict model=path/to/this/folder input=file.jsonl`
 | --- | --- | --- |
 {rows}
 
-Test: mean {mean:.1f}{deviation} over {seeds}.
+Test: mean {mean:.1f}{deviation} over {seeds}.{caution}
 
 ## Making
 
@@ -47,6 +47,10 @@ Test: mean {mean:.1f}{deviation} over {seeds}.
 A model repeats the errors and prejudices of the texts and labels it was trained on. What a
 vocabulary or the names of labels give away, this folder gives away.
 """
+NO_TEST_SET = (
+    " The task has no test file: the development set was scored, on which the epoch was chosen. "
+    "So these scores are too high."
+)
 ABOUT = {
     "classify": "Assigns one of {labels} labels to a text or a pair of texts.",
     "regress": "Gives a number for a text or a pair of texts.",
@@ -86,6 +90,7 @@ def model_card(stated: dict[str, Any], facts: dict[str, Any]) -> str:
         rows="\n".join(f"| {s} | {100 * dev:.1f} | {100 * test:.1f} |" for s, dev, test in rows),
         mean=fmean(tests),
         deviation=f", deviation {stdev(tests):.1f}" if len(tests) > 1 else "",
+        caution=NO_TEST_SET if facts["split"] == "dev" else "",
         seeds="one seed" if len(tests) == 1 else f"{len(tests)} seeds",
         settings=json.dumps(stated["finetune"], sort_keys=True),
         **facts["examples"],

@@ -172,6 +172,24 @@ def test_every_kind_of_task_is_judged_or_has_numbers() -> None:
     assert {*RIGHT, "regress"} == set(METRICS)
 
 
+def test_labels_of_a_text_are_right_only_together(tmp_path: Path) -> None:
+    run = SampleRun(tmp_path)
+    more = {"kind": "multilabel", "metric": "micro_f1", "scores": {"micro_f1": 0.5}}
+    output = run.write_finetuning("topics", "pretrain", 1, more=more)
+    guesses = [(["a", "b"], ["b", "a"]), (["a"], ["a", "b"]), ([], ["a"])]
+    lines = [
+        {"inputs": ["x"], "gold": gold, "prediction": guess, "confidence": 0.7}
+        for gold, guess in guesses
+    ]
+    (output.path / "predictions.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    [made] = collect(run.inputs).of("finetune")
+    predictions = judged_predictions(made)
+    assert [each.is_right for each in predictions] == [True, False, False]
+    assert [error.title for error in sample_errors("multilabel", predictions)] == [
+        "is a, predicted a, b, confidence 70.0", "is without label, predicted a, confidence 70.0",
+    ]  # fmt: skip
+
+
 def test_a_wrong_choice_stands_with_the_question_and_all_choices() -> None:
     wrong = judged(0.6, False, inputs=["He sat", "down.", "up."], gold="0", prediction="1")
     [error] = sample_errors("choice", [wrong])
