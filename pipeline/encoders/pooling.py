@@ -8,6 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pipeline.encoders.segments import reduce_segments
+
 POOLINGS = ("mean", "first", "max")
 
 
@@ -16,4 +18,4 @@ def pool(x_ND: Tensor, lengths: NDArray[np.int64], how: str) -> Tensor:
     lengths_E = torch.from_numpy(lengths).to(x_ND.device)
     if how == "first":
         return x_ND[lengths_E.cumsum(0) - lengths_E]
-    return torch.segment_reduce(x_ND, how, lengths=lengths_E)
+    return reduce_segments(x_ND, how, lengths_E)
