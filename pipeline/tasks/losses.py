@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pipeline.encoders import InputBatch
+from pipeline.encoders.pooling import reduce_runs
 
 
 def summed(
@@ -51,7 +52,7 @@ def cross_entropy_of_runs(logits_RK: Tensor, gold_RK: Tensor, lengths: Tensor) -
     gold_RK is 1 at one row of each run and column. Used for spans, where a run is the units of an
     input (Devlin et al. 2019, section 4.2), and for the choices of an example.
     """
-    most = torch.segment_reduce(logits_RK.detach(), "max", lengths=lengths)
+    most = reduce_runs(logits_RK.detach(), lengths, "max")
     shifted_RK = logits_RK - most.repeat_interleave(lengths, 0)
-    sums = torch.segment_reduce(shifted_RK.exp(), "sum", lengths=lengths)
+    sums = reduce_runs(shifted_RK.exp(), lengths, "sum")
     return sums.log().sum() - (shifted_RK * gold_RK).sum()
