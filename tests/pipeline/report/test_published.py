@@ -1,4 +1,4 @@
-"""Published figures: each equals the value of its paper's table, copied here from the paper."""
+"""Published figures of conf/ against the papers' tables, which are written here a second time."""
 
 from pathlib import Path
 

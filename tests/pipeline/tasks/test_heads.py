@@ -10,7 +10,7 @@ from torch import Tensor
 
 from data_prep.errors import UsageError
 from pipeline.encoders import Encoder, InputBatch
-from pipeline.encoders.pooling import pool
+from pipeline.encoders.pooling import pool, reduce_runs, scatter_runs
 from pipeline.tasks.config import FinetuneConfig
 from pipeline.tasks.heads import Context, Head, LayerChoice, Standardised
 
@@ -76,6 +76,16 @@ def test_pooling_equals_each_input_alone(how: str) -> None:
     alone = {"mean": lambda x: x.mean(0), "first": lambda x: x[0], "max": lambda x: x.max(0).values}
     expected = [alone[how](part) for part in x_ND.split(LENGTHS.tolist())]
     torch.testing.assert_close(pool(x_ND, LENGTHS, how), torch.stack(expected))
+
+
+@pytest.mark.parametrize("how", ["sum", "mean", "max"])
+def test_runs_are_reduced_alike_where_torch_has_no_segment_reduce(how: str) -> None:
+    x_ND, lengths_E = states()[0].requires_grad_(), torch.from_numpy(LENGTHS)
+    found = [reduce(x_ND, lengths_E, how) for reduce in (reduce_runs, scatter_runs)]
+    torch.testing.assert_close(*found)
+    weights = torch.arange(24.0).reshape(3, 8)
+    gradients = [torch.autograd.grad((x * weights).sum(), x_ND)[0] for x in found]
+    torch.testing.assert_close(*gradients)
 
 
 @pytest.mark.parametrize("kind", ["bilstm", "bigru"])
