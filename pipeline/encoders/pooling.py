@@ -8,8 +8,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pipeline.encoders.segments import reduce_segments
-
 POOLINGS = ("mean", "first", "max")
 
 
@@ -18,9 +16,6 @@ def pool(x_ND: Tensor, lengths: NDArray[np.int64], how: str) -> Tensor:
     lengths_E = torch.from_numpy(lengths).to(x_ND.device)
     if how == "first":
         return x_ND[lengths_E.cumsum(0) - lengths_E]
-<<<<<<< HEAD
-    return reduce_segments(x_ND, how, lengths_E)
-=======
     return reduce_runs(x_ND, lengths_E, how)
 
 
@@ -38,4 +33,3 @@ def scatter_runs(x_ND: Tensor, lengths_E: Tensor, how: str) -> Tensor:
     name = "amax" if how == "max" else how
     index_ND = run_N[:, None].expand_as(x_ND)
     return empty_ED.scatter_reduce(0, index_ND, x_ND, name, include_self=False)
->>>>>>> h1

@@ -11,11 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pipeline.encoders import InputBatch
-<<<<<<< HEAD
-from pipeline.encoders.segments import reduce_segments
-=======
 from pipeline.encoders.pooling import reduce_runs
->>>>>>> h1
 
 
 def summed(
@@ -56,13 +52,7 @@ def cross_entropy_of_runs(logits_RK: Tensor, gold_RK: Tensor, lengths: Tensor) -
     gold_RK is 1 at one row of each run and column. Used for spans, where a run is the units of an
     input (Devlin et al. 2019, section 4.2), and for the choices of an example.
     """
-<<<<<<< HEAD
-    most = reduce_segments(logits_RK.detach(), "max", lengths)
-    shifted_RK = logits_RK - most.repeat_interleave(lengths, 0)
-    sums = reduce_segments(shifted_RK.exp(), "sum", lengths)
-=======
     most = reduce_runs(logits_RK.detach(), lengths, "max")
     shifted_RK = logits_RK - most.repeat_interleave(lengths, 0)
     sums = reduce_runs(shifted_RK.exp(), lengths, "sum")
->>>>>>> h1
     return sums.log().sum() - (shifted_RK * gold_RK).sum()
