@@ -33,12 +33,12 @@ install: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt -e '.[cluster,demo,dev,ray,remote,tensorboard]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt -e '.[cluster,demo,dev,onnx,ray,remote,tensorboard]'
 	touch $@
 
 # Everything `make install` needs, for a machine without a network: make install WHEELHOUSE=wheelhouse
 wheelhouse:
-	$(PYTHON) -m pip wheel $(PIP_FLAGS) -c constraints.txt -w wheelhouse '.[cluster,demo,dev,ray,remote,tensorboard]' hatchling editables
+	$(PYTHON) -m pip wheel $(PIP_FLAGS) -c constraints.txt -w wheelhouse '.[cluster,demo,dev,onnx,ray,remote,tensorboard]' hatchling editables
 
 test-browser: install
 	$(BIN)/python -m pytest -m browser

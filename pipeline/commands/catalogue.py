@@ -209,6 +209,11 @@ COMMANDS = {
         "score a fine-tuned model on the test file of a task",
         takes="model=<run>/<task> task=<task> [overrides]",
     ),
+    "onnx": Command(
+        "pipeline.commands.onnx:export_onnx",
+        "export a model or an encoder to ONNX, verified by onnxruntime",
+        takes="model=<run>/<task> or encoder=<run or folder> [out=model.onnx] [overrides]",
+    ),
     "publish": Command(
         "pipeline.commands.publish:publish",
         "prepare a model or an encoder for the Hugging Face Hub",
@@ -239,6 +244,6 @@ GROUPS = {
     "Store": ("list", "board", "path", "du", "clean", "verify", "repair", "audit", "sync"),
     "A look inside": ("inspect", "estimate", "rehearse", "doctor", "bench"),
     "Using a model": (
-        "predict", "evaluate", "embed", "fill", "similarity", "senses", "publish"
+        "predict", "evaluate", "embed", "fill", "similarity", "senses", "onnx", "publish"
     ),
 }  # fmt: skip

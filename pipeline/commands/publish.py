@@ -1,16 +1,12 @@
 """`sesame publish`: prepare a model or an encoder for the Hugging Face Hub; upload it if asked."""
 
-from dataclasses import replace
 from pathlib import Path
 
 from data_prep.errors import UsageError
 from data_prep.progress import console
 from pipeline.commands.arguments import Arguments, take_own
-from pipeline.commands.store import open_store
-from pipeline.config.compose import compose_config
+from pipeline.commands.source_folder import named_source, source_folder
 from pipeline.export.publish import Statement, open_hub, prepare, upload
-from pipeline.stages.prepare_encoder import prepare_encoder
-from pipeline.store.models import find_model
 
 OWN = {
     "model": "", "licence": "", "language": "", "datasets": "", "base_model": "", "data": "",
@@ -23,9 +19,7 @@ def publish(arguments: Arguments) -> None:
     arguments.refuse_words()
     own, overrides = take_own(arguments.overrides, OWN)
     is_uploaded = "--upload" in arguments.options
-    named = own["model"] or _encoder(overrides)
-    if not named or (own["model"] and _encoder(overrides)):
-        raise UsageError("publish: name model=<run>/<task> or encoder=<run or folder>")
+    named = named_source(arguments.command, own["model"], overrides)
     if is_uploaded != bool(own["repo"]):
         raise UsageError("publish: --upload and repo=<owner>/<name> go together")
     statement = Statement(
@@ -38,29 +32,12 @@ def publish(arguments: Arguments) -> None:
     statement.check()
     hub = open_hub() if is_uploaded else None
     out = Path(own["out"] or f"published/{named.strip('./').replace('/', '-')}")
-    prepare(_source(own["model"], arguments, overrides), out, statement, Path(named).name)
+    prepare(source_folder(own["model"], arguments, overrides), out, statement, Path(named).name)
     console.print("read its README.md before others do", markup=False)
     print(out)
     if hub is not None:
         upload(out, own["repo"], hub)
         console.print(f"uploaded to {own['repo']}; a new repository is private", markup=False)
-
-
-def _source(model: str, arguments: Arguments, overrides: list[str]) -> Path:
-    """Return the folder of the model, or of the encoder, which is exported if it is not yet."""
-    if model:
-        store = open_store(replace(arguments, overrides=overrides))
-        return find_model(f"model={model}", model, store)
-    config = compose_config(overrides)
-    folders = list(prepare_encoder("publish", config, overrides).values())
-    if len(folders) > 1:
-        raise UsageError(f"encoder={config.encoder}: publish one encoder at a time")
-    return folders[0]
-
-
-def _encoder(overrides: list[str]) -> str:
-    keys = [word.removeprefix("encoder=") for word in overrides if word.startswith("encoder=")]
-    return keys[-1] if keys else ""
 
 
 def _list(text: str) -> tuple[str, ...]:
