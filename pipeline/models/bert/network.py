@@ -99,7 +99,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.gated = config.activation == "geglu"
         width = config.intermediate * (2 if self.gated else 1)
-        self.input = Linear(config.hidden, width, bias=config.biases)
+        self.input = Linear(config.hidden, width, bias=config.biases, has_gelu=not self.gated)
         self.output = Linear(config.intermediate, config.hidden, bias=config.biases)
 
     def forward(self, x_RD: Tensor) -> Tensor:
@@ -107,8 +107,6 @@ class FeedForward(nn.Module):
         if self.gated:
             inner, gate = inner.chunk(2, dim=-1)
             inner = F.gelu(inner) * gate
-        else:
-            inner = F.gelu(inner)
         y_RD: Tensor = self.output(inner)
         return y_RD
 

@@ -24,7 +24,6 @@ from pipeline.commands.stages import experiment
 from pipeline.config.compose import compose_config
 from pipeline.config.schema import Config, ExportConfig
 from pipeline.data.cursor import Cursor, Identity
-from pipeline.encoders import load_encoder
 from pipeline.export.card import gather_facts
 from pipeline.export.weights import read_weights
 from pipeline.models.bert.architectures import ARCHITECTURES, MODERNBERT, Architecture
@@ -197,44 +196,6 @@ def test_transformers_loads_it_offline_and_computes_the_same(store: Path, export
         (both.seq_relationship_logits, ours.pair_E2),
     ):
         torch.testing.assert_close(theirs, own, atol=1e-5, rtol=0)
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("pooling", ["mean", "first", "max"])
-def test_sentence_transformers_is_told_to_pool_as_we_do(
-    pooling: str, store: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    run_export(store, out, sentence_vectors=pooling)
-    modules = json.loads((out / "modules.json").read_text())
-    assert [module["path"] for module in modules] == ["", "1_Pooling"]
-    settings = json.loads((out / "1_Pooling" / "config.json").read_text())
-    assert settings.pop("word_embedding_dimension") == MODEL.hidden
-    [chosen] = [key for key, is_set in settings.items() if is_set]
-    limits = json.loads((out / "sentence_bert_config.json").read_text())
-    assert limits == {"max_seq_length": MODEL.max_positions, "do_lower_case": False}
-    texts = ["abc, de.", "x", "a b c " * 20]  # the last one is truncated
-    words = AutoTokenizer.from_pretrained(out)
-    inputs = words(texts, padding=True, truncation=True, return_tensors="pt")
-    states = AutoModel.from_pretrained(out).eval()(**inputs).last_hidden_state
-    real = inputs.attention_mask.bool()
-    theirs = {
-        "pooling_mode_mean_tokens": lambda x: x.mean(0),
-        "pooling_mode_cls_token": lambda x: x[0],
-        "pooling_mode_max_tokens": lambda x: x.max(0).values,
-    }[chosen]
-    ours = load_encoder(out).embed(texts, unit="sentence", pooling=pooling)
-    for own, row, keep in zip(ours, states, real, strict=True):
-        np.testing.assert_allclose(own, theirs(row[keep]), atol=1e-5)
-    card = (out / "README.md").read_text()
-    assert "sentence-transformers" in ModelCard(card).data.tags
-    assert "SentenceTransformer(" in card
-
-
-def test_elmo_has_no_files_of_sentence_transformers() -> None:
-    config = compose_config(["experiment=elmo_tiny", "export.sentence_vectors=mean"])
-    with pytest.raises(UsageError, match=r"export\.sentence_vectors=mean: .* has no ELMo"):
-        Export().inputs(config)
 
 
 @pytest.mark.usefixtures("offline")
