@@ -21,7 +21,8 @@ from tests.test_privacy import holders
 
 FACTS: dict[str, Any] = {
     "task": "toy", "encoder": "mine", "metric": "accuracy", "seed": 1, "seeds": [1],
-    "dev_scores": [0.5], "test_scores": [0.5], "examples": {"train": 32, "dev": 8, "test": 8},
+    "dev_scores": [0.5], "test_scores": [0.5], "split": "test",
+    "examples": {"train": 32, "dev": 8, "test": 8},
 }  # fmt: skip
 STATED = Statement("cc-by-4.0", ("sv", "no"), ("mine/texts",), "mine/base", "Texts of *ours*.")
 
