@@ -46,17 +46,13 @@ def texts(store: ChunkStore, split: str = "train") -> Streams:
     return text
 
 
-def read(
-    batches: list[list[WordBatch]], words: Words, words_by_characters: dict[bytes, int]
-) -> Streams:
+def read(batches: list[list[WordBatch]], words: Words, word_ids: dict[bytes, int]) -> Streams:
     """What batches (by step) read: words known by their characters, targets by their ids."""
     found: Streams = {name: [] for name in NAMES}
     for step in batches:
         row = 0
         for batch in step:
-            ids = torch.tensor(
-                [words_by_characters[each.numpy().tobytes()] for each in batch.characters_UC]
-            )
+            ids = torch.tensor([word_ids[each.numpy().tobytes()] for each in batch.characters_UC])
             values = {
                 "forward": ids[batch.forward_index_ST],
                 "forward_targets": batch.forward_targets_ST,
@@ -73,7 +69,7 @@ def read(
 
 
 @pytest.fixture(scope="module")
-def words_by_characters(made: Made) -> dict[bytes, int]:
+def word_ids(made: Made) -> dict[bytes, int]:
     tokenizer = Tokenizer.load(made[3])
     pieces = [tokenizer.piece(number) for number in range(tokenizer.size)]
     return {
@@ -92,13 +88,13 @@ def steps(made: Made, count: int, rank: int = 0, world: int = 1, **options: Any)
 
 
 def test_streams_read_on_through_the_whole_text_and_past_its_end(
-    made: Made, words_by_characters: dict[bytes, int]
+    made: Made, word_ids: dict[bytes, int]
 ) -> None:
     text = texts(made[0])
     length = len(text["forward"][0])
     apart = length // STREAMS
     count = 2 * apart // WINDOW + 3  # two epochs and more
-    found = read([step.micro_batches for step in steps(made, count)], made[2], words_by_characters)
+    found = read([step.micro_batches for step in steps(made, count)], made[2], word_ids)
     for name in NAMES:
         whole = text[name][0] * 4
         for stream in range(STREAMS):
@@ -110,14 +106,14 @@ def test_streams_read_on_through_the_whole_text_and_past_its_end(
 
 @pytest.mark.parametrize(("world", "micro_batch_size"), [(1, 2), (2, None), (3, 1)])
 def test_ranks_and_micro_batches_only_slice_the_streams(
-    made: Made, words_by_characters: dict[bytes, int], world: int, micro_batch_size: int | None
+    made: Made, word_ids: dict[bytes, int], world: int, micro_batch_size: int | None
 ) -> None:
-    whole = read([step.micro_batches for step in steps(made, 70)], made[2], words_by_characters)
+    whole = read([step.micro_batches for step in steps(made, 70)], made[2], word_ids)
     sliced: Streams = {name: [] for name in NAMES}
     for rank in range(world):
         part = steps(made, 70, rank, world, micro_batch_size=micro_batch_size)
         assert all(step.rows == STREAMS for step in part)
-        found = read([step.micro_batches for step in part], made[2], words_by_characters)
+        found = read([step.micro_batches for step in part], made[2], word_ids)
         for name in NAMES:
             sliced[name] += found[name]
     assert sliced == whole
@@ -148,7 +144,7 @@ def test_skipped_steps_are_passed_over(made: Made) -> None:
 
 @pytest.mark.parametrize("rows", [STREAMS * 2, 10_000])
 def test_held_out_text_is_read_once_from_its_beginning(
-    made: Made, words_by_characters: dict[bytes, int], rows: int
+    made: Made, word_ids: dict[bytes, int], rows: int
 ) -> None:
     text = texts(made[1], "heldout")
     apart = len(text["forward"][0]) // STREAMS
@@ -158,7 +154,7 @@ def test_held_out_text_is_read_once_from_its_beginning(
     )
     batches = list(held_out)
     by_step = [batches[start : start + 2] for start in range(0, len(batches), 2)]
-    found = read(by_step, made[2], words_by_characters)
+    found = read(by_step, made[2], word_ids)
     for stream in range(STREAMS):
         expected = text["backward"][0][stream * apart : stream * apart + length]
         assert found["backward"][stream] == expected
