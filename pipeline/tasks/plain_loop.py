@@ -40,6 +40,7 @@ from pipeline.tasks.lazy_rows import lazy_tables
 from pipeline.tasks.model import Model, development_score
 from pipeline.tasks.optimizer import Optimizer
 from pipeline.tasks.training_plan import TrainingPlan
+from pipeline.training import guard
 from pipeline.training.checkpoint import TrainingState, newest_good, read_state
 from pipeline.training.exits import Interrupted
 from pipeline.training.host_group import HostGroup
@@ -49,7 +50,6 @@ from pipeline.training.saving import Saver
 from pipeline.training.stopping import StopRequest
 
 BEST = "best"  # file of a checkpoint with the weights of the best evaluation
-DROPPED_AT_MOST = 5  # consecutive dropped steps; one more means that training has diverged
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class _Training:
             state.window += Sums({LOSS: loss * weight, ANSWERS: weight})
             return norm
         state.dropped_steps += 1
-        if state.dropped_steps > DROPPED_AT_MOST:
+        if state.dropped_steps > guard.DROPPED_AT_MOST:
             raise diverged(state.step, plan.total, self._config)
         return norm
 
@@ -241,7 +241,7 @@ def diverged(step: int, total: int, config: FinetuneConfig) -> SesameError:
     """Return the error after too many dropped steps."""
     return SesameError(
         f"the loss or its gradient is not finite at step {step} of {total}, and in the "
-        f"{DROPPED_AT_MOST} steps before; lower finetune.lr={config.lr:g}"
+        f"{guard.DROPPED_AT_MOST} steps before; lower finetune.lr={config.lr:g}"
     )
 
 

@@ -14,6 +14,7 @@ import statistics
 import torch
 from torch import Tensor
 
+DROPPED_AT_MOST = 5  # consecutive dropped steps; one more means that training has diverged
 WINDOW = 100  # number of recent losses that a new one is compared with
 LEAST = 50  # with fewer recent losses, every finite loss is accepted
 SIGMAS = 6.0  # margin above the mean, in standard deviations

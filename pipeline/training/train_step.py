@@ -58,8 +58,6 @@ from pipeline.training.exits import Diverged, Dropped
 from pipeline.training.schedule import Phase, phase_at
 from pipeline.training.updates import Updates
 
-DROPPED_AT_MOST = 5  # consecutive dropped steps; one more means that training has diverged
-
 
 @dataclass(frozen=True)
 class Outcome:
@@ -260,7 +258,7 @@ class TrainingModule(LightningModule):
         state.dropped_steps += 1
         if state.dropped_since is None:
             state.dropped_since = step.first_row
-        if state.dropped_steps > DROPPED_AT_MOST:
+        if state.dropped_steps > guard.DROPPED_AT_MOST:
             span = (state.cursor.phase, state.dropped_since, step.next_row)
             raise Diverged(Dropped(*span, reason))
 
