@@ -12,6 +12,8 @@ from contextlib import nullcontext
 from importlib.metadata import version
 from pathlib import Path
 
+from rich.console import Console
+
 from data_prep.errors import SesameError, UsageError
 from data_prep.files import is_text
 from data_prep.progress import console
@@ -40,6 +42,7 @@ def main() -> None:
 
 def run(argv: list[str]) -> int:
     """Run a command and return its exit code; a SesameError is printed as one sentence."""
+    Console.on_broken_pipe = _raise_again  # type: ignore[method-assign]
     try:
         code = _run(argv)
         sys.stdout.flush()
@@ -52,6 +55,11 @@ def run(argv: list[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         os.dup2(nowhere, stream.fileno())
     return READER_GONE
+
+
+def _raise_again(self: Console) -> None:
+    """Let a BrokenPipeError through, where rich would end the process with exit code 1."""
+    raise
 
 
 def _is_reader_gone() -> bool:

@@ -104,13 +104,31 @@ def test_an_option_that_would_be_ignored_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("words", [["finetune", "--help"], ["--help"], ["run", "--cfg", "job"]])
+RICH = """
+import sys
+import rich
+from pipeline.commands import main
+main._run = lambda argv: rich.print("x" * 100_000) or 0
+sys.exit(main.run([]))
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-m", "pipeline.commands.main", "finetune", "--help"],
+        ["-m", "pipeline.commands.main", "--help"],
+        ["-m", "pipeline.commands.main", "run", "--cfg", "job"],
+        ["-c", RICH],  # which would end the process with exit code 1
+    ],
+    ids=["finetune", "help", "config", "rich"],
+)
 def test_a_reader_that_leaves_ends_a_command_quietly(words: list[str]) -> None:
     reading, writing = os.pipe()
     os.close(reading)  # before the first line, so that every write fails
     with os.fdopen(writing, "w") as pipe:
         done = subprocess.run(
-            [sys.executable, "-m", "pipeline.commands.main", *words],
+            [sys.executable, *words],
             stdout=pipe,
             stderr=subprocess.PIPE,
         )
