@@ -74,7 +74,8 @@ def _load(folder: Path) -> _Outputs:
     form = read_object(stated)["form"] if stated.exists() else "AutoModel"
     if form == OURS or not (folder / "config.json").exists():
         raise UsageError(
-            f"{folder}: has no class in transformers, so it cannot be exported to ONNX"
+            f"{folder}: has no class in transformers, so it cannot be exported to ONNX; sesame plan "
+            "says which setting of a model has none"
         )
     if form.endswith("ForMultipleChoice"):
         raise UsageError(f"{folder}: models of multiple choice cannot be exported to ONNX")
