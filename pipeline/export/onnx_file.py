@@ -74,8 +74,8 @@ def _load(folder: Path) -> _Outputs:
     form = read_object(stated)["form"] if stated.exists() else "AutoModel"
     if form == OURS or not (folder / "config.json").exists():
         raise UsageError(
-            f"{folder}: has no class in transformers, so it cannot be exported to ONNX; the plan of "
-            "its fine-tuning says why"
+            f"{folder}: has no class in transformers, so it cannot be exported to ONNX; the plan "
+            "of its fine-tuning says why"
         )
     if form.endswith("ForMultipleChoice"):
         raise UsageError(f"{folder}: models of multiple choice cannot be exported to ONNX")
