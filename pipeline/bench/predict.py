@@ -14,6 +14,7 @@ Try it: sesame bench predict task.data_dir=/data
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -28,6 +29,7 @@ from pipeline.bench.turns import Side, race
 from pipeline.config.schema import Config
 from pipeline.encoders import random_encoder
 from pipeline.inference.models import read_model
+from pipeline.inference.predicting import BATCH_ITEMS
 from pipeline.inference.results import Label, Tags
 from pipeline.models.bert.config import BertConfig
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
@@ -126,7 +128,10 @@ class _Ours:
 
     def __call__(self) -> list[Any]:
         """Return the label, or the tags, of every text."""
-        results = self._model.predict(self._items)
+        starts = range(0, len(self._items), BATCH_ITEMS)
+        results = chain.from_iterable(
+            self._model.predict(self._items[start : start + BATCH_ITEMS]) for start in starts
+        )
         return [
             each.label if isinstance(each, Label) else each.tags
             for each in results

@@ -23,6 +23,7 @@ from data_prep.errors import SesameError, UsageError
 from data_prep.text.words import TextWords
 from pipeline.encoders.inputs import EncodedInputs, InputBatch, Words, evaluation_order, offsets_of
 from pipeline.encoders.vector_files import Batch, Ints, Vectors, write_vectors
+from pipeline.models.host_threads import side_by_side
 
 CHOICES = ("all", "last", "mix")
 ALIASES = {"top": "last"}  # the word of AllenNLP's `elmo` command
@@ -161,7 +162,6 @@ def _encode(encoder: GivesStates, sentences: Sequence[Sequence[str]]) -> tuple[E
     return inputs, offsets_of(counts.tolist())
 
 
-@torch.inference_mode()
 def _vectors(
     encoder: GivesStates, inputs: EncodedInputs, offsets: Ints, layers: Layers
 ) -> Iterator[Batch]:
@@ -169,9 +169,12 @@ def _vectors(
     encoder.eval()
     device = next(encoder.parameters()).device
     numbers = np.arange(offsets[-1])
-    for rows in evaluation_order(inputs.lengths):
+
+    def compute(rows: Ints) -> Batch:
         batch = inputs.batch(rows).to(device)
         states = [state[batch.word_starts_W] for state in encoder(batch)]
         starts = inputs.word_offsets[rows]
         words = [numbers[a : a + n] for a, n in zip(starts, batch.word_counts, strict=True)]
-        yield np.concatenate(words), layers.of(states).float().cpu().numpy()
+        return np.concatenate(words), layers.of(states).float().cpu().numpy()
+
+    yield from side_by_side(compute, evaluation_order(inputs.lengths), device)

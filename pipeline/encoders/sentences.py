@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from data_prep.errors import UsageError
 from pipeline.encoders.embed import LONGEST, GivesStates, Layers, read_lines
-from pipeline.encoders.inputs import EncodedInputs, evaluation_order
+from pipeline.encoders.inputs import EncodedInputs, Ints, evaluation_order
 from pipeline.encoders.pooling import POOLINGS, pool
 from pipeline.encoders.vector_files import Batch, Vectors, write_vectors
+from pipeline.models.host_threads import side_by_side
 
 
 def embed_sentences(
@@ -57,7 +57,6 @@ def _encode(encoder: GivesStates, texts: Sequence[str]) -> EncodedInputs:
     return encoder.encode_texts([(text,) for text in texts], encoder.longest or LONGEST)
 
 
-@torch.inference_mode()
 def _batches(
     encoder: GivesStates, inputs: EncodedInputs, layers: Layers, pooling: str
 ) -> Iterator[Batch]:
@@ -66,10 +65,13 @@ def _batches(
         raise UsageError(f"pooling={pooling}: must be one of {', '.join(POOLINGS)}")
     encoder.eval()
     device = next(encoder.parameters()).device
-    for rows in evaluation_order(inputs.lengths):
+
+    def compute(rows: Ints) -> Batch:
         batch = inputs.batch(rows).to(device)
         if (layers.choice, pooling) == ("last", "first"):
             values = encoder.first_states(batch)
         else:
             values = pool(layers.of(encoder(batch)), batch.lengths, pooling)
-        yield rows, values.float().cpu().numpy()
+        return rows, values.float().cpu().numpy()
+
+    yield from side_by_side(compute, evaluation_order(inputs.lengths), device)

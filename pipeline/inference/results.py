@@ -4,7 +4,7 @@ Character offsets count Python characters of the given text; ends are excluded.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -84,23 +84,26 @@ class Choice:
 Result = Label | Labels | Number | Tags | Answer | Choice
 
 
-def as_json(result: Result) -> dict[str, Any]:
+def as_json(result: Result | Entity) -> dict[str, Any]:
     """Return a result as plain values; probabilities have six digits."""
-    rounded: dict[str, Any] = _rounded(asdict(result))
-    if isinstance(result, Answer):
-        rounded["n_best"] = [
-            {key: value for key, value in each.items() if key != "n_best"}
-            for each in rounded["n_best"]
-        ]
-    return rounded
+    return {name: _plain(value) for name, value in vars(result).items()}
 
 
-def _rounded(value: Any) -> Any:
-    if isinstance(value, float):
-        return round(value, 6)
-    if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
-    return [_rounded(item) for item in value] if isinstance(value, list) else value
+def _plain(value: Any) -> Any:
+    match value:
+        case float():
+            return round(value, 6)
+        case dict():
+            return {key: _plain(item) for key, item in value.items()}
+        case list():
+            return [_plain(item) for item in value]
+        case Entity():
+            return as_json(value)
+        case Answer():  # a rival has no rivals of its own
+            own = as_json(value)
+            del own["n_best"]
+            return own
+    return value
 
 
 def label_of(logits_C: np.ndarray[Any, Any], labels: Sequence[str]) -> Label:

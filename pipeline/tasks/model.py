@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.encoders import Encoder, InputBatch, evaluation_order
+from pipeline.models.host_threads import side_by_side
 from pipeline.tasks.answers import Answers, Floats
-from pipeline.tasks.batches import TaskData
+from pipeline.tasks.batches import Ints, TaskData
 from pipeline.tasks.heads import Head
 
 
@@ -66,7 +67,6 @@ def development_score(model: Model, dev: TaskData, answers: Answers, metric: str
     return tuned.score(dev.examples, tuned.decode(outputs, dev))[metric]
 
 
-@torch.inference_mode()
 def head_outputs(model: Model, data: TaskData) -> Floats:
     """Return the head's answers for all inputs, in their order: [U, C].
 
@@ -74,8 +74,13 @@ def head_outputs(model: Model, data: TaskData) -> Floats:
     """
     model.eval()
     outputs = np.empty((len(data.gold), model.head.columns), np.float32)
-    for rows in evaluation_order(data.inputs.lengths):
+
+    def compute(rows: Ints) -> tuple[Ints, Floats]:
         batch = data.inputs.batch(rows).to(model.device)
-        answers_UC = model.head.decide(model(batch), batch).float().cpu().numpy()
+        answers_UC: Floats = model.head.decide(model(batch), batch).float().cpu().numpy()
+        return rows, answers_UC
+
+    order = evaluation_order(data.inputs.lengths)
+    for rows, answers_UC in side_by_side(compute, order, model.device):
         outputs[data.places(rows)] = answers_UC
     return outputs

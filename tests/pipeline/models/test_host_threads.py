@@ -1,0 +1,57 @@
+"""Batches side by side on a CPU: order, errors, threads and memory."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from pipeline.models.host_threads import side_by_side
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def two_threads() -> Iterator[None]:
+    given = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(given)
+
+
+def test_results_come_in_order_and_items_are_computed_at_the_same_time() -> None:
+    together = threading.Barrier(2, timeout=30)  # breaks if items are computed one by one
+
+    def compute(item: int) -> tuple[int, int, bool]:
+        together.wait()
+        return item, torch.get_num_threads(), torch.is_inference_mode_enabled()
+
+    assert list(side_by_side(compute, range(10), CPU)) == [(n, 1, True) for n in range(10)]
+    assert torch.get_num_threads() == 2 and not torch.is_inference_mode_enabled()
+
+
+def test_a_single_item_and_another_device_have_all_threads() -> None:
+    def compute(item: int) -> tuple[int, threading.Thread]:
+        return torch.get_num_threads(), threading.current_thread()
+
+    alone = (2, threading.current_thread())
+    assert list(side_by_side(compute, [1], CPU)) == [alone]
+    assert list(side_by_side(compute, [1, 2, 3], torch.device("cuda"))) == [alone] * 3
+    assert list(side_by_side(compute, [], CPU)) == []
+
+
+def test_an_error_is_raised_where_its_result_would_come() -> None:
+    results = side_by_side(lambda item: 1 // item, [1, 1, 0, 1], CPU)
+    assert [next(results), next(results)] == [1, 1]
+    with pytest.raises(ZeroDivisionError):
+        next(results)
+    assert torch.get_num_threads() == 2
+
+
+def test_few_results_wait_for_a_slow_reader() -> None:
+    computed = []
+    results = side_by_side(computed.append, range(1000), CPU)
+    next(results)
+    assert len(computed) <= 6
+    results.close()
+    assert len(computed) <= 6 and torch.get_num_threads() == 2
