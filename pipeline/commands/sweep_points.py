@@ -26,11 +26,11 @@ from pipeline.config.compose import HydraChoices
 from pipeline.config.schema import Config
 from pipeline.config.sweep import LAUNCHER, SWEEPER
 from pipeline.store.outputs import Output, Store
-from pipeline.tasks.significance import LEVEL, Sample, is_clear
+from pipeline.tasks.significance import LEVEL, SEEDS, Sample, is_clear
 
 JUDGED = (
-    f"clearly behind: a t-test over seeds against the best gives p < {LEVEL:g}, divided by the "
-    "number of pairs of variants. cannot tell: it gives more"
+    f"clearly behind: a t-test over at least {SEEDS} seeds against the best gives p < {LEVEL:g}, "
+    "divided by the number of pairs of variants. cannot tell: it gives more"
 )
 POINT, SUMMARY = "point.json", "summary.json"
 # The objective of a sweep by stage: its name, and whether the largest or smallest value is best.
@@ -54,11 +54,6 @@ class Point:
         """The settings without seeds."""
         kept = [word for word in self.settings if not word.partition("=")[0].endswith("seed")]
         return ", ".join(kept)
-
-    @property
-    def seed(self) -> str:
-        """The settings of seeds."""
-        return ", ".join(word for word in self.settings if word.partition("=")[0].endswith("seed"))
 
 
 def finished_point(number: int, settings: list[str], output: Output) -> Point:
@@ -199,10 +194,8 @@ def _marks(points: Sequence[Point], best: str) -> dict[str, str]:
 
 
 def _sample(points: Sequence[Point]) -> Sample:
-    values = tuple(point.value for point in points if point.value is not None)
-    seeds = tuple(point.seed for point in points)
-    is_paired = all(seeds) and len(set(seeds)) == len(seeds)
-    return Sample(values, seeds if is_paired else (), points[0].resolution)
+    values = [point.value for point in points if point.value is not None]
+    return Sample(values, points[0].resolution)
 
 
 def _means(points: Sequence[Point]) -> dict[str, float]:

@@ -18,7 +18,7 @@ from pipeline.pages.wording import count, named, percent, plain
 from pipeline.report.collect import Collected
 from pipeline.report.published import published
 from pipeline.tasks.config import AVERAGE
-from pipeline.tasks.significance import LEVEL
+from pipeline.tasks.significance import LEVEL, SEEDS
 from pipeline.tasks.summary import CHOSEN_ON_DEV, LABELS, Gain, Score, gains, summarise
 
 METRICS = {
@@ -36,9 +36,9 @@ METRICS = {
 }
 EXPLANATION = (
     "Means over seeds with the sample deviation, in points of a hundred. Labels are the training "
-    "examples each fine-tuning saw. A difference is clear where a t-test over seeds gives "
-    f"p < {LEVEL:g}: paired where both encoders have the same seeds, else Welch's. It assumes that "
-    "seeds are independent draws. Where it gives more, the page says that it cannot tell."
+    "examples each fine-tuning saw. A difference is clear where a t-test over at least "
+    f"{SEEDS} seeds each gives p < {LEVEL:g}. It assumes that seeds are independent draws. Where "
+    "it gives more, the page says that it cannot tell."
 )
 CHOICE = (
     "The epoch of every fine-tuning, and the score at the top of the page, are chosen by the "

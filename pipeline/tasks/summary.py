@@ -18,14 +18,14 @@ from rich.table import Table
 
 from pipeline.store.outputs import MANIFEST
 from pipeline.tasks.config import RANDOM
-from pipeline.tasks.significance import LEVEL, Sample, is_clear
+from pipeline.tasks.significance import LEVEL, SEEDS, Sample, is_clear
 
 SEED = "finetune.seed"
 LABELS = ("task.train_fraction", "task.train_examples")  # shown as the number of labels instead
 CHOSEN_ON_DEV = "the epoch was chosen on the set that is scored, so these scores are too high"
 VERDICTS = (
-    f"clearly ahead, clearly behind: a t-test over seeds gives p < {LEVEL:g}, paired where both "
-    "have the same seeds; it assumes that seeds are independent. cannot tell: it gives more"
+    f"clearly ahead, clearly behind: a t-test over at least {SEEDS} seeds each gives "
+    f"p < {LEVEL:g}; it assumes that seeds are independent. cannot tell: it gives more"
 )
 
 
@@ -76,7 +76,7 @@ class Score:
     @property
     def sample(self) -> Sample:
         """The values as `significance` compares them. One test example is the smallest step."""
-        return Sample(self.values, self.seeds, 1 / self.test_examples if self.test_examples else 0)
+        return Sample(self.values, 1 / self.test_examples if self.test_examples else 0)
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Gain:
         """The outcome of the test in `significance`, in words."""
         clear = is_clear(self.score.sample, self.baseline.sample)
         if clear is None:
-            return "one seed, cannot tell"
+            return "too few seeds"
         if not clear:
             return "cannot tell"
         return "clearly ahead" if self.difference > 0 else "clearly behind"
