@@ -1,8 +1,9 @@
 """A linear layer that predicts faster on CPUs.
 
 torch multiplies fp32 matrices with MKL, which uses half of the vector width on AMD's processors.
-oneDNN, which torch also brings, uses all of it: 250 instead of 112 GFLOP/s per core of an EPYC with
-AVX-512, with the same precision. Training is left as it is, since the operator has no gradient.
+oneDNN, which torch also brings, uses all of it, with the same precision: 250 instead of 112 GFLOP/s
+per core of an EPYC with AVX-512. On an older EPYC, which computes AVX-512 in two halves, oneDNN has
+107 and MKL 97. Training is left as it is, since the operator has no gradient.
 """
 
 import torch
