@@ -7,12 +7,12 @@ from pipeline.encoders.bert import BertEncoder
 from pipeline.encoders.class_heads import ClassHead, class_head
 from pipeline.encoders.concatenation import Concatenation
 from pipeline.encoders.elmo import ElmoEncoder
+from pipeline.encoders.evaluation import evaluation_order, for_each_batch
 from pipeline.encoders.inputs import (
     EncodedInputs,
     InputBatch,
     Words,
     WordUnits,
-    evaluation_order,
     kept_lengths,
     offsets_of,
     runs,
@@ -40,6 +40,7 @@ __all__ = [
     "Words",
     "class_head",
     "evaluation_order",
+    "for_each_batch",
     "kept_lengths",
     "load_encoder",
     "offsets_of",

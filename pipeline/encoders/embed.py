@@ -21,9 +21,9 @@ from torch import Tensor, nn
 
 from data_prep.errors import SesameError, UsageError
 from data_prep.text.words import TextWords
-from pipeline.encoders.inputs import EncodedInputs, InputBatch, Words, evaluation_order, offsets_of
+from pipeline.encoders.evaluation import for_each_batch
+from pipeline.encoders.inputs import EncodedInputs, InputBatch, Words, offsets_of
 from pipeline.encoders.vector_files import Batch, Ints, Vectors, write_vectors
-from pipeline.models.host_threads import side_by_side
 
 CHOICES = ("all", "last", "mix")
 ALIASES = {"top": "last"}  # the word of AllenNLP's `elmo` command
@@ -177,4 +177,4 @@ def _vectors(
         words = [numbers[a : a + n] for a, n in zip(starts, batch.word_counts, strict=True)]
         return np.concatenate(words), layers.of(states).float().cpu().numpy()
 
-    yield from side_by_side(compute, evaluation_order(inputs.lengths), device)
+    yield from for_each_batch(compute, inputs.lengths, device)

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Ints = NDArray[np.int64]
-EVALUATION_UNITS = 2048  # units per batch without gradients; their states stay in the CPU's caches
 # Words of a sentence. A tuple: words separated by single spaces, as in CoNLL files. A
 # `data_prep.text.words.TextWords`: words with their positions in a text. Both are hashable.
 Words = Sequence[str]
@@ -149,10 +148,3 @@ def part_sizes(inputs: Sequence[Sequence[Sequence[str]]]) -> Ints:
     parts = len(inputs[0]) if inputs else 1
     sizes = [len(words) for words_of_parts in inputs for words in words_of_parts]
     return np.array(sizes, np.int64).reshape(-1, parts)
-
-
-def evaluation_order(lengths: Ints) -> list[Ints]:
-    """Return all rows, longest first, in batches of about EVALUATION_UNITS units."""
-    order = np.argsort(-lengths, kind="stable")
-    number = (np.cumsum(lengths[order]) - 1) // EVALUATION_UNITS
-    return np.split(order, np.flatnonzero(np.diff(number)) + 1)

@@ -15,10 +15,10 @@ import numpy as np
 
 from data_prep.errors import UsageError
 from pipeline.encoders.embed import LONGEST, GivesStates, Layers, read_lines
-from pipeline.encoders.inputs import EncodedInputs, Ints, evaluation_order
+from pipeline.encoders.evaluation import for_each_batch
+from pipeline.encoders.inputs import EncodedInputs, Ints
 from pipeline.encoders.pooling import POOLINGS, pool
 from pipeline.encoders.vector_files import Batch, Vectors, write_vectors
-from pipeline.models.host_threads import side_by_side
 
 
 def embed_sentences(
@@ -74,4 +74,4 @@ def _batches(
             values = pool(layers.of(encoder(batch)), batch.lengths, pooling)
         return rows, values.float().cpu().numpy()
 
-    yield from side_by_side(compute, evaluation_order(inputs.lengths), device)
+    yield from for_each_batch(compute, inputs.lengths, device)

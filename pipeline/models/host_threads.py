@@ -1,4 +1,4 @@
-"""Compute batches side by side on a CPU, each on its share of the cores.
+"""Compute several batches at a time on a CPU, each on its share of the cores.
 
 torch divides every operation among the cores, and all wait for the last one at its end. The
 operations of small networks are so short that cores wait for a seventh of the time (bert_mini on
@@ -16,28 +16,25 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def side_by_side(
-    compute: Callable[[T], R], items: Sequence[T], device: torch.device
-) -> Iterator[R]:
-    """Yield `compute` of every item, in order and in inference mode.
+def side_by_side(compute: Callable[[T], R], items: Sequence[T], threads: int) -> Iterator[R]:
+    """Yield `compute` of every item, in order and in inference mode, `threads` at a time.
 
-    On a CPU several items are computed at a time, so `compute` must not change shared state. At
-    most two results per thread wait to be read.
+    With several threads `compute` must not change shared state. At most two results per thread wait
+    to be read.
     """
-    cores = torch.get_num_threads()
-    threads = min(cores, len(items)) if device.type == "cpu" else 1
 
     def compute_one(item: T) -> R:
         with torch.inference_mode():
             return compute(item)
 
-    if threads < 2:
+    if threads == 1:
         yield from map(compute_one, items)
         return
+    cores = torch.get_num_threads()
     waiting: deque[Future[R]] = deque()
     try:
         with ThreadPoolExecutor(
-            threads, initializer=torch.set_num_threads, initargs=(cores // threads,)
+            threads, initializer=torch.set_num_threads, initargs=(max(1, cores // threads),)
         ) as pool:
             for item in items:
                 waiting.append(pool.submit(compute_one, item))

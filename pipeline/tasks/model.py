@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pipeline.encoders import Encoder, InputBatch, evaluation_order
-from pipeline.models.host_threads import side_by_side
+from pipeline.encoders import Encoder, InputBatch, for_each_batch
 from pipeline.tasks.answers import Answers, Floats
 from pipeline.tasks.batches import Ints, TaskData
 from pipeline.tasks.heads import Head
@@ -80,7 +79,6 @@ def head_outputs(model: Model, data: TaskData) -> Floats:
         answers_UC: Floats = model.head.decide(model(batch), batch).float().cpu().numpy()
         return rows, answers_UC
 
-    order = evaluation_order(data.inputs.lengths)
-    for rows, answers_UC in side_by_side(compute, order, model.device):
+    for rows, answers_UC in for_each_batch(compute, data.inputs.lengths, model.device):
         outputs[data.places(rows)] = answers_UC
     return outputs

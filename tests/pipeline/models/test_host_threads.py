@@ -8,8 +8,6 @@ import torch
 
 from pipeline.models.host_threads import side_by_side
 
-CPU = torch.device("cpu")
-
 
 @pytest.fixture(autouse=True)
 def two_threads() -> Iterator[None]:
@@ -26,22 +24,20 @@ def test_results_come_in_order_and_items_are_computed_at_the_same_time() -> None
         together.wait()
         return item, torch.get_num_threads(), torch.is_inference_mode_enabled()
 
-    assert list(side_by_side(compute, range(10), CPU)) == [(n, 1, True) for n in range(10)]
+    assert list(side_by_side(compute, range(10), 2)) == [(n, 1, True) for n in range(10)]
     assert torch.get_num_threads() == 2 and not torch.is_inference_mode_enabled()
 
 
-def test_a_single_item_and_another_device_have_all_threads() -> None:
+def test_one_thread_is_the_caller_s_with_all_cores() -> None:
     def compute(item: int) -> tuple[int, threading.Thread]:
         return torch.get_num_threads(), threading.current_thread()
 
-    alone = (2, threading.current_thread())
-    assert list(side_by_side(compute, [1], CPU)) == [alone]
-    assert list(side_by_side(compute, [1, 2, 3], torch.device("cuda"))) == [alone] * 3
-    assert list(side_by_side(compute, [], CPU)) == []
+    assert list(side_by_side(compute, [1, 2, 3], 1)) == [(2, threading.current_thread())] * 3
+    assert list(side_by_side(compute, [], 2)) == []
 
 
 def test_an_error_is_raised_where_its_result_would_come() -> None:
-    results = side_by_side(lambda item: 1 // item, [1, 1, 0, 1], CPU)
+    results = side_by_side(lambda item: 1 // item, [1, 1, 0, 1], 2)
     assert [next(results), next(results)] == [1, 1]
     with pytest.raises(ZeroDivisionError):
         next(results)
@@ -50,7 +46,7 @@ def test_an_error_is_raised_where_its_result_would_come() -> None:
 
 def test_few_results_wait_for_a_slow_reader() -> None:
     computed = []
-    results = side_by_side(computed.append, range(1000), CPU)
+    results = side_by_side(computed.append, range(1000), 2)
     next(results)
     assert len(computed) <= 6
     results.close()
