@@ -30,12 +30,14 @@ METRICS = {
 READERS_BY_KIND = {
     "classify": ("table", "wiki_links", "wic"),
     "regress": ("table",),
-    "tag": ("conll", "conllu", "spans", "brat", "wiki_links"),
+    "tag": ("conll", "conllu", "conll2012", "spans", "brat", "wiki_links"),
     "span": ("squad",),
     "choice": ("table", "commonsense_qa"),
     "multilabel": ("table",),
 }
-GROUPING = {"wiki_links": "page", "brat": "file", "wic": "pair"}  # readers without a group field
+# Readers without a group field, and what they group by.
+GROUPING = {"wiki_links": "page", "brat": "file", "conll2012": "document", "wic": "pair"}
+WITH_DOCUMENTS = ("conll", "conll2012", "brat")  # readers that task.context=document needs
 LIMITS = ("train_examples", "train_fraction", "dev_examples", "test_examples")
 BALANCED = "balanced"  # task.class_weights
 WEIGHTED = ("classify", "tag")  # kinds that may have class weights
@@ -52,7 +54,7 @@ class TaskConfig:
     reader: str = result(
         "table",
         "format of the files: table = .tsv, .csv or .jsonl; conll = one word and its tag per line; "
-        "conllu = parts of speech in CoNLL-U; "
+        "conllu = parts of speech in CoNLL-U; conll2012 = OntoNotes' *_gold_conll files; "
         "wiki_links = links of a MediaWiki dump; squad = SQuAD's JSON; commonsense_qa = JSON lines "
         "with `question: {stem, choices: [{label, text}]}` and `answerKey`; wic = Words in "
         "Context's .data. and .gold. files; spans = JSON lines with text and "
@@ -118,7 +120,8 @@ class TaskConfig:
     )  # fmt: skip
     context: str = result(
         "sentence", "what the encoder sees of a sentence to tag: the sentence alone, or as much of "
-        "its document on both sides as fits (conll, where documents begin at -DOCSTART-; brat)",
+        "its document on both sides as fits (conll, where documents begin at -DOCSTART-; "
+        "conll2012; brat)",
         choices=("sentence", "document"), is_later=True,
     )  # fmt: skip
     faulty: str = result(
@@ -237,10 +240,10 @@ class TaskConfig:
                 f"task.choices=[{','.join(self.choices)}]: task.kind=choice needs columns of "
                 "choices, and no other kind has any"
             )
-        if self.context == "document" and self.reader not in ("conll", "brat"):
+        if self.context == "document" and self.reader not in WITH_DOCUMENTS:
             raise UsageError(
-                f"task.context=document: needs task.reader=conll or brat, not {self.reader}; set "
-                "task.context=sentence"
+                f"task.context=document: needs task.reader={', '.join(WITH_DOCUMENTS)}, not "
+                f"{self.reader}; set task.context=sentence"
             )
         self._check_class_weights()
         if self.tune_threshold and self.kind != "multilabel":
