@@ -78,7 +78,7 @@ def _scored_files(
     if task.reader not in READER_FORMS:
         raise UsageError(
             f"corpus.decontaminate={entry}: the texts of task.reader={task.reader} cannot be left "
-            "out by the task's name; write them into a file, one per line, and name it: lines:<file>"
+            "out by the task's name; write them into a file, one per line, and name lines:<file>"
         )
     names = [name for name in (task.dev, task.test) if name is not None]
     more = [*task.further_tests.values(), *task.unlabelled.values()]
