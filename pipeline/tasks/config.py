@@ -225,6 +225,17 @@ class TaskConfig:
                 f"task.reader={self.reader}: task.kind={self.kind} is read by "
                 f"{', '.join(READERS_BY_KIND[self.kind])}"
             )
+        if self.reader == "conllu" and self.metric == "entity_f1":
+            raise UsageError(
+                "task.metric=entity_f1: parts of speech (task.reader=conllu) are no entities; set "
+                "task.metric=accuracy"
+            )
+        is_tag = [label == "O" or label.startswith(("B-", "I-")) for label in self.labels]
+        if self.kind == "tag" and self.reader != "conllu" and any(is_tag):
+            raise UsageError(
+                f"task.labels=[{','.join(self.labels)}]: name types such as PER, not tags such as "
+                "O and B-PER"
+            )
         if self.group_field is not None and self.reader in GROUPING:
             raise UsageError(
                 f"task.group_field={self.group_field}: task.reader={self.reader} groups its "

@@ -105,6 +105,11 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
             yield number, line.rstrip("\r\n")
 
 
+def is_plain(cell: Any) -> bool:
+    """Return True for what a table's cell may hold; JSON may have lists and objects too."""
+    return not isinstance(cell, list | dict)
+
+
 def cell_text(cell: Any) -> str:
     """Return the text of a table's cell; JSON's null is empty."""
     return "" if cell is None else str(cell).strip()

@@ -198,6 +198,15 @@ def read_splits(task: TaskConfig, seed: int) -> Splits:
 
 
 def _labels(task: TaskConfig, train: Sequence[Example]) -> list[str]:
+    """Return the labels or tags in the head's order.
+
+    Raises a SesameError if the training examples leave nothing to learn.
+    """
+    if task.kind in ("classify", "regress") and len({example.gold for example in train}) == 1:
+        raise SesameError(
+            f"task.train={task.train}: all {len(train)} examples have the same label in column "
+            f"{task.label}, so there is nothing to learn; set task.label"
+        )
     if task.kind not in LABELLED:
         return []
     if task.kind == "classify":
@@ -213,6 +222,8 @@ def _labels(task: TaskConfig, train: Sequence[Example]) -> list[str]:
     kinds = task.labels or sorted(
         {tag[2:] for example in train for tag in example.tags if tag != "O"}
     )
+    if not kinds:
+        raise SesameError(f"task.train={task.train}: no word has a tag other than O")
     return ["O", *(f"{prefix}-{kind}" for kind in kinds for prefix in "BI")]
 
 

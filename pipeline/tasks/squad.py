@@ -66,6 +66,7 @@ def read_squad(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
     this field do; it may be a field of the question, its paragraph or its article.
     """
     number = 0
+    ids: set[str] = set()  # answers are written by id
     groups = GroupFinder(file, task)
     for article in _load(file).each("data"):
         for paragraph in article.each("paragraphs"):
@@ -76,6 +77,11 @@ def read_squad(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
                 own = article.place if group is None else group
                 example = _example(file, task, question, passage, own, number)
                 if example is not None:
+                    if example.id in ids:
+                        raise SesameError(
+                            f"{file.path}:{question.place}: another question has the same id"
+                        )
+                    ids.add(example.id)
                     yield replace(example, is_grouped=group is not None)
     groups.refuse_absent()
 

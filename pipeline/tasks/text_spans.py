@@ -45,7 +45,7 @@ def read_spans(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
         text = row.get("text")
         words = TextWords.of(file.without_surrogates(text) if isinstance(text, str) else "")
         if not words:
-            file.refuse_or_drop(task, line, "has no text with words")
+            file.refuse_or_drop(task, line, "its key text has no words")
             continue
         gold = None
         if file.has_labels:
@@ -69,8 +69,8 @@ def _spans(file: TaskFile, line: int, row: dict[str, Any]) -> list[TextSpan]:
                 spans.append(TextSpan(start, end, label, f"{line}, span {number}"))
             case _:
                 raise SesameError(
-                    f"{file.path}:{line}: needs a list spans of objects with start, end and label; "
-                    "an end is not before its start"
+                    f"{file.path}:{line}: its key spans must have a list of objects with start, "
+                    "end and label, whose end is not before its start"
                 )
     return spans
 
