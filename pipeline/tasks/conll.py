@@ -57,12 +57,9 @@ def read_conll(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
     if task.context == "document":
         contexts = _contexts(file, sentences)
     for each, gold, (document, number) in zip(sentences, tags, contexts, strict=True):
-        own = "\x1f".join(each.words) if each.group is None else each.group
-        is_grouped = each.group is not None
-        yield Example(
-            each.words, gold, own, each.line, is_grouped=is_grouped, document=document,
-            sentence=number,
-        )  # fmt: skip
+        own = "\x1f".join(each.words)
+        example = Example(each.words, gold, own, each.line, document=document, sentence=number)
+        yield example.in_group(each.group)
 
 
 def _tags(file: TaskFile, sentences: Sequence[Sentence]) -> list[tuple[str, ...]]:

@@ -8,7 +8,7 @@ answer that occurs nowhere is a fault (task.faulty).
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from data_prep.errors import SesameError
@@ -74,15 +74,14 @@ def read_squad(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
             for question in paragraph.each("qas"):
                 number += 1
                 group = groups.find(question.fields, paragraph.fields, article.fields)
-                own = article.place if group is None else group
-                example = _example(file, task, question, passage, own, number)
+                example = _example(file, task, question, passage, article.place, number)
                 if example is not None:
                     if example.id in ids:
                         raise SesameError(
                             f"{file.path}:{question.place}: another question has the same id"
                         )
                     ids.add(example.id)
-                    yield replace(example, is_grouped=group is not None)
+                    yield example.in_group(group)
     groups.refuse_absent()
 
 

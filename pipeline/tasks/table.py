@@ -54,8 +54,7 @@ def read_rows(file: TaskFile, task: TaskConfig, rows: Iterator[Row]) -> Iterator
         gold = _gold(file, line, row, task) if file.has_labels else None
         if task.kind == "choice" and gold is not None:
             gold = _choice(file, line, str(gold), len(cells) - 1, task)
-        own = "\x1f".join(cells) if group is None else group
-        yield Example(cells, gold, own, line, is_grouped=group is not None)
+        yield Example(cells, gold, "\x1f".join(cells), line).in_group(group)
     groups.refuse_absent()
 
 

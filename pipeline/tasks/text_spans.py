@@ -50,11 +50,8 @@ def read_spans(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
         gold = None
         if file.has_labels:
             gold = tag_words(file, task, words, _spans(file, line, row))
-        own = words.text if group is None else group
-        yield Example(
-            words.every, gold, own, line, is_grouped=group is not None,
-            document=Document(words, (0,)),
-        )  # fmt: skip
+        example = Example(words.every, gold, words.text, line, document=Document(words, (0,)))
+        yield example.in_group(group)
     groups.refuse_absent()
 
 
