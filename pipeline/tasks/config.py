@@ -38,6 +38,8 @@ READERS_BY_KIND = {
 # Readers without a group field, and what they group by.
 GROUPING = {"wiki_links": "page", "brat": "file", "conll2012": "document", "wic": "pair"}
 WITH_DOCUMENTS = ("conll", "conll2012", "brat")  # readers that task.context=document needs
+TABLES = ("table", "commonsense_qa")  # readers of named columns, and keys that only they obey
+OF_TABLES = ("columns", "aliases", "where", "scored_where", "label_aliases")
 LIMITS = ("train_examples", "train_fraction", "dev_examples", "test_examples")
 BALANCED = "balanced"  # task.class_weights
 WEIGHTED = ("classify", "tag")  # kinds that may have class weights
@@ -215,6 +217,13 @@ class TaskConfig:
                 )
             self._check_members()
             return
+        self._check_form()
+        self._check_splits()
+        self._check_keys_of_kinds()
+        self._check_class_weights()
+
+    def _check_form(self) -> None:
+        """Check that metric, reader and labels fit the kind."""
         if self.metric not in METRICS[self.kind]:
             raise UsageError(
                 f"task.metric={self.metric}: task.kind={self.kind} is scored by "
@@ -236,6 +245,9 @@ class TaskConfig:
                 f"task.labels=[{','.join(self.labels)}]: name types such as PER, not tags such as "
                 "O and B-PER"
             )
+
+    def _check_splits(self) -> None:
+        """Check the keys that say which examples belong to which split."""
         if self.group_field is not None and self.reader in GROUPING:
             raise UsageError(
                 f"task.group_field={self.group_field}: task.reader={self.reader} groups its "
@@ -245,25 +257,6 @@ class TaskConfig:
             raise UsageError(
                 f"task.test_documents and task.test={self.test}: two test sets contradict each "
                 "other; set one of them"
-            )
-        if bool(self.choices) != (self.kind == "choice"):
-            raise UsageError(
-                f"task.choices=[{','.join(self.choices)}]: task.kind=choice needs columns of "
-                "choices, and no other kind has any"
-            )
-        if self.context == "document" and self.reader not in WITH_DOCUMENTS:
-            raise UsageError(
-                f"task.context=document: needs task.reader={', '.join(WITH_DOCUMENTS)}, not "
-                f"{self.reader}; set task.context=sentence"
-            )
-        self._check_class_weights()
-        if self.tune_threshold and self.kind != "multilabel":
-            raise UsageError(
-                f"task.tune_threshold=true: only task.kind=multilabel has one, not {self.kind}"
-            )
-        if self.unanswerable and self.kind != "span":
-            raise UsageError(
-                f"task.unanswerable=true: only task.kind=span has questions, not {self.kind}"
             )
         if self.further_tests.keys() & self.unlabelled.keys():
             raise UsageError(
@@ -277,6 +270,32 @@ class TaskConfig:
         for name in self.averaged:
             if name not in known:
                 raise UsageError(f"task.averaged: no score {name}; use {', '.join(sorted(known))}")
+
+    def _check_keys_of_kinds(self) -> None:
+        """Check the keys that only some kinds or readers obey."""
+        for key in OF_TABLES:
+            if getattr(self, key) and self.reader not in TABLES:
+                raise UsageError(
+                    f"task.{key}: task.reader={self.reader} has no columns; unset task.{key}"
+                )
+        if bool(self.choices) != (self.kind == "choice"):
+            raise UsageError(
+                f"task.choices=[{','.join(self.choices)}]: task.kind=choice needs columns of "
+                "choices, and no other kind has any"
+            )
+        if self.context == "document" and self.reader not in WITH_DOCUMENTS:
+            raise UsageError(
+                f"task.context=document: needs task.reader={', '.join(WITH_DOCUMENTS)}, not "
+                f"{self.reader}; set task.context=sentence"
+            )
+        if self.tune_threshold and self.kind != "multilabel":
+            raise UsageError(
+                f"task.tune_threshold=true: only task.kind=multilabel has one, not {self.kind}"
+            )
+        if self.unanswerable and self.kind != "span":
+            raise UsageError(
+                f"task.unanswerable=true: only task.kind=span has questions, not {self.kind}"
+            )
 
     def _check_class_weights(self) -> None:
         given = self.class_weights

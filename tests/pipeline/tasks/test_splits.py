@@ -261,6 +261,10 @@ def test_missing_files_and_settings_are_usage_errors(tmp_path: Path) -> None:
             TaskConfig(kind="tag", metric="entity_f1", reader="conll", labels=["O", "B-PER"]),
             r"task\.labels=\[O,B-PER\]: name types such as PER",
         ),
+        (
+            TaskConfig(kind="tag", metric="entity_f1", reader="conll", where={"language": "sv"}),
+            r"task\.where: task\.reader=conll has no columns; unset task\.where",
+        ),
         (TaskConfig(unanswerable=True), r"task\.unanswerable=true: only task\.kind=span"),
     ],
 )
