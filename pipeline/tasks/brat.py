@@ -51,7 +51,7 @@ def read_brat(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
 
 def _sentences(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
     text = _text(file)
-    words = TextWords.of(text.translate(BREAKS))
+    words = TextWords.of(text.translate(BREAKS), task.text_rule)
     lines = _lines(text, words)
     whole = Document(words, tuple(each.first for each in lines))
     spans = _spans(file, task, words.text) if file.has_labels else []
@@ -64,7 +64,8 @@ def _sentences(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
         if task.context == "document":
             document, sentence = whole, number
         else:
-            document, sentence = Document(TextWords.of(words.text[line.begin : line.end]), (0,)), 0
+            alone = TextWords.of(words.text[line.begin : line.end], task.text_rule)
+            document, sentence = Document(alone, (0,)), 0
         yield Example(
             tuple(own), gold, file.path.name, line.number, document=document, sentence=sentence
         )

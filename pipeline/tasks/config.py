@@ -7,6 +7,7 @@ from typing import Any
 
 from data_prep.errors import UsageError
 from data_prep.fields import check, check_types, execution, result
+from data_prep.text.words import ADDRESSES, PUNCTUATION
 from pipeline.tasks.finetune_config import LAYERS, FinetuneConfig, LayersConfig
 
 __all__ = [
@@ -37,6 +38,7 @@ READERS_BY_KIND = {
 }
 # Readers without a group field, and what they group by.
 GROUPING = {"wiki_links": "page", "brat": "file", "conll2012": "document", "wic": "pair"}
+OF_TEXTS = ("spans", "brat")  # readers that split texts into words by task.word_split
 WITH_DOCUMENTS = ("conll", "conll2012", "brat")  # readers that task.context=document needs
 TABLES = ("table", "commonsense_qa")  # readers of named columns, and keys that only they obey
 OF_TABLES = ("columns", "aliases", "where", "scored_where", "label_aliases")
@@ -126,6 +128,11 @@ class TaskConfig:
         "conll2012; brat)",
         choices=("sentence", "document"), is_later=True,
     )  # fmt: skip
+    word_split: str = result(
+        ADDRESSES, "where texts are split into the words that are tagged: punctuation = at white "
+        "space and punctuation; addresses = the same, but @names, #tags, web and mail addresses "
+        "are whole (spans, brat)", choices=(PUNCTUATION, ADDRESSES), is_later=True,
+    )  # fmt: skip
     faulty: str = result(
         "refuse",
         "on a row with missing columns, an empty sentence or an answer that is not in its text: "
@@ -176,6 +183,11 @@ class TaskConfig:
         if self.test is not None or self.test_documents:
             return "test"
         return "part of train" if self.dev is None else "dev"
+
+    @property
+    def text_rule(self) -> str:
+        """The rule that splits a text to tag into words: that of training, else punctuation."""
+        return self.word_split if self.reader in OF_TEXTS else PUNCTUATION
 
     def member_tasks(self) -> dict[str, "TaskConfig"]:
         """Return a suite's tasks, with folders below the suite's and the suite's LIMITS applied."""

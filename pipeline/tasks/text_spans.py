@@ -2,7 +2,10 @@
 
 A line is an object such as
     {"text": "Anna lives in Lund.", "spans": [{"start": 0, "end": 4, "label": "PER"}]}
-Ends are excluded. A text is split into words as BERT does, and its spans become BIO tags.
+Ends are excluded. A text is split into words (task.word_split), and its spans become BIO tags.
+
+Names of users, tags and addresses hold names that nobody marked (`@annaek`, `#lund`). As words of
+their own they would teach that names are no names, so task.word_split=addresses leaves them whole.
 
 A span that begins or ends inside a word, runs past the end, overlaps a longer one or has no word is
 a fault (task.faulty): an error, or a counted repair. Repairs widen it to whole words, cut it, or
@@ -43,7 +46,8 @@ def read_spans(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
     for line, row in json_rows(file.path):
         group = groups.find(row)
         text = row.get("text")
-        words = TextWords.of(file.without_surrogates(text) if isinstance(text, str) else "")
+        own = file.without_surrogates(text) if isinstance(text, str) else ""
+        words = TextWords.of(own, task.text_rule)
         if not words:
             file.refuse_or_drop(task, line, "its key text has no words")
             continue

@@ -41,6 +41,19 @@ def test_spans_become_tags_of_the_texts_words(tmp_path: Path) -> None:
     assert set(read(tmp_path, [])[0].gold or ()) == {"O"}
 
 
+def test_names_of_users_are_whole_words_unless_told_otherwise(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    spans = [{"start": 8, "end": 12, "label": "LOC"}]
+    path.write_text(json.dumps({"text": "@anna: #Lund", "spans": spans}) + "\n")
+    with pytest.raises(SesameError, match="begins or ends inside a word"):
+        list(read_spans(TaskFile(path), TASK))
+    [cut] = read_spans(TaskFile(path), replace(TASK, word_split="punctuation"))
+    assert cut.texts == ("@", "anna", ":", "#", "Lund") and cut.gold is not None
+    assert cut.gold[-1] == "B-LOC"
+    [widened] = read_spans(TaskFile(path), replace(TASK, faulty="drop"))
+    assert (widened.texts, widened.gold) == (("@anna", ":", "#Lund"), ("O", "O", "B-LOC"))
+
+
 @pytest.mark.parametrize(
     ("spans", "fault", "repair", "tags"),
     [
