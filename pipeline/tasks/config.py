@@ -290,6 +290,11 @@ class TaskConfig:
                 raise UsageError(
                     f"task.{key}: task.reader={self.reader} has no columns; unset task.{key}"
                 )
+        if self.word_split != ADDRESSES and self.reader not in OF_TEXTS:
+            raise UsageError(
+                f"task.word_split={self.word_split}: only task.reader={' and '.join(OF_TEXTS)} "
+                "split texts into words; leave it out"
+            )
         if bool(self.choices) != (self.kind == "choice"):
             raise UsageError(
                 f"task.choices=[{','.join(self.choices)}]: task.kind=choice needs columns of "

@@ -97,7 +97,8 @@ def tag_words(
         if span.end > len(words.text) or end > ends[-1]:
             _repair(file, task, span, "runs past the end of its text or line", "cut")
         elif (starts[first], ends[last - 1]) != (begin, end):
-            _repair(file, task, span, "begins or ends inside a word", "widened")
+            fault = "begins or ends inside a word (see task.word_split)"
+            _repair(file, task, span, fault, "widened")
         tags[first:last] = [f"B-{span.label}", *[f"I-{span.label}"] * (last - first - 1)]
     return tuple(tags)
 

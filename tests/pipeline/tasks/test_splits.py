@@ -265,6 +265,10 @@ def test_missing_files_and_settings_are_usage_errors(tmp_path: Path) -> None:
             TaskConfig(kind="tag", metric="entity_f1", reader="conll", where={"language": "sv"}),
             r"task\.where: task\.reader=conll has no columns; unset task\.where",
         ),
+        (
+            TaskConfig(kind="tag", metric="entity_f1", reader="conll", word_split="punctuation"),
+            r"task\.word_split=punctuation: only task\.reader=spans and brat split",
+        ),
         (TaskConfig(unanswerable=True), r"task\.unanswerable=true: only task\.kind=span"),
     ],
 )
