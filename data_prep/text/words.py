@@ -15,6 +15,11 @@ from data_prep.text.scripts import CHINESE
 
 ASCII_MARKS = r"!-/:-@\[-`{-~"
 
+# Rules by which a text is split into words.
+PUNCTUATION = "punctuation"  # at white space; punctuation and Chinese characters stand alone
+ADDRESSES = "addresses"  # the same, but @names, #tags, web and mail addresses are whole
+MAIL = r"[A-Za-z0-9.+_-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})+"
+
 
 def split_like_bert(text: str) -> tuple[tuple[str, ...], NDArray[np.int64]]:
     """Return the words of a text, and their character ranges [words, 2]: start, end (excluded).
@@ -22,7 +27,11 @@ def split_like_bert(text: str) -> tuple[tuple[str, ...], NDArray[np.int64]]:
     The text is split like BERT's pre-tokenizer does. So with BERT's WordPiece, a word has the same
     tokens alone and in the text. With other tokenizers it may not: use `TextWords` there.
     """
-    found = list(_word_pattern().finditer(text))
+    return _split(text, PUNCTUATION)
+
+
+def _split(text: str, rule: str) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+    found = list(_word_pattern(rule).finditer(text))
     spans = np.array([match.span() for match in found], np.int64).reshape(-1, 2)
     return tuple(match[0] for match in found), spans
 
@@ -32,8 +41,8 @@ class TextWords(Sequence[str]):
     """Successive words of a text, with a reference to the whole text.
 
     Encoders tokenize the whole text and align its tokens with these words. A slice refers to the
-    same text. The text and the two flags determine the words, so objects with the same text, flags
-    and range are equal (for one tokenizer).
+    same text. The text, the rule and the two flags determine the words, so objects in which these
+    and the range are the same are equal (for one tokenizer).
     """
 
     text: str
@@ -43,12 +52,13 @@ class TextWords(Sequence[str]):
     last: int  # excluded
     is_spaced: bool = False  # True if the words are separated by spaces only
     is_divided: bool = False  # True if the words are parts of words: see `divide`
+    rule: str = PUNCTUATION
 
     @classmethod
-    def of(cls, text: str) -> "TextWords":
-        """Split a text with `split_like_bert`."""
-        words, characters = split_like_bert(text)
-        return cls(text, words, characters, 0, len(words))
+    def of(cls, text: str, rule: str = PUNCTUATION) -> "TextWords":
+        """Split a text by a rule; PUNCTUATION is that of `split_like_bert`."""
+        words, characters = _split(text, rule)
+        return cls(text, words, characters, 0, len(words), rule=rule)
 
     @classmethod
     def joined(cls, words: Sequence[str]) -> "TextWords":
@@ -89,10 +99,19 @@ class TextWords(Sequence[str]):
 
 
 @cache
-def _word_pattern() -> re.Pattern[str]:
+def _word_pattern(rule: str) -> re.Pattern[str]:
     """Match runs of characters without white space; punctuation and Chinese match one by one."""
     marks = (
         c for c in map(chr, range(128, sys.maxunicode + 1)) if unicodedata.category(c)[0] == "P"
     )
     alone = ASCII_MARKS + "".join(marks) + CHINESE
-    return re.compile(f"[{alone}]|[^{alone}\\s]+")
+    run = rf"[^{alone}\s]+"
+    whole = {
+        PUNCTUATION: (),
+        ADDRESSES: (
+            rf"(?<!\w)[@#]{run}(?:_{run})*",
+            rf"(?:https?://|www\.)\S*[^{alone}\s]/?",
+            MAIL,
+        ),
+    }
+    return re.compile("|".join((*whole[rule], f"[{alone}]", run)))

@@ -71,7 +71,8 @@ def evaluate(arguments: Arguments) -> None:
             f"task={config.task.name}: its kind is {config.task.kind}, the model's "
             f"{finetuned.task.kind}; choose another task or model"
         )
-    splits = read_splits(config.task, config.finetune.seed)
+    task = replace(config.task, word_split=finetuned.task.text_rule)
+    splits = read_splits(task, config.finetune.seed)
     unknown = sorted(set(splits.labels) - set(finetuned.answers.labels))
     if unknown:
         raise UsageError(

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from data_prep.errors import UsageError
-from data_prep.text.words import TextWords, split_like_bert
+from data_prep.text.words import TextWords
 from pipeline.inference.results import (
     Number,
     Result,
@@ -30,6 +30,7 @@ from pipeline.inference.results import (
 from pipeline.store.models import find_model
 from pipeline.store.outputs import Store
 from pipeline.tasks.answers import Prediction, TagAnswers
+from pipeline.tasks.config import OF_TEXTS
 from pipeline.tasks.examples import Document, Example
 from pipeline.tasks.finetuned import Finetuned, load_finetuned
 from pipeline.tasks.multilabel_answers import MultilabelAnswers
@@ -92,14 +93,14 @@ class FinetunedModel:
             return item
         texts = self._texts(item)
         # Tags that were learnt from whole texts are predicted on whole texts.
-        if isinstance(item, str) and texts and self.finetuned.task.reader in ("spans", "brat"):
-            return Example(texts, None, "", 0, document=Document(TextWords.of(item), (0,)))
+        if isinstance(item, str) and texts and self.finetuned.task.reader in OF_TEXTS:
+            return Example(texts, None, "", 0, document=Document(self._words(item), (0,)))
         return Example(texts, None, "", 0)
 
     def _texts(self, item: Item) -> tuple[str, ...]:
         form = self.item_form
         if isinstance(item, str) and self.kind == "tag":
-            return split_like_bert(item)[0]
+            return self._words(item).every
         if isinstance(item, list) and self.kind == "tag":
             return tuple(item)
         if isinstance(item, str) and form == TEXT:
@@ -111,6 +112,10 @@ class FinetunedModel:
             if form == CHOICES and isinstance(second, list) and second:
                 return (first, *second)
         raise UsageError(f"predict: an item must be {form}, not a {type(item).__name__}")
+
+    def _words(self, text: str) -> TextWords:
+        """Split a text to tag."""
+        return TextWords.of(text, self.finetuned.task.text_rule)
 
     def _labels(self, examples: list[Example]) -> list[Result]:
         if not examples:
@@ -137,7 +142,7 @@ class FinetunedModel:
             own = slice(start, start + len(example.texts))
             start = own.stop
             if isinstance(item, str):
-                text, places = item, [(int(a), int(b)) for a, b in split_like_bert(item)[1]]
+                text, places = item, [(a, b) for a, b in self._words(item).characters.tolist()]
             else:
                 text, places = " ".join(example.texts), _places(example.texts)
             tags, scores = [answers.labels[tag] for tag in chosen[own]], sure[own].tolist()

@@ -70,10 +70,15 @@ def _scored_files(
     folder = Path(task.data_dir or "")
     if may_lack and not folder.is_dir():
         return
-    if task.reader not in READER_FORMS or not (task.dev or task.test):
+    if not (task.dev or task.test):
         raise UsageError(
             f"corpus.decontaminate={entry}: {task.name} cuts its test set out of its training file;"
             " name that file to leave out all of it, or use corpus.exclude"
+        )
+    if task.reader not in READER_FORMS:
+        raise UsageError(
+            f"corpus.decontaminate={entry}: the texts of task.reader={task.reader} cannot be left "
+            "out by the task's name; write them into a file, one per line, and name lines:<file>"
         )
     names = [name for name in (task.dev, task.test) if name is not None]
     more = [*task.further_tests.values(), *task.unlabelled.values()]

@@ -21,7 +21,7 @@ from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.examples import Document, Example, TaskFile, read_lines
 from pipeline.tasks.text_spans import TextSpan, tag_words
 
-ENTITY = re.compile(r"T\d+\t(\S+) (\d{1,9}) (\d{1,9})((?:;\d+ \d+)*)\t.*")
+ENTITY = re.compile(r"T\d+\t(\S+) (\d{1,9}) (\d{1,9})((?:;\d+ \d+)*)\t(.*)")
 BREAKS = str.maketrans("\r\n", "  ")  # one by one, so that offsets stay right
 
 
@@ -51,10 +51,10 @@ def read_brat(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
 
 def _sentences(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
     text = _text(file)
-    words = TextWords.of(text.translate(BREAKS))
+    words = TextWords.of(text.translate(BREAKS), task.text_rule)
     lines = _lines(text, words)
     whole = Document(words, tuple(each.first for each in lines))
-    spans = _spans(file, task) if file.has_labels else []
+    spans = _spans(file, task, words.text) if file.has_labels else []
     if not lines:
         tag_words(file, task, words, spans)  # all of them are faults
     spans_of = _by_line(spans, lines)
@@ -64,7 +64,8 @@ def _sentences(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
         if task.context == "document":
             document, sentence = whole, number
         else:
-            document, sentence = Document(TextWords.of(words.text[line.begin : line.end]), (0,)), 0
+            alone = TextWords.of(words.text[line.begin : line.end], task.text_rule)
+            document, sentence = Document(alone, (0,)), 0
         yield Example(
             tuple(own), gold, file.path.name, line.number, document=document, sentence=sentence
         )
@@ -100,20 +101,25 @@ def _lines(text: str, words: TextWords) -> list[Line]:
     return found
 
 
-def _spans(file: TaskFile, task: TaskConfig) -> list[TextSpan]:
+def _spans(file: TaskFile, task: TaskConfig, text: str) -> list[TextSpan]:
+    """Return the annotations of a file; `text` is the whole text without line ends."""
     path = file.path.with_suffix(".ann")
     if not path.is_file():
         raise SesameError(f"{file.path}: has no {path.name} beside it; brat's files go in pairs")
     own = TaskFile(path, repairs=file.repairs)
     spans = []
-    for line, text in read_lines(path):
-        if not text.startswith("T"):
+    for line, annotation in read_lines(path):
+        if not annotation.startswith("T"):
             continue  # relations, events, attributes and notes
-        found = ENTITY.fullmatch(text)
+        found = ENTITY.fullmatch(annotation)
         if found is None:
             raise SesameError(f"{path}:{line}: not an annotation such as T1, a type and offsets")
         if found[4]:
             own.refuse_or_drop(task, line, "the annotation has several parts")
             continue
-        spans.append(TextSpan(int(found[2]), int(found[3]), found[1], f"{path.name}:{line}"))
+        start, end = int(found[2]), int(found[3])
+        if end <= len(text) and text[start:end].split() != found[5].split():
+            own.refuse_or_drop(task, line, "the annotation's text does not stand at its offsets")
+            continue
+        spans.append(TextSpan(start, end, found[1], f"{path.name}:{line}"))
     return spans

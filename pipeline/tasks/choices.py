@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipeline.tasks.config import TaskConfig
-from pipeline.tasks.examples import cell_text
+from pipeline.tasks.examples import cell_text, is_plain
 
 FEWEST = 2  # choices of an example
 STEM, CHOICES, ANSWER = "question", "choices", "answerKey"  # columns of a flattened nested row
@@ -30,6 +30,8 @@ def choice_texts(row: Mapping[str, Any], task: TaskConfig) -> tuple[str, ...]:
     cells: Any = row[task.choices[0]]
     if len(task.choices) > 1 or not isinstance(cells, list):
         cells = [row[column] for column in task.choices]
+    if not all(map(is_plain, (row[task.text_a], *cells))):
+        raise ChoiceError("has a list or an object where a text belongs")
     choices = [cell_text(cell) for cell in cells]
     while choices and not choices[-1]:
         choices.pop()

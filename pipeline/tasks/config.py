@@ -7,6 +7,7 @@ from typing import Any
 
 from data_prep.errors import UsageError
 from data_prep.fields import check, check_types, execution, result
+from data_prep.text.words import ADDRESSES, PUNCTUATION
 from pipeline.tasks.finetune_config import LAYERS, FinetuneConfig, LayersConfig
 
 __all__ = [
@@ -30,12 +31,17 @@ METRICS = {
 READERS_BY_KIND = {
     "classify": ("table", "wiki_links", "wic"),
     "regress": ("table",),
-    "tag": ("conll", "conllu", "spans", "brat", "wiki_links"),
+    "tag": ("conll", "conllu", "conll2012", "spans", "brat", "wiki_links"),
     "span": ("squad",),
     "choice": ("table", "commonsense_qa"),
     "multilabel": ("table",),
 }
-GROUPING = {"wiki_links": "page", "brat": "file", "wic": "pair"}  # readers without a group field
+# Readers without a group field, and what they group by.
+GROUPING = {"wiki_links": "page", "brat": "file", "conll2012": "document", "wic": "pair"}
+OF_TEXTS = ("spans", "brat")  # readers that split texts into words by task.word_split
+WITH_DOCUMENTS = ("conll", "conll2012", "brat")  # readers that task.context=document needs
+TABLES = ("table", "commonsense_qa")  # readers of named columns, and keys that only they obey
+OF_TABLES = ("columns", "aliases", "where", "scored_where", "label_aliases")
 LIMITS = ("train_examples", "train_fraction", "dev_examples", "test_examples")
 BALANCED = "balanced"  # task.class_weights
 WEIGHTED = ("classify", "tag")  # kinds that may have class weights
@@ -52,7 +58,7 @@ class TaskConfig:
     reader: str = result(
         "table",
         "format of the files: table = .tsv, .csv or .jsonl; conll = one word and its tag per line; "
-        "conllu = parts of speech in CoNLL-U; "
+        "conllu = parts of speech in CoNLL-U; conll2012 = OntoNotes' *_gold_conll files; "
         "wiki_links = links of a MediaWiki dump; squad = SQuAD's JSON; commonsense_qa = JSON lines "
         "with `question: {stem, choices: [{label, text}]}` and `answerKey`; wic = Words in "
         "Context's .data. and .gold. files; spans = JSON lines with text and "
@@ -118,8 +124,14 @@ class TaskConfig:
     )  # fmt: skip
     context: str = result(
         "sentence", "what the encoder sees of a sentence to tag: the sentence alone, or as much of "
-        "its document on both sides as fits (conll, where documents begin at -DOCSTART-; brat)",
+        "its document on both sides as fits (conll, where documents begin at -DOCSTART-; "
+        "conll2012; brat)",
         choices=("sentence", "document"), is_later=True,
+    )  # fmt: skip
+    word_split: str = result(
+        ADDRESSES, "where texts are split into the words that are tagged: punctuation = at white "
+        "space and punctuation; addresses = the same, but @names, #tags, web and mail addresses "
+        "are whole (spans, brat)", choices=(PUNCTUATION, ADDRESSES), is_later=True,
     )  # fmt: skip
     faulty: str = result(
         "refuse",
@@ -172,6 +184,11 @@ class TaskConfig:
             return "test"
         return "part of train" if self.dev is None else "dev"
 
+    @property
+    def text_rule(self) -> str:
+        """The rule that splits a text to tag into words: that of training, else punctuation."""
+        return self.word_split if self.reader in OF_TEXTS else PUNCTUATION
+
     def member_tasks(self) -> dict[str, "TaskConfig"]:
         """Return a suite's tasks, with folders below the suite's and the suite's LIMITS applied."""
         default = TaskConfig()
@@ -212,6 +229,13 @@ class TaskConfig:
                 )
             self._check_members()
             return
+        self._check_form()
+        self._check_splits()
+        self._check_keys_of_kinds()
+        self._check_class_weights()
+
+    def _check_form(self) -> None:
+        """Check that metric, reader and labels fit the kind."""
         if self.metric not in METRICS[self.kind]:
             raise UsageError(
                 f"task.metric={self.metric}: task.kind={self.kind} is scored by "
@@ -222,6 +246,20 @@ class TaskConfig:
                 f"task.reader={self.reader}: task.kind={self.kind} is read by "
                 f"{', '.join(READERS_BY_KIND[self.kind])}"
             )
+        if self.reader == "conllu" and self.metric == "entity_f1":
+            raise UsageError(
+                "task.metric=entity_f1: parts of speech (task.reader=conllu) are no entities; set "
+                "task.metric=accuracy"
+            )
+        is_tag = [label == "O" or label.startswith(("B-", "I-")) for label in self.labels]
+        if self.kind == "tag" and self.reader != "conllu" and any(is_tag):
+            raise UsageError(
+                f"task.labels=[{','.join(self.labels)}]: name types such as PER, not tags such as "
+                "O and B-PER"
+            )
+
+    def _check_splits(self) -> None:
+        """Check the keys that say which examples belong to which split."""
         if self.group_field is not None and self.reader in GROUPING:
             raise UsageError(
                 f"task.group_field={self.group_field}: task.reader={self.reader} groups its "
@@ -231,25 +269,6 @@ class TaskConfig:
             raise UsageError(
                 f"task.test_documents and task.test={self.test}: two test sets contradict each "
                 "other; set one of them"
-            )
-        if bool(self.choices) != (self.kind == "choice"):
-            raise UsageError(
-                f"task.choices=[{','.join(self.choices)}]: task.kind=choice needs columns of "
-                "choices, and no other kind has any"
-            )
-        if self.context == "document" and self.reader not in ("conll", "brat"):
-            raise UsageError(
-                f"task.context=document: needs task.reader=conll or brat, not {self.reader}; set "
-                "task.context=sentence"
-            )
-        self._check_class_weights()
-        if self.tune_threshold and self.kind != "multilabel":
-            raise UsageError(
-                f"task.tune_threshold=true: only task.kind=multilabel has one, not {self.kind}"
-            )
-        if self.unanswerable and self.kind != "span":
-            raise UsageError(
-                f"task.unanswerable=true: only task.kind=span has questions, not {self.kind}"
             )
         if self.further_tests.keys() & self.unlabelled.keys():
             raise UsageError(
@@ -263,6 +282,37 @@ class TaskConfig:
         for name in self.averaged:
             if name not in known:
                 raise UsageError(f"task.averaged: no score {name}; use {', '.join(sorted(known))}")
+
+    def _check_keys_of_kinds(self) -> None:
+        """Check the keys that only some kinds or readers obey."""
+        for key in OF_TABLES:
+            if getattr(self, key) and self.reader not in TABLES:
+                raise UsageError(
+                    f"task.{key}: task.reader={self.reader} has no columns; unset task.{key}"
+                )
+        if self.word_split != ADDRESSES and self.reader not in OF_TEXTS:
+            raise UsageError(
+                f"task.word_split={self.word_split}: only task.reader={' and '.join(OF_TEXTS)} "
+                "split texts into words; leave it out"
+            )
+        if bool(self.choices) != (self.kind == "choice"):
+            raise UsageError(
+                f"task.choices=[{','.join(self.choices)}]: task.kind=choice needs columns of "
+                "choices, and no other kind has any"
+            )
+        if self.context == "document" and self.reader not in WITH_DOCUMENTS:
+            raise UsageError(
+                f"task.context=document: needs task.reader={', '.join(WITH_DOCUMENTS)}, not "
+                f"{self.reader}; set task.context=sentence"
+            )
+        if self.tune_threshold and self.kind != "multilabel":
+            raise UsageError(
+                f"task.tune_threshold=true: only task.kind=multilabel has one, not {self.kind}"
+            )
+        if self.unanswerable and self.kind != "span":
+            raise UsageError(
+                f"task.unanswerable=true: only task.kind=span has questions, not {self.kind}"
+            )
 
     def _check_class_weights(self) -> None:
         given = self.class_weights

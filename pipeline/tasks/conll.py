@@ -5,8 +5,9 @@ and BIOES tags are all converted to BIO. An I- tag that continues no entity beco
 reads it, and is counted as a repair. IOB1 files are detected and not counted, since IOB1 begins
 names with I-.
 
-With task.group_field, a comment `# field = value` applies to the following sentences, up to the
-next such comment or the next document. The field `document` counts the -DOCSTART- lines.
+A comment `# field = value` has spaces around its `=`, and no tag at its end. With task.group_field
+it applies to the following sentences, up to the next such comment or the next document. The field
+`document` counts the -DOCSTART- lines.
 
 With task.context=document, the sentences after a -DOCSTART- line are each other's context.
 """
@@ -26,7 +27,7 @@ PREFIXES = {"B": "B", "S": "B", "I": "I", "E": "I"}  # BIOES to BIO
 NO_SENTENCE = "-DOCSTART-"
 
 DOCUMENT = "document"  # the field that counts -DOCSTART- lines
-COMMENT = re.compile(r"#\s*(\S.*?)\s*=\s*(.*)")
+COMMENT = re.compile(r"#\s+(\S.*?)\s+=\s+(.*)")
 
 
 @dataclass(frozen=True)
@@ -56,12 +57,9 @@ def read_conll(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
     if task.context == "document":
         contexts = _contexts(file, sentences)
     for each, gold, (document, number) in zip(sentences, tags, contexts, strict=True):
-        own = "\x1f".join(each.words) if each.group is None else each.group
-        is_grouped = each.group is not None
-        yield Example(
-            each.words, gold, own, each.line, is_grouped=is_grouped, document=document,
-            sentence=number,
-        )  # fmt: skip
+        own = "\x1f".join(each.words)
+        example = Example(each.words, gold, own, each.line, document=document, sentence=number)
+        yield example.in_group(each.group)
 
 
 def _tags(file: TaskFile, sentences: Sequence[Sentence]) -> list[tuple[str, ...]]:
@@ -99,7 +97,9 @@ def _sentences(file: TaskFile, groups: GroupFinder) -> Iterator[Sentence]:
     about: dict[str, str] = {}  # fields set by comments for the following sentences
     for line, text in read_lines(file.path):
         cells = re.split(r"[ \t]+", text.strip(" \t")) if text.strip() else []
-        comment = COMMENT.fullmatch(text.strip()) if groups.field is not None else None
+        comment = COMMENT.fullmatch(text.strip())
+        if comment and _is_tag(cells[-1]):
+            comment = None
         if not cells or cells[0] == NO_SENTENCE or comment:
             if rows:
                 yield Sentence(start, rows, groups.find(about), documents)

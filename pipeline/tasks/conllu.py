@@ -40,10 +40,9 @@ def read_conllu(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
                 tags.append(cells[TAG])
             continue
         if words:
-            group = groups.find(about)
             gold = tuple(tags) if file.has_labels else None
-            own = "\x1f".join(words) if group is None else group
-            yield Example(tuple(words), gold, own, start, is_grouped=group is not None)
+            example = Example(tuple(words), gold, "\x1f".join(words), start)
+            yield example.in_group(groups.find(about))
         words, tags = [], []
     groups.refuse_absent()
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,10 @@ class Example:
     # The text of a sentence to tag, and its context; without it, the words are joined by spaces.
     document: Document | None = None
     sentence: int = 0  # number of the sentence in its document
+
+    def in_group(self, group: str | None) -> "Example":
+        """Return the example in a group of task.group_field; unchanged if it has none (None)."""
+        return self if group is None else replace(self, group=group, is_grouped=True)
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -103,6 +107,11 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
                 ) from None
             encoding = "utf-8"
             yield number, line.rstrip("\r\n")
+
+
+def is_plain(cell: Any) -> bool:
+    """Return True for what a table's cell may hold; JSON may have lists and objects too."""
+    return not isinstance(cell, list | dict)
 
 
 def cell_text(cell: Any) -> str:

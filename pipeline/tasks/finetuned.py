@@ -24,6 +24,7 @@ from data_prep.errors import SesameError
 from data_prep.fields import check, check_types
 from data_prep.files import atomic_write, write_atomically
 from data_prep.reading.untrusted import read_object
+from data_prep.text.words import PUNCTUATION
 from pipeline.encoders import (
     SENTENCES,
     ClassHead,
@@ -52,6 +53,7 @@ TASK_KEYS = (
     "name", "kind", "reader", "text_a", "text_b", "choices", "label", "columns", "aliases",
     "metric", "context", "unanswerable", "stride", "max_question", "max_answer",
 )  # fmt: skip
+RULE = "word_split"
 HEAD_KEYS = (
     "mode",
     "layers",
@@ -144,7 +146,7 @@ def save_model(finetuned: Finetuned, folder: Path) -> str:
     content = {
         "format": FORMAT,
         "form": form,
-        "task": {key: task[key] for key in TASK_KEYS},
+        "task": {key: task[key] for key in TASK_KEYS} | _text_rule(finetuned.task),
         "finetune": {key: config[key] for key in HEAD_KEYS}
         | {"pooling": finetuned.model.head.pooling},
         "answers": answers,
@@ -164,7 +166,8 @@ def load_finetuned(folder: Path) -> Finetuned:
             f"{path}: format {content.get('format')!s:.20}; this version reads {FORMAT}"
         )
     try:
-        task = TaskConfig(**{key: content["task"][key] for key in TASK_KEYS})
+        rule = content["task"].get(RULE, PUNCTUATION)
+        task = TaskConfig(**{key: content["task"][key] for key in TASK_KEYS} | {RULE: rule})
         config = FinetuneConfig(**{key: content["finetune"][key] for key in HEAD_KEYS})
         for own, prefix in ((task, "task."), (config, "finetune.")):
             check_types(own, prefix)
@@ -193,6 +196,11 @@ def load_finetuned(folder: Path) -> Finetuned:
     finetuned.model.head.load_state_dict({name: tensors[name] for name in wanted})
     finetuned.model.eval()
     return finetuned
+
+
+def _text_rule(task: TaskConfig) -> dict[str, str]:
+    """Return how texts are split into words; models that do not say it split at punctuation."""
+    return {} if task.text_rule == PUNCTUATION else {RULE: task.text_rule}
 
 
 def _with_scale(finetuned: Finetuned) -> tuple[dict[str, Tensor], dict[str, Any]]:

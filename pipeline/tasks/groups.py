@@ -4,7 +4,10 @@ Each reader finds the group in its own place:
     table       a column
     squad       a field of the question, paragraph or article; the article without task.group_field
     conll       a comment `# field = value`; `document` for the parts between -DOCSTART- lines
-    wiki_links  always the page
+    conllu      a comment
+    spans       a key of the line's object
+Others always have groups of their own: `config.GROUPING`. Without task.group_field, texts that are
+equal form a group.
 """
 
 from collections.abc import Mapping, Sequence

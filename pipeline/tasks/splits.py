@@ -18,6 +18,7 @@ from pipeline.tasks.brat import brat_files, read_brat
 from pipeline.tasks.commonsense_qa import read_commonsense_qa
 from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.conll import read_conll
+from pipeline.tasks.conll2012 import conll2012_files, read_conll2012
 from pipeline.tasks.conllu import read_conllu
 from pipeline.tasks.examples import Example, TaskFile
 from pipeline.tasks.groups import count_groups, refuse_shared_groups
@@ -31,6 +32,7 @@ READERS: dict[str, Callable[[TaskFile, TaskConfig], Iterator[Example]]] = {
     "table": read_table,
     "conll": read_conll,
     "conllu": read_conllu,
+    "conll2012": read_conll2012,
     "wiki_links": read_wiki_links,
     "squad": read_squad,
     "commonsense_qa": read_commonsense_qa,
@@ -38,6 +40,7 @@ READERS: dict[str, Callable[[TaskFile, TaskConfig], Iterator[Example]]] = {
     "spans": read_spans,
     "brat": read_brat,
 }
+FOLDERS = {"brat": brat_files, "conll2012": conll2012_files}  # readers of folders: their files
 LABELLED = ("classify", "tag", "multilabel")  # kinds whose answers come from a fixed set of labels
 TEST_SHARE = 0.2  # share of the training file's groups, if neither test nor dev is given
 DEV_SHARE = 0.1  # share of the remaining groups, if no dev file is given
@@ -67,8 +70,9 @@ def task_files(task: TaskConfig) -> list[tuple[str, Path]]:
     """
     files: dict[str, Path] = {}
     for name, path in _named_files(task).items():
-        if task.reader == "brat":
-            files |= {f"{name}/{each.relative_to(path.parent)}": each for each in brat_files(path)}
+        if task.reader in FOLDERS:
+            own = FOLDERS[task.reader](path)
+            files |= {f"{name}/{each.relative_to(path.parent)}": each for each in own}
         else:
             files[name] = path
         if task.reader == "wic" and gold_file(path).is_file():
@@ -96,12 +100,17 @@ def _named_files(task: TaskConfig) -> dict[str, Path]:
 
     def is_there(name: str) -> bool:
         path = folder / name
-        return path.is_file() or (task.reader == "brat" and path.is_dir())
+        return path.is_file() or (task.reader in FOLDERS and path.is_dir())
 
     names = [name for name in (task.train, task.dev, task.test) if name is not None]
     for name in names:
         if not is_there(name):
             raise UsageError(f"task.data_dir={folder}: there is no file {name} in it")
+        if (folder / name).is_dir() and not FOLDERS[task.reader](folder / name):
+            raise UsageError(
+                f"task.data_dir={folder}: the folder {name} has no files of "
+                f"task.reader={task.reader}"
+            )
     more = [*task.further_tests.values(), *task.unlabelled.values()]
     return {name: folder / name for name in (*names, *filter(is_there, more))}
 
@@ -189,6 +198,15 @@ def read_splits(task: TaskConfig, seed: int) -> Splits:
 
 
 def _labels(task: TaskConfig, train: Sequence[Example]) -> list[str]:
+    """Return the labels or tags in the head's order.
+
+    Raises a SesameError if the training examples leave nothing to learn.
+    """
+    if task.kind in ("classify", "regress") and len({example.gold for example in train}) == 1:
+        raise SesameError(
+            f"task.train={task.train}: all {len(train)} examples have the same label in column "
+            f"{task.label}, so there is nothing to learn; set task.label"
+        )
     if task.kind not in LABELLED:
         return []
     if task.kind == "classify":
@@ -204,6 +222,8 @@ def _labels(task: TaskConfig, train: Sequence[Example]) -> list[str]:
     kinds = task.labels or sorted(
         {tag[2:] for example in train for tag in example.tags if tag != "O"}
     )
+    if not kinds:
+        raise SesameError(f"task.train={task.train}: no word has a tag other than O")
     return ["O", *(f"{prefix}-{kind}" for kind in kinds for prefix in "BI")]
 
 

@@ -8,7 +8,7 @@ answer that occurs nowhere is a fault (task.faulty).
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from data_prep.errors import SesameError
@@ -66,6 +66,7 @@ def read_squad(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
     this field do; it may be a field of the question, its paragraph or its article.
     """
     number = 0
+    ids: set[str] = set()  # answers are written by id
     groups = GroupFinder(file, task)
     for article in _load(file).each("data"):
         for paragraph in article.each("paragraphs"):
@@ -73,10 +74,14 @@ def read_squad(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
             for question in paragraph.each("qas"):
                 number += 1
                 group = groups.find(question.fields, paragraph.fields, article.fields)
-                own = article.place if group is None else group
-                example = _example(file, task, question, passage, own, number)
+                example = _example(file, task, question, passage, article.place, number)
                 if example is not None:
-                    yield replace(example, is_grouped=group is not None)
+                    if example.id in ids:
+                        raise SesameError(
+                            f"{file.path}:{question.place}: another question has the same id"
+                        )
+                    ids.add(example.id)
+                    yield example.in_group(group)
     groups.refuse_absent()
 
 

@@ -10,12 +10,13 @@ import itertools
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from data_prep.errors import SesameError
-from pipeline.tasks.choices import ChoiceError, choice_number, choice_texts
+from pipeline.tasks.choices import ChoiceError, choice_name, choice_number, choice_texts
 from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.examples import (
     UNREADABLE_JSON,
@@ -23,6 +24,7 @@ from pipeline.tasks.examples import (
     Gold,
     TaskFile,
     cell_text,
+    is_plain,
     read_lines,
 )
 from pipeline.tasks.groups import GroupFinder
@@ -37,9 +39,7 @@ def read_table(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
 
 def read_rows(file: TaskFile, task: TaskConfig, rows: Iterator[Row]) -> Iterator[Example]:
     """Yield the examples of a file's rows."""
-    columns = [column for column in (task.text_a, task.text_b) if column is not None]
-    labels = [task.label] if file.has_labels else []
-    needed = [*columns, *task.choices, *labels, *task.where]
+    needed = _needed(file, task)
     groups = GroupFinder(file, task)
     for line, named in rows:
         row = {task.aliases.get(column, column): cell for column, cell in named.items()}
@@ -47,20 +47,29 @@ def read_rows(file: TaskFile, task: TaskConfig, rows: Iterator[Row]) -> Iterator
         group = groups.find(row)
         if any(str(row[column]) != value for column, value in task.where.items()):
             continue
-        texts = _texts(file, line, row, task, columns)
+        texts = _texts(file, line, row, task)
         if texts is None:
             continue
         cells = tuple(map(file.without_surrogates, texts))
         gold = _gold(file, line, row, task) if file.has_labels else None
         if task.kind == "choice" and gold is not None:
-            _require_choice(file, line, str(gold), len(cells) - 1, task)
-        own = "\x1f".join(cells) if group is None else group
-        yield Example(cells, gold, own, line, is_grouped=group is not None)
+            gold = _choice(file, line, str(gold), len(cells) - 1, task)
+        yield Example(cells, gold, "\x1f".join(cells), line).in_group(group)
     groups.refuse_absent()
 
 
+def _needed(file: TaskFile, task: TaskConfig) -> list[str]:
+    """Return the columns that every row must have."""
+    labels = [task.label] if file.has_labels else []
+    return [*_text_columns(task), *task.choices, *labels, *task.where]
+
+
+def _text_columns(task: TaskConfig) -> list[str]:
+    return [task.text_a] if task.text_b is None else [task.text_a, task.text_b]
+
+
 def _texts(
-    file: TaskFile, line: int, row: dict[str, Any], task: TaskConfig, columns: list[str]
+    file: TaskFile, line: int, row: dict[str, Any], task: TaskConfig
 ) -> tuple[str, ...] | None:
     """Return the texts of a row; None if it is faulty and dropped."""
     if task.kind == "choice":
@@ -69,6 +78,10 @@ def _texts(
         except ChoiceError as error:
             file.refuse_or_drop(task, line, str(error))
             return None
+    columns = _text_columns(task)
+    if not all(is_plain(row[column]) for column in columns):
+        file.refuse_or_drop(task, line, "has a list or an object where a text belongs")
+        return None
     texts = tuple(cell_text(row[column]) for column in columns)
     empty = next((c for c, cell in zip(columns, texts, strict=True) if not cell), None)
     # Predictions for an unlabelled file go by row number, so none of its rows is dropped.
@@ -109,7 +122,10 @@ def _named(
     names = first[1]
     if task.columns and task.text_a not in names:
         names, lines = task.columns, itertools.chain([first], lines)
+    _refuse_repeated(file, task, names)
     for line, cells in lines:
+        if cells in ([], [""]) and len(names) > 1:
+            continue  # an empty line
         if len(cells) == len(names):
             yield line, dict(zip(names, cells, strict=True))
         else:
@@ -121,9 +137,22 @@ def _named(
             )
 
 
+def _refuse_repeated(file: TaskFile, task: TaskConfig, names: list[str]) -> None:
+    renamed = Counter(task.aliases.get(name, name) for name in names)
+    for column in _needed(file, task):
+        if renamed[column] > 1:
+            fault = f"{renamed[column]} columns are named {column}; keep one"
+            raise SesameError(f"{file.path}: {fault}")
+
+
 def json_rows(path: Path) -> Iterator[Row]:
-    """Yield the line number and the object of each line; every error names file and line."""
+    """Yield the line number and the object of each line; every error names file and line.
+
+    Empty lines are skipped.
+    """
     for line, text in read_lines(path):
+        if not text.strip():
+            continue
         try:
             row = json.loads(text)
         except json.JSONDecodeError as error:
@@ -154,26 +183,40 @@ def _require_columns(path: Path, line: int, row: dict[str, Any], needed: list[st
         )
 
 
-def _labels(file: TaskFile, cell: Any, task: TaskConfig) -> tuple[str, ...]:
+def _labels(file: TaskFile, line: int, cell: Any, task: TaskConfig) -> tuple[str, ...]:
     """Return the distinct labels of an example; an empty cell or list has none."""
-    given = cell if isinstance(cell, list) else cell_text(cell).split(task.label_separator)
+    given = cell if isinstance(cell, list) else [cell]
+    if not all(map(is_plain, given)):
+        raise _not_a_label(file, line, task)
+    if not isinstance(cell, list):
+        given = cell_text(cell).split(task.label_separator)
     labels = (file.without_surrogates(cell_text(label)) for label in given)
     named = (task.label_aliases.get(label, label) for label in labels if label)
     return tuple(dict.fromkeys(named))
 
 
-def _require_choice(file: TaskFile, line: int, label: str, choices: int, task: TaskConfig) -> None:
+def _not_a_label(file: TaskFile, line: int, task: TaskConfig) -> SesameError:
+    return SesameError(
+        f"{file.path}:{line}: column {task.label} has a list or an object where a label belongs"
+    )
+
+
+def _choice(file: TaskFile, line: int, label: str, choices: int, task: TaskConfig) -> str:
+    """Return the label of the right choice in one spelling: `01` is 1."""
     number = choice_number(label, task.labels)
     if number is None or number >= choices:
         raise SesameError(
             f"{file.path}:{line}: the label in column {task.label} names none of the {choices} "
             "choices; it must be a number from 0, or one of task.labels"
         )
+    return choice_name(number, task.labels)
 
 
 def _gold(file: TaskFile, line: int, row: dict[str, Any], task: TaskConfig) -> Gold:
     if task.kind == "multilabel":
-        return _labels(file, row[task.label], task)
+        return _labels(file, line, row[task.label], task)
+    if not is_plain(row[task.label]):
+        raise _not_a_label(file, line, task)
     path, label = file.path, file.without_surrogates(cell_text(row[task.label]))
     if not label:
         raise SesameError(

@@ -2,7 +2,10 @@
 
 A line is an object such as
     {"text": "Anna lives in Lund.", "spans": [{"start": 0, "end": 4, "label": "PER"}]}
-Ends are excluded. A text is split into words as BERT does, and its spans become BIO tags.
+Ends are excluded. A text is split into words (task.word_split), and its spans become BIO tags.
+
+Names of users, tags and addresses hold names that nobody marked (`@annaek`, `#lund`). As words of
+their own they would teach that names are no names, so task.word_split=addresses leaves them whole.
 
 A span that begins or ends inside a word, runs past the end, overlaps a longer one or has no word is
 a fault (task.faulty): an error, or a counted repair. Repairs widen it to whole words, cut it, or
@@ -43,18 +46,16 @@ def read_spans(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
     for line, row in json_rows(file.path):
         group = groups.find(row)
         text = row.get("text")
-        words = TextWords.of(file.without_surrogates(text) if isinstance(text, str) else "")
+        own = file.without_surrogates(text) if isinstance(text, str) else ""
+        words = TextWords.of(own, task.text_rule)
         if not words:
-            file.refuse_or_drop(task, line, "has no text with words")
+            file.refuse_or_drop(task, line, "its key text has no words")
             continue
         gold = None
         if file.has_labels:
             gold = tag_words(file, task, words, _spans(file, line, row))
-        own = words.text if group is None else group
-        yield Example(
-            words.every, gold, own, line, is_grouped=group is not None,
-            document=Document(words, (0,)),
-        )  # fmt: skip
+        example = Example(words.every, gold, words.text, line, document=Document(words, (0,)))
+        yield example.in_group(group)
     groups.refuse_absent()
 
 
@@ -69,8 +70,8 @@ def _spans(file: TaskFile, line: int, row: dict[str, Any]) -> list[TextSpan]:
                 spans.append(TextSpan(start, end, label, f"{line}, span {number}"))
             case _:
                 raise SesameError(
-                    f"{file.path}:{line}: needs a list spans of objects with start, end and label; "
-                    "an end is not before its start"
+                    f"{file.path}:{line}: its key spans must have a list of objects with start, "
+                    "end and label, whose end is not before its start"
                 )
     return spans
 
@@ -96,7 +97,8 @@ def tag_words(
         if span.end > len(words.text) or end > ends[-1]:
             _repair(file, task, span, "runs past the end of its text or line", "cut")
         elif (starts[first], ends[last - 1]) != (begin, end):
-            _repair(file, task, span, "begins or ends inside a word", "widened")
+            fault = "begins or ends inside a word (see task.word_split)"
+            _repair(file, task, span, fault, "widened")
         tags[first:last] = [f"B-{span.label}", *[f"I-{span.label}"] * (last - first - 1)]
     return tuple(tags)
 

@@ -150,6 +150,13 @@ def make_conll(folder: Path) -> None:
     (folder / "train.txt").write_text(f"-DOCSTART- -X- O\n\n{sentence}\n# id = 7\n{sentence}")
 
 
+def make_conll2012(folder: Path) -> None:
+    row = "bc/x\t0\t{}\t{}\tNN\t*\t-\t-\t-\tAnn\t{}\t-\n"
+    words = row.format(0, "café", "(ORG*") + row.format(1, "fox", "*)") + row.format(2, ".", "*")
+    text = f"#begin document (bc/x); part 000\n{words}\n{words}\n#end document\n"
+    (folder / "x.v4_gold_conll").write_text(text)
+
+
 def make_squad(folder: Path) -> None:
     answers = [{"text": "fox", "answer_start": TEXT.index("fox")}]
     questions = [{"id": "q1", "question": "Who jumps?", "answers": answers}]
@@ -313,6 +320,8 @@ READERS = {
         Reader("vocab.txt", make_tokenizer, ("vocab.txt",), mutate_text, read_tokenizer),
         Reader(".model", make_sentencepiece, ("own.model",), mutate_bytes, read_tokenizer),
         Reader("CoNLL", make_conll, ("train.txt",), mutate_text, read_task("train.txt", "conll")),
+        Reader("CoNLL-2012", make_conll2012, ("x.v4_gold_conll",), mutate_text,
+               read_task("x.v4_gold_conll", "conll2012")),
         Reader("CommonsenseQA", make_choices, ("train.jsonl",), mutate_json,
                read_task("train.jsonl", "commonsense_qa")),
         Reader("WiC", make_wic, ("train.data.txt", "train.gold.txt"), mutate_text,

@@ -3,7 +3,7 @@
 import pytest
 from tokenizers import pre_tokenizers
 
-from data_prep.text.words import TextWords, split_like_bert
+from data_prep.text.words import ADDRESSES, TextWords, split_like_bert
 
 TEXTS = [
     "The U.S. (1776–), led by J. Adams's men; cost: €5.50/£4 — 100% «sure»!",
@@ -22,6 +22,23 @@ def test_words_are_those_of_berts_own_cut(text: str) -> None:
     spaced = "".join(f" {c} " if "\u4e00" <= c <= "\u9fff" else c for c in text)
     reference = pre_tokenizers.BertPreTokenizer().pre_tokenize_str(spaced)
     assert list(words) == [word for word, _ in reference]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("(@anna_ek), #lund!", ["(", "@anna_ek", ")", ",", "#lund", "!"]),
+        ("see https://x.se/?q=1. www.x.se/)", ["see", "https://x.se/?q=1", ".", "www.x.se/", ")"]),
+        ("anna.ek@x-y.se, a@b", ["anna.ek@x-y.se", ",", "a", "@", "b"]),
+        ("# 1 #北京# a#b", ["#", "1", "#", "北", "京", "#", "a", "#", "b"]),
+        ("Anna's York-based", ["Anna", "'", "s", "York", "-", "based"]),
+    ],
+)
+def test_addresses_and_names_of_users_may_be_whole(text: str, words: list[str]) -> None:
+    whole = TextWords.of(text, ADDRESSES)
+    assert list(whole) == words
+    assert [text[a:b] for a, b in whole.own_characters] == words
+    assert whole != TextWords.of(text)  # as keys of stored states
 
 
 @pytest.mark.parametrize("text", TEXTS)

@@ -3,6 +3,7 @@
 import io
 import json
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -154,6 +155,22 @@ def test_tags_learnt_from_spans_are_predicted_on_texts(tmp_path: Path) -> None:
     [line] = predicted(tmp_path / "out.jsonl")
     assert [each["start"] for each in line["entities"]] == [6, 13]
     assert (tmp_path / "a.ann").read_text() == "T1\tPER 11 15\tanna\nT2\tPER 18 20\tbo\n"
+
+
+def test_texts_are_split_as_the_model_was_trained(place: Path) -> None:
+    """A model that does not say how splits at punctuation, whatever the task says today."""
+    line = {"text": "film @anna", "spans": [{"start": 6, "end": 10, "label": "PER"}]}
+    (place / "at.jsonl").write_text(
+        "".join(json.dumps(line | {"text": f"film @anna {n}"}) + "\n" for n in range(30))
+    )
+    own = ["evaluate", "experiment=bert_tiny", "task=notes", "task.train=at.jsonl"]
+    assert run([*own, "model=mine/notes"]) == 1  # the span cuts the word @anna
+    older = place / "older"
+    shutil.copytree(load_model("mine/notes").folder, older)
+    stated = json.loads((older / "finetuned.json").read_text())
+    assert stated["task"].pop("word_split") == "addresses"
+    (older / "finetuned.json").write_text(json.dumps(stated))
+    assert run([*own, f"model={older}"]) == 0
 
 
 def test_a_folder_of_texts_becomes_one_that_brat_opens(tmp_path: Path) -> None:

@@ -36,6 +36,12 @@ TABLES = {
     ("Devlin et al. 2019, table 3", "squad2", "test", "BERT large"): {
         "exact_match": 80.0, "f1": 83.1,
     },
+    # Table 4: SWAG.
+    ("Devlin et al. 2019, table 4", "swag", "dev", "BERT base"): {"accuracy": 81.6},
+    ("Devlin et al. 2019, table 4", "swag", "dev", "BERT large"): {"accuracy": 86.6},
+    ("Devlin et al. 2019, table 4", "swag", "test", "BERT large"): {"accuracy": 86.3},
+    ("Devlin et al. 2019, table 4", "swag", "dev", "ESIM over ELMo"): {"accuracy": 59.1},
+    ("Devlin et al. 2019, table 4", "swag", "test", "ESIM over ELMo"): {"accuracy": 59.2},
     # Table 5: ablation over the pretraining tasks, row BERT base.
     ("Devlin et al. 2019, table 5", "mnli", "dev", "BERT base"): {"accuracy": 84.4},
     ("Devlin et al. 2019, table 5", "qnli", "dev", "BERT base"): {"accuracy": 88.4},

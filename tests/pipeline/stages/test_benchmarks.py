@@ -60,6 +60,7 @@ def test_files_of_one_name_stay_apart(glue: Path) -> None:
         ("sst2", r"corpus\.decontaminate=sst2: the task names no folder; write sst2:<folder>"),
         ("sst2:/nowhere", r"corpus\.decontaminate=sst2:/nowhere: there is no file dev\.tsv"),
         ("mentions", r"corpus\.decontaminate=mentions: .*cuts its test set"),
+        ("conll2012:/x", r"=conll2012:/x: the texts of task\.reader=conll2012 .*lines:<file>"),
         ("glue:/nowhere", r"corpus\.decontaminate=glue:/nowhere: no task"),
         ("ssst2", r"corpus\.decontaminate=ssst2: neither a task nor a file"),
     ],

@@ -104,6 +104,7 @@ def test_examples_may_have_any_number_of_choices(tmp_path: Path) -> None:
         ({"begin": "a", "one": "b", "other": "", "label": 0}, "fewer than 2 choices"),
         ({"begin": "a", "one": "", "other": "c", "label": 0}, "an empty one"),
         ({"begin": "a", "one": "b", "other": "c", "label": 2}, "names none of the 2 choices"),
+        ({"begin": "a", "one": "b", "other": {"text": "c"}, "label": 0}, "a list or an object"),
         ({"begin": "a", "one": "b", "other": "c", "label": "B"}, "names none of the 2 choices"),
         ({"begin": "a", "one": "b", "label": 0}, "no column other"),
     ],
@@ -112,6 +113,12 @@ def test_faults_are_named_by_line(row: dict[str, Any], reason: str, tmp_path: Pa
     good = {"begin": "a", "one": "b", "other": "c", "label": 0}
     with pytest.raises(SesameError, match=rf"a\.jsonl:2: .*{reason}"):
         read(tmp_path, [good, row])
+
+
+def test_a_number_of_a_choice_has_one_spelling(tmp_path: Path) -> None:
+    row = {"begin": "a", "one": "b", "other": "c"}
+    found = read(tmp_path, [row | {"label": "01"}, row | {"label": 1}, row | {"label": "٠"}])
+    assert [example.gold for example in found.train] == ["1", "1", "0"]
 
 
 @pytest.mark.parametrize("fault", [{}, {"question": "a"}, {"question": {"choices": ["b", "c"]}}])

@@ -62,6 +62,12 @@ def test_a_file_without_labels_may_have_words_alone(tmp_path: Path) -> None:
     assert [(e.texts, e.gold) for e in examples] == [(("Ann", "left"), None), (("Bo",), None)]
 
 
+def test_comments_are_skipped_and_words_that_look_like_them_are_not(tmp_path: Path) -> None:
+    content = "# id = 1\nAnn B-PER\n#love=me O\n# B-X\n# O\n"
+    [example] = read(tmp_path, content)
+    assert example.texts == ("Ann", "#love=me", "#", "#")
+
+
 @pytest.mark.parametrize(
     ("tags", "bio", "repaired"),
     [

@@ -13,8 +13,11 @@ import transformers
 from data_prep.errors import SesameError, UsageError
 from data_prep.vectors.table import VectorTable
 from pipeline.encoders import Concatenation, Encoder, StaticEncoder, load_encoder, random_encoder
+from pipeline.inference.models import FinetunedModel
+from pipeline.inference.results import Tags
 from pipeline.models.bert.config import BertConfig
 from pipeline.models.elmo.config import ElmoConfig
+from pipeline.tasks.answers import TagAnswers
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
 from pipeline.tasks.examples import Example
 from pipeline.tasks.expected_form import expected_form
@@ -120,6 +123,26 @@ def test_a_class_of_transformers_gives_our_answers(
     if kind == "multilabel":
         assert theirs.problem_type == "multi_label_classification"
     transformers.AutoTokenizer.from_pretrained(tmp_path)
+
+
+def test_texts_are_split_as_in_training(tokenizer: Path, tmp_path: Path) -> None:
+    """A folder that does not say how texts are split is older and split them at punctuation."""
+    words = {"addresses": ["@good", "film", "."], "punctuation": ["@", "good", "film", "."]}
+    for reader, asked, rule in (
+        ("spans", "addresses", "addresses"),
+        ("spans", "punctuation", "punctuation"),
+        ("conll", "addresses", "punctuation"),  # its words came from the file
+    ):
+        task = replace(TASKS["tag"], reader=reader, word_split=asked)
+        encoder = random_encoder(BERT, tokenizer, seed=0)
+        folder = tmp_path / reader / rule
+        folder.mkdir(parents=True)
+        save_model(build(encoder, TagAnswers(LABELS["tag"]), task, ONCE), folder)
+        assert ("word_split" in (folder / "finetuned.json").read_text()) == (rule == "addresses")
+        again = load_finetuned(folder)
+        assert again.task.text_rule == rule
+        [tags] = FinetunedModel(again, folder).predict(["@good film."])
+        assert isinstance(tags, Tags) and tags.words == words[rule]
 
 
 OTHERS: dict[str, tuple[str, str, dict[str, Any]]] = {

@@ -215,6 +215,17 @@ def test_tags_have_both_prefixes_and_types_of_the_training_file(tmp_path: Path) 
         read_splits(task, seed=0)
 
 
+def test_what_leaves_nothing_to_learn_is_refused(tmp_path: Path) -> None:
+    table(tmp_path, "train.tsv", [f"{n}\t1" for n in range(20)])
+    with pytest.raises(SesameError, match=r"task\.train=train\.tsv: all 20 examples have the same"):
+        cut(tmp_path)
+    with pytest.raises(SesameError, match=r"all 20 examples have the same label in column label"):
+        cut(tmp_path, kind="regress", metric="pearson")
+    (tmp_path / "train.tsv").write_text("Ann\tO\n\nBo\tO\n\n" * 9)
+    with pytest.raises(SesameError, match=r"train\.tsv: no word has a tag other than O"):
+        cut(tmp_path, kind="tag", reader="conll", metric="entity_f1")
+
+
 def test_missing_files_and_settings_are_usage_errors(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"task\.train is not set"):
         task_files(TaskConfig())
@@ -241,6 +252,22 @@ def test_missing_files_and_settings_are_usage_errors(tmp_path: Path) -> None:
         (
             TaskConfig(kind="tag", metric="entity_f1", reader="wiki_links", group_field="x"),
             r"task\.group_field=x: .*by page already",
+        ),
+        (
+            TaskConfig(kind="tag", metric="entity_f1", reader="conllu"),
+            r"task\.metric=entity_f1: parts of speech .*=accuracy",
+        ),
+        (
+            TaskConfig(kind="tag", metric="entity_f1", reader="conll", labels=["O", "B-PER"]),
+            r"task\.labels=\[O,B-PER\]: name types such as PER",
+        ),
+        (
+            TaskConfig(kind="tag", metric="entity_f1", reader="conll", where={"language": "sv"}),
+            r"task\.where: task\.reader=conll has no columns; unset task\.where",
+        ),
+        (
+            TaskConfig(kind="tag", metric="entity_f1", reader="conll", word_split="punctuation"),
+            r"task\.word_split=punctuation: only task\.reader=spans and brat split",
         ),
         (TaskConfig(unanswerable=True), r"task\.unanswerable=true: only task\.kind=span"),
     ],

@@ -22,11 +22,15 @@ PASSAGE = "Ann Lee met Bo in Paris. Later Ann Lee left Paris."
 
 def question(*answers: tuple[str, int], text: str = "Who?", **more: Any) -> dict[str, Any]:
     found = [{"text": answer, "answer_start": start} for answer, start in answers]
-    return {"id": "q1", "question": text, "answers": found, **more}
+    return {"question": text, "answers": found, **more}
 
 
 def write(folder: Path, *questions: dict[str, Any], passage: str = PASSAGE) -> TaskFile:
-    data = [{"title": "t", "paragraphs": [{"context": passage, "qas": list(questions)}]}]
+    qas = [
+        {"id": f"q{number}", **each} if isinstance(each, dict) else each
+        for number, each in enumerate(questions, 1)
+    ]
+    data = [{"title": "t", "paragraphs": [{"context": passage, "qas": qas}]}]
     path = folder / "squad.json"
     path.write_text(json.dumps({"version": "1.1", "data": data}))
     return TaskFile(path)
@@ -40,7 +44,7 @@ def test_questions_come_with_their_passage_and_all_answers(tmp_path: Path) -> No
     file = write(tmp_path, question(("Bo", 12), ("Ann Lee", 0)), question(("Paris", 44)))
     assert list(read_squad(file, task())) == [
         Example(("Who?", PASSAGE), ("Bo", "Ann Lee"), "data[0]", 1, "q1", 12),
-        Example(("Who?", PASSAGE), ("Paris",), "data[0]", 2, "q1", 44),
+        Example(("Who?", PASSAGE), ("Paris",), "data[0]", 2, "q2", 44),
     ]
     assert not file.repairs
 
@@ -49,6 +53,13 @@ def test_an_answer_beside_its_offset_is_moved_to_the_nearest_and_counted(tmp_pat
     file = write(tmp_path, question(("Paris", 43)), question(("Paris", 2)), question(("Bo", -1)))
     assert [example.answer_start for example in read_squad(file, task())] == [44, 18, 12]
     assert file.repairs == {"moved answers": 3}
+
+
+def test_no_two_questions_have_one_id(tmp_path: Path) -> None:
+    """Answers are written by id, so one of them would be lost."""
+    file = write(tmp_path, question(("Bo", 12), id="x"), question(("Bo", 12), id="x"))
+    with pytest.raises(SesameError, match=r"qas\[1\]: another question has the same id"):
+        list(read_squad(file, task()))
 
 
 def test_half_a_surrogate_pair_is_replaced_and_moves_no_answer(tmp_path: Path) -> None:

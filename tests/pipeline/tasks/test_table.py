@@ -55,6 +55,56 @@ def test_columns_may_be_named_where_there_is_no_header(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.jsonl", '{"sentence": "a", "label": 1}\n\n{"sentence": "b", "label": 0}\n \n'),
+        ("t.tsv", "sentence\tlabel\na\t1\n\nb\t0\n\n"),
+        ("t.csv", "sentence,label\na,1\n\nb,0\n\n"),
+    ],
+)
+def test_empty_lines_are_skipped(tmp_path: Path, name: str, content: str) -> None:
+    examples = list(read_table(TaskFile(write(tmp_path, name, content)), TaskConfig()))
+    assert [(e.texts[0], e.gold) for e in examples] == [("a", "1"), ("b", "0")]
+
+
+def test_an_empty_line_of_one_column_is_an_empty_sentence(tmp_path: Path) -> None:
+    path = write(tmp_path, "t.tsv", "sentence\na\n\nb\n")
+    found = read_table(TaskFile(path, has_labels=False), TaskConfig())
+    assert [e.texts[0] for e in found] == ["a", "", "b"]
+
+
+@pytest.mark.parametrize(
+    ("row", "fault"),
+    [
+        ({"sentence": ["secret"], "label": 1}, "a list or an object where a text belongs"),
+        ({"sentence": "a", "label": ["secret"]}, "a list or an object where a label belongs"),
+        ({"sentence": "a", "label": {"secret": 1}}, "a list or an object where a label belongs"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["classify", "multilabel"])
+def test_lists_and_objects_are_no_cells(
+    tmp_path: Path, row: dict[str, object], fault: str, kind: str
+) -> None:
+    if kind == "multilabel" and isinstance(row["label"], list):
+        row = row | {"label": [{"secret": 1}]}
+    path = write(tmp_path, "t.jsonl", json.dumps(row) + "\n")
+    task = TaskConfig(kind=kind, metric="micro_f1" if kind == "multilabel" else "accuracy")
+    with pytest.raises(SesameError, match=rf"t\.jsonl:1: .*{fault}") as caught:
+        list(read_table(TaskFile(path), task))
+    assert "secret" not in str(caught.value)
+
+
+def test_a_column_that_is_needed_stands_once(tmp_path: Path) -> None:
+    path = write(tmp_path, "t.tsv", "sentence\tlabel\tx\tx\tlabel\na\t1\t\t\t0\n")
+    with pytest.raises(SesameError, match=r"t\.tsv: 2 columns are named label"):
+        list(read_table(TaskFile(path), TaskConfig()))
+    assert list(read_table(TaskFile(path, has_labels=False), TaskConfig()))
+    aliased = TaskConfig(aliases={"x": "sentence"})
+    with pytest.raises(SesameError, match=r"t\.tsv: 3 columns are named sentence"):
+        list(read_table(TaskFile(path, has_labels=False), aliased))
+
+
 def test_a_missing_column_lists_those_there_are(tmp_path: Path) -> None:
     path = write(tmp_path, "t.tsv", "text\tgold\nsome\t1\n")
     with pytest.raises(SesameError, match=r"t\.tsv:2: no column sentence; .* text, gold"):

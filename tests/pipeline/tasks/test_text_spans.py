@@ -41,6 +41,19 @@ def test_spans_become_tags_of_the_texts_words(tmp_path: Path) -> None:
     assert set(read(tmp_path, [])[0].gold or ()) == {"O"}
 
 
+def test_names_of_users_are_whole_words_unless_told_otherwise(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    spans = [{"start": 8, "end": 12, "label": "LOC"}]
+    path.write_text(json.dumps({"text": "@anna: #Lund", "spans": spans}) + "\n")
+    with pytest.raises(SesameError, match="begins or ends inside a word"):
+        list(read_spans(TaskFile(path), TASK))
+    [cut] = read_spans(TaskFile(path), replace(TASK, word_split="punctuation"))
+    assert cut.texts == ("@", "anna", ":", "#", "Lund") and cut.gold is not None
+    assert cut.gold[-1] == "B-LOC"
+    [widened] = read_spans(TaskFile(path), replace(TASK, faulty="drop"))
+    assert (widened.texts, widened.gold) == (("@anna", ":", "#Lund"), ("O", "O", "B-LOC"))
+
+
 @pytest.mark.parametrize(
     ("spans", "fault", "repair", "tags"),
     [
@@ -71,7 +84,7 @@ SWAPPED = [{"start": 4, "end": -1, "label": "X"}]
     "spans", [None, "x", [3], [{"start": 0, "end": 4}], [{"start": "0"}], SWAPPED]
 )
 def test_a_line_without_spans_is_named(spans: Any, tmp_path: Path) -> None:
-    with pytest.raises(SesameError, match=r"a\.jsonl:1: needs a list spans of objects"):
+    with pytest.raises(SesameError, match=r"a\.jsonl:1: its key spans must have a list"):
         read(tmp_path, spans)
 
 
@@ -136,7 +149,11 @@ def test_faults_of_annotations_are_named(tmp_path: Path) -> None:
     write_brat(tmp_path, "a", ["T1\tPER 0 17\tAnna came. She"])
     with pytest.raises(SesameError, match=r"a\.txt:a\.ann:1: the span .* runs past the end"):
         list(read_brat(TaskFile(path), BRAT))
-    write_brat(tmp_path, "b", ["T1\tPER 0 1\tx"])
+    write_brat(tmp_path, "a", ["T1\tPER 1 5\tAnna"])
+    with pytest.raises(SesameError, match=r"a\.ann:1: the annotation.s text does not") as e:
+        list(read_brat(TaskFile(path), BRAT))
+    assert "Anna" not in str(e.value)
+    write_brat(tmp_path, "b", ["T1\tPER 0 1\t "])
     (tmp_path / "b.txt").write_text("\n \n")
     with pytest.raises(SesameError, match=r"b\.txt:b\.ann:1: the span .* has no word"):
         list(read_brat(TaskFile(tmp_path / "b.txt"), BRAT))
