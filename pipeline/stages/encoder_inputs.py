@@ -9,6 +9,7 @@ from data_prep.errors import UsageError
 from data_prep.fields import result_keys
 from data_prep.reading.untrusted import read_object
 from pipeline.config.schema import FLOORS, RANDOM, VECTORS, Config, is_random
+from pipeline.models.bert.architectures import foreign_setting
 from pipeline.models.config import ModelConfig
 from pipeline.models.registry import architecture_of, family_of, family_of_folder
 from pipeline.store.outputs import Store
@@ -113,12 +114,26 @@ def encoder_type(node: Node, nodes: Collection[Node]) -> str | None:
     return architecture_of(read_model(begun) if begun.exists() else maker.config.model)
 
 
+def foreign_note(node: Node) -> str:
+    """Say in a plan which encoders run through transformers and why; empty if none does."""
+    folders = [_encoder_folder(node.inputs[role].path) for role in encoder_requests(node.config)]
+    found = [foreign_setting(folder) for folder in folders if (folder / "config.json").exists()]
+    settings = ", ".join(setting for setting in found if setting is not None)
+    if not settings:
+        return ""
+    return f"the encoder runs through transformers, with padding: our network has no {settings}"
+
+
 def _stated_architecture(folder: Path) -> str | None:
     """Return the architecture that a folder's config.json states; BERT's if it states none."""
-    if (folder / "encoder").is_dir():  # of a fine-tuned model in Sesame's own form
-        return _stated_architecture(folder / "encoder")
-    path = folder / "config.json"
+    path = _encoder_folder(folder) / "config.json"
     return str(read_object(path).get("model_type", "bert")) if path.exists() else None
+
+
+def _encoder_folder(folder: Path) -> Path:
+    """Return the encoder of a fine-tuned model in Sesame's own form; else the folder itself."""
+    inner = folder / "encoder"
+    return _encoder_folder(inner) if inner.is_dir() else folder
 
 
 def random_model(config: Config) -> ModelConfig:
