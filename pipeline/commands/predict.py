@@ -25,7 +25,7 @@ def predict(arguments: Arguments) -> None:
 
     from pipeline.inference.folders import predict_folder
     from pipeline.inference.forms import check_form, convert
-    from pipeline.inference.items import STANDARD_INPUT, read_items
+    from pipeline.inference.items import STANDARD_INPUT, check_input, read_items
     from pipeline.inference.models import FinetunedModel
     from pipeline.inference.predicting import predict_file, predict_lines
     from pipeline.tasks.finetuned import load_finetuned
@@ -39,7 +39,8 @@ def predict(arguments: Arguments) -> None:
         print(output)
     else:
         output = Path(own["output"] or "predictions.jsonl")
-        check_form(output, model.kind)
+        check_form(output, model.kind, Path(own["input"]))
+        check_input(own["input"], model)
         lines = output if output.suffix == ".jsonl" else output.with_name(f"{output.name}.jsonl")
         tally = predict_file(model, own["input"], lines)
         if lines != output:
