@@ -32,7 +32,8 @@ from pipeline.tasks.examples import Document, Example, TaskFile
 from pipeline.tasks.squad import read_squad
 
 STANDARD_INPUT = "-"
-ENDINGS = ".txt, .tsv, .csv, .jsonl, .conll or, for questions, .json"
+ENDINGS = (".txt", ".tsv", ".csv", ".jsonl")
+MORE_ENDINGS = {"tag": (".conll",), "span": (".json",)}  # by kind of task
 LONGEST_CELL = 1 << 30  # characters; csv's own limit is 131,072
 
 
@@ -59,14 +60,14 @@ def read_items(path: str, model: FinetunedModel) -> Iterator[Line]:
         ".jsonl": _read_json,
         ".tsv": _read_tsv,
         ".csv": _read_csv,
+        ".conll": _read_conll,
     }
-    if ending == ".json" and model.kind == "span":
+    endings = (*ENDINGS, *MORE_ENDINGS.get(model.kind, ()))
+    if ending not in (STANDARD_INPUT, *endings):
+        raise UsageError(f"input={path}: a file for this model ends in {' or '.join(endings)}")
+    if ending == ".json":
         yield from _read_questions(Path(path), task)
         return
-    if ending == ".conll" and model.kind == "tag":
-        readers[".conll"] = _read_conll
-    if ending not in readers:
-        raise UsageError(f"input={path}: a file for this model ends in {ENDINGS}")
     with _opened(path) as lines:
         for line in readers[ending](_decoded(lines), task):
             yield _checked(line, model)
@@ -243,7 +244,7 @@ def _read_rows(rows: Iterator[Row], task: TaskConfig) -> Iterator[Line]:
         renamed, rows = task.columns, itertools.chain([first], rows)
     if not set(wanted) <= set(renamed):
         raise UsageError(
-            f"input: the first line must name the columns {', '.join(wanted)}; rename them, or "
+            f"input: its first line must name the columns {', '.join(wanted)}; rename them, or "
             "give a .txt or .jsonl file"
         )
     places = [renamed.index(name) for name in wanted]

@@ -21,6 +21,11 @@ def find_model(asked: str, text: str, store: Store) -> Path:
     if len(found) > 1:
         choices = ", ".join(_described(output) for output in found)
         raise UsageError(f"{asked}: names {len(found)} models; give one of {choices}")
+    if not found and Path(text).expanduser().is_dir():
+        raise UsageError(
+            f"{asked}: the folder has no {FILE}, so it is no fine-tuned model; sesame finetune "
+            f"encoder={text} task=… makes one"
+        )
     if not found:
         raise UsageError(f"{asked}: there is no such model{_hint(text, store)}")
     return found[0].path

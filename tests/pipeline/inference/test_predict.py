@@ -349,7 +349,11 @@ def test_only_lines_with_a_fault_have_no_item(name: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("name", "says"),
-    [("none.txt", "No such file"), ("a.docx", "ends in .txt"), ("a.tsv", "must name the columns")],
+    [
+        ("none.txt", "No such file"),
+        ("a.conll", "ends in .txt or .tsv or .csv or .jsonl\n"),
+        ("a.tsv", "must name the columns"),
+    ],
 )
 def test_an_input_that_cannot_be_read_leaves_nothing(
     name: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -362,6 +366,24 @@ def test_an_input_that_cannot_be_read_leaves_nothing(
     assert not (tmp_path / "made").exists()
     files = f"input={tmp_path / 'a.conll'}", f"output={tmp_path / 'out.ann'}"
     assert run(["predict", "model=mine/names", *files]) == 2, "brat needs a text"
+
+
+def test_neither_the_input_nor_annotations_are_replaced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts, notes = tmp_path / "a.jsonl", tmp_path / "n.txt"
+    texts.write_text('{"text": "good"}\n')
+    notes.write_text("anna\n")
+    notes.with_suffix(".ann").write_text("T1\tPER 0 4\tanna\n")
+    for model, source, output, says in (
+        ("mood", texts, texts, "would replace the input"),
+        ("mood", texts, tmp_path / "a", "answers of this model end in"),
+        ("names", notes, notes.with_suffix(".ann"), "has annotations already"),
+    ):
+        files = f"input={source}", f"output={output}"
+        assert run(["predict", f"model=mine/{model}", *files]) == 2
+        assert says in capsys.readouterr().err
+    assert texts.read_text() == '{"text": "good"}\n'
 
 
 def test_leaderboards_and_tools_get_their_forms(tmp_path: Path) -> None:
@@ -444,7 +466,8 @@ def test_a_model_is_scored_on_a_task(capsys: pytest.CaptureFixture[str]) -> None
         ("mine/moods", ", ".join(f"mine/{name}" for name in sorted(TASKS))),
         ("mime/mood", "did you mean mine?"),
         ("mine", f"names {len(TASKS)} models; give one of"),
-        ("./encoder", "there is no such model"),
+        ("./encoder", "the folder has no finetuned.json"),
+        ("./nowhere", "there is no such model"),
     ],
 )
 def test_a_wrong_reference_is_answered_with_what_there_is(reference: str, hint: str) -> None:
