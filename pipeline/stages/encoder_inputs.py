@@ -9,7 +9,6 @@ from data_prep.errors import UsageError
 from data_prep.fields import result_keys
 from data_prep.reading.untrusted import read_object
 from pipeline.config.schema import FLOORS, RANDOM, VECTORS, Config, is_random
-from pipeline.models.bert.architectures import foreign_setting
 from pipeline.models.config import ModelConfig
 from pipeline.models.registry import architecture_of, family_of, family_of_folder
 from pipeline.store.outputs import Store
@@ -117,7 +116,7 @@ def encoder_type(node: Node, nodes: Collection[Node]) -> str | None:
 def foreign_note(node: Node) -> str:
     """Say in a plan which encoders run through transformers and why; empty if none does."""
     folders = [_encoder_folder(node.inputs[role].path) for role in encoder_requests(node.config)]
-    found = [foreign_setting(folder) for folder in folders if (folder / "config.json").exists()]
+    found = [family_of_folder(folder).foreign_setting(folder) for folder in folders]
     settings = ", ".join(setting for setting in found if setting is not None)
     if not settings:
         return ""

@@ -209,14 +209,14 @@ def test_an_output_that_cannot_be_read_any_more_is_left_out_and_named(
     older: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = SampleRun(tmp_path / "store")
-    run.write_model("mentions", run="left")
+    run.write_finetuning("mentions", "pretrain", 1, run="left")
     run.formats["layers"] = older
     old = run.finish("layers/old", ("layers",), {"choices": {"last": [0.5]}})
     run.of_run("left", "layers/old")
     text = PageReader(make_page(run, tmp_path / "out")).text
     sentence = f"{old.reference}) has format {older} of another version of Sesame"
     assert sentence in text and "sesame layers with the same settings makes it anew" in text
-    assert "Models kept" in text and "BiLSTM" not in text
+    assert "Downstream tasks" in text and "BiLSTM" not in text
     assert sentence in "".join(capsys.readouterr())
 
 
