@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+from data_prep.errors import UsageError
 from data_prep.tokenizers import Tokenizer
+from data_prep.tokenizers.sources import has_vocabulary
 from data_prep.vectors.table import VECTORS, read_table
 from pipeline.encoders.bert import BertEncoder
 from pipeline.encoders.concatenation import MEMBERS, Concatenation
@@ -23,9 +25,14 @@ from pipeline.models.registry import family_of, family_of_folder
 
 
 def _load_huggingface_encoder(folder: Path) -> Encoder:
-    """Read a model with our own network if there is one, else through transformers."""
+    """Read a model with our own network if there is one, else through transformers.
+
+    Raises SesameError if a file is missing, damaged or not supported.
+    """
     if foreign_setting(folder) is not None:
         return load_transformers_encoder(folder)
+    if not has_vocabulary(folder):
+        raise UsageError(f"{folder}: has no tokenizer; copy its tokenizer.json or vocab.txt to it")
     model, missing = load_for_pretraining(folder)
     masked = None if "masked-LM head" in missing else model.masked
     tokenizer = Tokenizer.load(folder)

@@ -78,7 +78,9 @@ def write_onnx(folder: Path, out: Path) -> float:
 def _load(folder: Path) -> _Outputs:
     """Load a folder by its class; a fine-tuned model's has its head, an encoder's has none."""
     import transformers
+    from transformers.utils import logging as progress
 
+    progress.disable_progress_bar()
     stated = folder / FILE
     form = read_object(stated)["form"] if stated.exists() else "AutoModel"
     if form == OURS or not (folder / "config.json").exists():

@@ -21,7 +21,7 @@ from pipeline.stages.encoder_inputs import encoder_requests, encoder_type, forei
 from pipeline.stages.tracked import TRAINING
 from pipeline.stages.tuning import KEPT, keeps_model, train
 from pipeline.store.models import FILE
-from pipeline.store.outputs import canonical
+from pipeline.store.outputs import MANIFEST, canonical
 from pipeline.tasks.expected_form import described, expected_form
 from pipeline.tasks.model_card import model_card
 from pipeline.workflow.stage import Node, Planner, Request, Stage, Work, as_input
@@ -87,7 +87,9 @@ class Model(Stage):
             _train_again(work, scores[best]["seed"])
         stated = json.loads((work.out / FILE).read_text())
         facts = gather(scores.values(), scores[best]["seed"])
-        write_atomically(work.out / "README.md", model_card(stated, facts))
+        made = json.loads((tuned[best] / MANIFEST).read_text())
+        recipe = {key: value for key, value in made["config"]["finetune"].items() if key != "seed"}
+        write_atomically(work.out / "README.md", model_card(stated, facts, recipe))
         for path in tuned.values():
             shutil.rmtree(path / KEPT, ignore_errors=True)
         return facts | {"form": stated["form"]}

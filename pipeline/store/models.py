@@ -3,8 +3,10 @@
 from pathlib import Path
 
 from data_prep.errors import UsageError
+from pipeline.store.content import Checksums
 from pipeline.store.outputs import Output, Store
 from pipeline.store.runs import FINGERPRINT, Runs, similar_names
+from pipeline.store.verify import refuse_damage
 
 STAGE = "model"
 FILE = "finetuned.json"  # every fine-tuned model has it
@@ -13,7 +15,8 @@ FILE = "finetuned.json"  # every fine-tuned model has it
 def find_model(asked: str, text: str, store: Store) -> Path:
     """Return the folder of the model that `text` refers to; `asked` is the user's input.
 
-    Raises UsageError if there is none, or several.
+    Raises UsageError if there is none, or several, and Damaged if a model of the store is not what
+    its manifest says.
     """
     if (Path(text).expanduser() / FILE).is_file():
         return Path(text).expanduser()
@@ -28,6 +31,7 @@ def find_model(asked: str, text: str, store: Store) -> Path:
         )
     if not found:
         raise UsageError(f"{asked}: there is no such model{_hint(text, store)}")
+    refuse_damage(found[0], Checksums(store.root))
     return found[0].path
 
 

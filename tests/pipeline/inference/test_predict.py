@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from data_prep.errors import UsageError
+from data_prep.errors import SesameError, UsageError
 from pipeline import load_model
 from pipeline.commands.main import run
 from pipeline.encoders import random_encoder
@@ -524,6 +524,11 @@ instances:
     assert (made.path / "model.safetensors").read_bytes() == weights
     text = (made.path / "README.md").read_text()
     assert "over 3 seeds" in text and str(Path.cwd()) not in text
+    assert '"epochs": 1' in text and '"lr": 0.01' in text, "the whole recipe"
+    with (made.path / "tokenizer.json").open("a") as stream:
+        stream.write("\n")
+    with pytest.raises(SesameError, match=r"tokenizer.json has .* bytes instead of"):
+        load_model(made.fingerprint)
 
 
 def test_sweeps_keep_no_model_unless_told(capsys: pytest.CaptureFixture[str]) -> None:
