@@ -78,9 +78,10 @@ def write_onnx(folder: Path, out: Path) -> float:
 def _load(folder: Path) -> _Outputs:
     """Load a folder by its class; a fine-tuned model's has its head, an encoder's has none."""
     import transformers
-    from transformers.utils import logging as progress
+    from transformers.utils import logging as messages
 
-    progress.disable_progress_bar()
+    messages.disable_progress_bar()
+    messages.set_verbosity_error()
     stated = folder / FILE
     form = read_object(stated)["form"] if stated.exists() else "AutoModel"
     if form == OURS or not (folder / "config.json").exists():
