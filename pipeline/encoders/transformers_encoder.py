@@ -94,7 +94,7 @@ class TransformersEncoder(TokenEncoder):
             norm=nn.LayerNorm(self.hidden, config.norm_eps, bias=config.norm_bias),
             biases=config.classifier_bias,
         )
-        if self._masked is not None:
+        if self._masked is not None and _shapes(self._masked) == _shapes(layers.state_dict()):
             layers.load_state_dict(self._masked)
         return layers
 
@@ -194,6 +194,10 @@ class TransformersEncoder(TokenEncoder):
                 "and layer; choose an encoder such as BERT or RoBERTa"
             )
         return len(answer.hidden_states), *widths
+
+
+def _shapes(state: State) -> dict[str, torch.Size]:
+    return {name: value.shape for name, value in state.items()}
 
 
 def is_pooler(name: str) -> bool:

@@ -135,6 +135,8 @@ def _masked_layers(weights: Path) -> State | None:
         return None
     tensors = read_safetensors(weights)
     prefix = "head."
-    own = {name: value.float() for name, value in tensors.items() if name.startswith(prefix)}
-    layers = {name.removeprefix(prefix): value for name, value in own.items()}
+    own = {name: value for name, value in tensors.items() if name.startswith(prefix)}
+    for name, value in own.items():
+        refuse_unusable(weights, name, value)
+    layers = {name.removeprefix(prefix): value.float() for name, value in own.items()}
     return layers if layers and "decoder.bias" in tensors else None

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from transformers import AutoModel, AutoTokenizer
 from data_prep.errors import SesameError, UsageError
 from data_prep.text.words import TextWords
 from pipeline.encoders import Concatenation, Encoder, load_encoder
+from pipeline.encoders.class_heads import DenseTransform
 from pipeline.encoders.embed import embed
 from pipeline.encoders.transformers_encoder import TransformersEncoder
 from pipeline.models.classes import SCORE_CHOICES
@@ -153,6 +155,36 @@ def test_a_kept_model_answers_again(
     assert isinstance(load_encoder(tmp_path), TransformersEncoder), "a model is an encoder too"
     for path in tmp_path.rglob("*.json"):
         assert str(folders[name]) not in path.read_text(), "no place of ours in the folder"
+
+
+def test_a_modernbert_head_begins_with_the_layers_of_the_masked_head(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    from transformers import ModernBertForMaskedLM
+
+    for path in folders["modernbert+biased"].iterdir():
+        shutil.copy(path, tmp_path)
+    masked = ModernBertForMaskedLM.from_pretrained(tmp_path)
+    masked.save_pretrained(tmp_path)
+    layers = load_encoder(tmp_path).head_layers("tag")
+    assert isinstance(layers, DenseTransform)
+    assert torch.equal(layers.dense.weight, masked.head.dense.weight)
+    assert torch.equal(layers.norm.weight, masked.head.norm.weight)
+
+
+def test_tensors_that_transformers_does_not_read_are_refused(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    """Relative positions, for example, which its newer versions dropped."""
+    from safetensors.torch import load_file, save_file
+
+    for path in folders["bert+relu"].iterdir():
+        shutil.copy(path, tmp_path)
+    name = "encoder.layer.0.attention.self.distance_embedding.weight"
+    tensors = load_file(tmp_path / "model.safetensors")
+    save_file(tensors | {name: torch.ones(3, 8)}, tmp_path / "model.safetensors")
+    with pytest.raises(UsageError, match=f"does not read {name}"):
+        load_encoder(tmp_path)
 
 
 def test_it_joins_other_encoders_and_fills_the_table_of_layers(
