@@ -186,8 +186,9 @@ def test_labels_of_a_text_are_right_only_together(tmp_path: Path) -> None:
     predictions = judged_predictions(made)
     assert [each.is_right for each in predictions] == [True, False, False]
     assert [error.title for error in sample_errors("multilabel", predictions)] == [
-        "gold: a; predicted: a, b; confidence 70.0", "gold: without label; predicted: a; confidence 70.0",
-    ]  # fmt: skip
+        "gold: a; predicted: a, b; confidence 70.0",
+        "gold: without label; predicted: a; confidence 70.0",
+    ]
 
 
 def test_a_wrong_choice_stands_with_the_question_and_all_choices() -> None:
