@@ -15,7 +15,7 @@ def export_onnx(arguments: Arguments) -> None:
     out = Path(own["out"])
     if out.suffix != ".onnx":
         raise UsageError(f"out={out}: must end in .onnx")
-    named_source(arguments.command, own["model"], overrides)
+    named_source(own["model"], overrides)
 
     from pipeline.export.onnx_file import write_onnx
 

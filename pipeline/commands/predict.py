@@ -20,12 +20,12 @@ def predict(arguments: Arguments) -> None:
     own, overrides = take_own(arguments.overrides, {"model": "", "input": "", "output": ""})
     store = open_store(replace(arguments, overrides=overrides))
     if not own["model"] or not own["input"]:
-        raise UsageError("predict: name a model and a file: model=<run>/<task> input=<file>")
+        raise UsageError("name a model and a file: model=<run>/<task> input=<file>")
     folder = find_model(f"model={own['model']}", own["model"], store)
 
     from pipeline.inference.folders import predict_folder
     from pipeline.inference.forms import check_form, convert
-    from pipeline.inference.items import STANDARD_INPUT, read_items
+    from pipeline.inference.items import STANDARD_INPUT, check_input, read_items
     from pipeline.inference.models import FinetunedModel
     from pipeline.inference.predicting import predict_file, predict_lines
     from pipeline.tasks.finetuned import load_finetuned
@@ -39,8 +39,10 @@ def predict(arguments: Arguments) -> None:
         print(output)
     else:
         output = Path(own["output"] or "predictions.jsonl")
-        check_form(output, model.kind)
         lines = output if output.suffix == ".jsonl" else output.with_name(f"{output.name}.jsonl")
+        check_form(output, model.kind, Path(own["input"]))
+        _refuse_loss(Path(own["input"]), output, lines)
+        check_input(own["input"], model)
         tally = predict_file(model, own["input"], lines)
         if lines != output:
             convert(lines, output, Path(own["input"]))
@@ -51,14 +53,27 @@ def predict(arguments: Arguments) -> None:
     if tally.faults:
         shown = "; ".join(f"line {number}: {fault}" for number, fault in tally.first_faults)
         more = "; …" if tally.faults > len(tally.first_faults) else ""
-        console.print(f"{tally.faults:,} lines have no answer: {shown}{more}", markup=False)
+        said = "1 line has" if tally.faults == 1 else f"{tally.faults:,} lines have"
+        console.print(f"{said} no answer: {shown}{more}", markup=False, soft_wrap=True)
+
+
+def _refuse_loss(source: Path, output: Path, lines: Path) -> None:
+    """Raise UsageError if the output would replace the input, or annotations, often made by hand.
+
+    lines: the file of JSON lines from which another form is made.
+    """
+    for written in (output, lines):
+        if source.exists() and written.exists() and written.samefile(source):
+            raise UsageError(f"output={output}: would replace the input; name another file")
+    if output.suffix == ".ann" and output.exists():
+        raise UsageError(f"output={output}: has annotations already; name another file")
 
 
 def evaluate(arguments: Arguments) -> None:
     """Score a fine-tuned model on the test file of a task."""
     own, overrides = take_own(arguments.overrides, {"model": ""})
     if not own["model"]:
-        raise UsageError("evaluate: name a model and a task: model=<run>/<task> task=<task>")
+        raise UsageError("name a model and a task: model=<run>/<task> task=<task>")
     config = compose_config(overrides)
     store = open_store(replace(arguments, overrides=overrides))
     folder = find_model(f"model={own['model']}", own["model"], store)

@@ -19,7 +19,7 @@ def publish(arguments: Arguments) -> None:
     arguments.refuse_words()
     own, overrides = take_own(arguments.overrides, OWN)
     is_uploaded = "--upload" in arguments.options
-    named = named_source(arguments.command, own["model"], overrides)
+    named = named_source(own["model"], overrides)
     if is_uploaded != bool(own["repo"]):
         raise UsageError("publish: --upload and repo=<owner>/<name> go together")
     statement = Statement(

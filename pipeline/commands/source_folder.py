@@ -11,11 +11,11 @@ from pipeline.stages.prepare_encoder import prepare_encoder
 from pipeline.store.models import find_model
 
 
-def named_source(command: str, model: str, overrides: list[str]) -> str:
+def named_source(model: str, overrides: list[str]) -> str:
     """Return the reference that was given. Raises UsageError for none or both."""
     encoders = [word.removeprefix("encoder=") for word in overrides if word.startswith("encoder=")]
     if bool(model) == bool(encoders):
-        raise UsageError(f"{command}: name model=<run>/<task> or encoder=<run or folder>")
+        raise UsageError("name model=<run>/<task> or encoder=<run or folder>")
     return model or encoders[-1]
 
 

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -37,18 +36,18 @@ class DenseHead(NamedTuple):
 
     dense: str  # module of the dense layer
     output: str  # module of the last linear layer
-    activation: Transform
+    activation: str
+    setting: str | None = None  # of config.json, which may name another activation
 
 
-_ROBERTA = DenseHead("classifier.dense", "classifier.out_proj", torch.tanh)
-_ELECTRA = DenseHead("classifier.dense", "classifier.out_proj", F.gelu)
-_DEBERTA = DenseHead("pooler.dense", "classifier", F.gelu)
+_ROBERTA = DenseHead("classifier.dense", "classifier.out_proj", "tanh")
+_DEBERTA = DenseHead("pooler.dense", "classifier", "gelu", "pooler_hidden_act")
 DENSE_HEADS = {
-    "roformer": _ELECTRA,
+    "roformer": DenseHead("classifier.dense", "classifier.out_proj", "gelu", "hidden_act"),
     "roberta": _ROBERTA,
     "xlm-roberta": _ROBERTA,
-    "distilbert": DenseHead("pre_classifier", "classifier", F.relu),
-    "electra": _ELECTRA,
+    "distilbert": DenseHead("pre_classifier", "classifier", "relu"),
+    "electra": DenseHead("classifier.dense", "classifier.out_proj", "gelu"),
     "deberta": _DEBERTA,
     "deberta-v2": _DEBERTA,
 }

@@ -133,7 +133,7 @@ def read_lines(path: Path) -> list[str]:
     texts: list[str] = []
     for line in lines:
         try:
-            texts.append(line.decode())
+            texts.append(line.decode("utf-8" if texts else "utf-8-sig"))
         except UnicodeDecodeError as error:
             raise SesameError(
                 f"{path}, line {len(texts) + 1}: not UTF-8 at byte {error.start} of the line"

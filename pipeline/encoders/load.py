@@ -6,15 +6,17 @@ from typing import Any, NamedTuple
 
 import torch
 
+from data_prep.errors import UsageError
 from data_prep.tokenizers import Tokenizer
+from data_prep.tokenizers.sources import has_vocabulary
 from data_prep.vectors.table import VECTORS, read_table
 from pipeline.encoders.bert import BertEncoder
 from pipeline.encoders.concatenation import MEMBERS, Concatenation
 from pipeline.encoders.elmo import load_elmo_encoder, random_elmo_encoder
 from pipeline.encoders.interface import Encoder
 from pipeline.encoders.static import StaticEncoder
-from pipeline.encoders.transformers_encoder import load_transformers_encoder
-from pipeline.models.bert.architectures import has_own_network
+from pipeline.encoders.transformers_folder import load_transformers_encoder
+from pipeline.models.bert.architectures import foreign_setting
 from pipeline.models.bert.config import BertConfig
 from pipeline.models.bert.huggingface import load_for_pretraining
 from pipeline.models.bert.network import Bert
@@ -23,9 +25,14 @@ from pipeline.models.registry import family_of, family_of_folder
 
 
 def _load_huggingface_encoder(folder: Path) -> Encoder:
-    """Read a model with our own network if there is one, else through transformers."""
-    if not has_own_network(folder):
+    """Read a model with our own network if there is one, else through transformers.
+
+    Raises SesameError if a file is missing, damaged or not supported.
+    """
+    if foreign_setting(folder) is not None:
         return load_transformers_encoder(folder)
+    if not has_vocabulary(folder):
+        raise UsageError(f"{folder}: has no tokenizer; copy its tokenizer.json or vocab.txt to it")
     model, missing = load_for_pretraining(folder)
     masked = None if "masked-LM head" in missing else model.masked
     tokenizer = Tokenizer.load(folder)

@@ -1,8 +1,9 @@
 """Encoders of `transformers` for which we have no network: RoBERTa, DistilBERT, DeBERTa and others.
 
-Any folder whose `AutoModel` returns hidden states per layer can be read. Batches are padded inside;
-the hidden states outside are flat, as those of every encoder. Weights are read from safetensors
-only, and no code of the folder is run.
+BERT, RoFormer and ModernBERT with settings that our network lacks are among them. Any folder whose
+`AutoModel` returns hidden states per layer can be read. Batches are padded inside; the hidden
+states outside are flat, as those of every encoder. Weights are read from safetensors only, and no
+code of the folder is run.
 
 E inputs, L units of the longest input, N units of a batch, D hidden width
 """
@@ -17,21 +18,16 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from data_prep.errors import SesameError, UsageError
+from data_prep.errors import UsageError
 from data_prep.files import atomic_write, write_atomically
-from data_prep.reading.untrusted import read_object
 from data_prep.tokenizers import Tokenizer
 from data_prep.tokenizers.huggingface import Specials
-from pipeline.encoders.class_heads import DENSE_HEADS, DenseTransform, Transform
+from pipeline.encoders.class_heads import DENSE_HEADS, HAVE_POOLER, DenseTransform, Transform
 from pipeline.encoders.inputs import InputBatch
 from pipeline.encoders.tokens import Template, TokenEncoder
-from pipeline.models.classes import SENTENCES
-from pipeline.models.untrusted import (
-    State,
-    read_safetensors,
-    refuse_unusable,
-    refused_weights,
-)
+from pipeline.models.bert.network import initialise
+from pipeline.models.classes import PREFIXES, SENTENCES
+from pipeline.models.untrusted import State
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -47,7 +43,17 @@ UNSAVED = (
 class TransformersEncoder(TokenEncoder):
     """A model of transformers with its tokenizer."""
 
-    def __init__(self, network: "PreTrainedModel", words: "PreTrainedTokenizerFast") -> None:
+    def __init__(
+        self,
+        network: "PreTrainedModel",
+        words: "PreTrainedTokenizerFast",
+        has_pooler: bool = True,
+        masked: State | None = None,
+    ) -> None:
+        """has_pooler: False if the pooler's weights, if any, are random.
+
+        masked: the layers of ModernBERT's pretrained masked-LM head, with which its heads begin.
+        """
         config = network.config
         super().__init__(_tokenizer(words), _template(words, getattr(config, "type_vocab_size", 0)))
         self.network = network
@@ -56,17 +62,46 @@ class TransformersEncoder(TokenEncoder):
         self._takes_segments = self.template.has_segments and "token_type_ids" in taken
         self.longest = _longest(network, words)
         self.states, self.hidden = self._measured()
-        has_class = getattr(config, "pooler_hidden_act", "gelu") == "gelu"
-        self.model_type = config.model_type if has_class and _is_known(config) else None
+        self.model_type = config.model_type if config.model_type in PREFIXES else None
+        self._has_pooler = has_pooler
+        self._masked = masked
 
     def head_layers(self, kind: str) -> Transform | None:
-        """Return the dense layer of the class for sentences."""
+        """Return BERT's pooler, ModernBERT's dense layer and norm, or others' dense layer."""
+        if self.model_type == "modernbert":
+            return self._modernbert_layers()
         if kind not in SENTENCES or self.model_type is None:
             return None
         std = getattr(self.network.config, "initializer_range", 0.02)
+        if self.model_type == "bert":
+            if not self._has_pooler:
+                initialise(self.network.pooler, std)
+                self._has_pooler = True
+            return self._pool
+        own = DENSE_HEADS[self.model_type]
+        activation = own.activation
+        if own.setting is not None and kind != "choice":  # the class for choices states its own
+            activation = getattr(self.network.config, own.setting, activation)
         dropout = getattr(self.network.config, "hidden_dropout_prob", 0.0)
-        activation = DENSE_HEADS[self.model_type].activation
-        return DenseTransform(self.hidden, std, activation, dropout)
+        return DenseTransform(self.hidden, std, _activation(activation), dropout)
+
+    def _modernbert_layers(self) -> DenseTransform:
+        config = self.network.config
+        layers = DenseTransform(
+            self.hidden,
+            config.initializer_range,
+            _activation(config.classifier_activation),
+            norm=nn.LayerNorm(self.hidden, config.norm_eps, bias=config.norm_bias),
+            biases=config.classifier_bias,
+        )
+        if self._masked is not None and _shapes(self._masked) == _shapes(layers.state_dict()):
+            layers.load_state_dict(self._masked)
+        return layers
+
+    def _pool(self, x_RD: Tensor) -> Tensor:
+        """Apply the pooler to states of first units."""
+        pooled_RD: Tensor = self.network.pooler(x_RD[:, None])
+        return pooled_RD
 
     def save(self, folder: Path) -> None:
         """Write a folder that `AutoModel` and `AutoTokenizer` load."""
@@ -77,6 +112,8 @@ class TransformersEncoder(TokenEncoder):
     ) -> None:
         """Write a folder of the encoder and the head of the class `name`; see `TokenEncoder`."""
         weights = _untied(self.network)
+        if not self._has_pooler or (name is not None and not name.endswith(HAVE_POOLER)):
+            weights = {key: value for key, value in weights.items() if not is_pooler(key)}
         if name is not None:
             prefix = self.network.base_model_prefix
             weights = {f"{prefix}.{key}": value for key, value in weights.items()} | head
@@ -85,6 +122,8 @@ class TransformersEncoder(TokenEncoder):
         config = self.network.config.to_dict()
         base = {key: value for key, value in config.items() if key not in UNSAVED}
         written = base | {"architectures": [name or type(self.network).__name__]} | stated
+        if "classifier_pooling" in base:  # of ModernBERT; our heads read the first unit
+            written["classifier_pooling"] = "cls"
         write_atomically(folder / "config.json", json.dumps(written, indent=2) + "\n")
         self._words.save_pretrained(folder)
         _forget_place(folder / "tokenizer_config.json")
@@ -157,107 +196,21 @@ class TransformersEncoder(TokenEncoder):
         return len(answer.hidden_states), *widths
 
 
-def load_transformers_encoder(folder: Path) -> TransformersEncoder:
-    """Read a Hugging Face folder through transformers, offline.
-
-    Raises SesameError if weights are missing, pickled or not finite, and UsageError for a model
-    whose code is not part of transformers.
-    """
-    from transformers import AutoConfig, AutoModel, AutoTokenizer
-    from transformers.models.auto.modeling_auto import MODEL_MAPPING
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
-    weights = _weights(folder)
-    offline: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    try:
-        config = AutoConfig.from_pretrained(folder, **offline)
-        made = MODEL_MAPPING[type(config)]
-    except Exception as error:  # the library has no narrower class
-        raise UsageError(
-            f"{folder / 'config.json'}: no model of transformers {_version()} reads it"
-        ) from error
-    if getattr(config, "is_encoder_decoder", False):
-        raise UsageError(
-            f"{folder / 'config.json'}: model_type {config.model_type} has a decoder; choose an "
-            "encoder such as BERT or RoBERTa"
-        )
-    layers, tensors = getattr(config, "num_hidden_layers", 0), _tensor_count(weights)
-    if not isinstance(layers, int) or layers > tensors:
-        raise SesameError(
-            f"{weights}: has {tensors} tensors, but the folder's config.json asks for "
-            f"{layers!s:.20} layers"
-        )
-    # The pooler of a bare model may be missing in the file, and is not used.
-    has_choice = "add_pooling_layer" in inspect.signature(made).parameters
-    plain = {"add_pooling_layer": False} if has_choice else {}
-    try:
-        network, report = AutoModel.from_pretrained(
-            folder, config=config, dtype=torch.float32, use_safetensors=True,
-            output_loading_info=True, **plain, **offline,
-        )  # fmt: skip
-    except Exception as error:
-        raise SesameError(
-            f"{weights}: its tensors do not fit the folder's config.json; fetch the folder again"
-        ) from error
-    if report["missing_keys"]:
-        name = sorted(report["missing_keys"])[0]
-        raise SesameError(
-            f"{weights}: has no {name}, so it is no complete {config.model_type} encoder"
-        )
-    for name, value in network.named_parameters():
-        refuse_unusable(weights, name, value.detach())
-    try:
-        words = AutoTokenizer.from_pretrained(folder, **offline)
-    except Exception as error:
-        raise SesameError(
-            f"{folder}: its tokenizer cannot be read; fetch the folder again"
-        ) from error
-    if not words.is_fast:
-        raise UsageError(
-            f"{folder}: its tokenizer gives no characters of tokens; save it with tokenizer.json"
-        )
-    try:
-        encoder = TransformersEncoder(network, words)
-    except SesameError:
-        raise
-    except Exception as error:
-        raise SesameError(
-            f"{folder}: its model cannot read its tokenizer's tokens; fetch the folder again"
-        ) from error
-    encoder.source = folder
-    return encoder
+def _shapes(state: State) -> dict[str, torch.Size]:
+    return {name: value.shape for name, value in state.items()}
 
 
-def _weights(folder: Path) -> Path:
-    """Return the file of weights, or of their index. Raises UsageError if there is none."""
-    names = ("model.safetensors", "model.safetensors.index.json")
-    found = [folder / name for name in names if (folder / name).is_file()]
-    pickled = sorted(folder.glob("pytorch_model*.bin"))
-    if not found and pickled:
-        raise refused_weights(pickled[0])
-    if not found:
-        raise UsageError(f"{folder}: has no model.safetensors")
-    return found[0]
+def is_pooler(name: str) -> bool:
+    """Return True for a tensor of the layer over the first unit that BERT has."""
+    return name.startswith("pooler.")
 
 
-def _tensor_count(weights: Path) -> int:
-    """Return the number of tensors in a file of weights or in an index."""
-    if weights.suffix == ".json":
-        names = read_object(weights).get("weight_map")
-        return len(names) if isinstance(names, dict) else 0
-    return len(read_safetensors(weights))
+def _activation(name: str) -> Transform:
+    """Return an activation by the name that it has in config.json."""
+    from transformers.activations import ACT2FN
 
-
-def _version() -> str:
-    import transformers
-
-    return str(transformers.__version__)
-
-
-def _is_known(config: Any) -> bool:
-    return config.model_type in DENSE_HEADS
+    found: Transform = ACT2FN[name]
+    return found
 
 
 def _tokenizer(words: "PreTrainedTokenizerFast") -> Tokenizer:

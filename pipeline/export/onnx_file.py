@@ -1,10 +1,10 @@
 """Export an encoder or a fine-tuned model to ONNX, through its class in transformers.
 
-Batch size and length are dynamic. Every export is verified: onnxruntime gives the class's answers
-for several of them. Needs the extra `onnx`.
+Batch size, length and the number of choices are dynamic. Every export is verified: onnxruntime
+gives the class's answers for several of them. Needs the extra `onnx`.
 Try it: sesame onnx model=mine/ner out=ner.onnx
 
-B inputs, L units of the longest
+B inputs, K choices per input (multiple choice only), L units of the longest
 """
 
 import inspect
@@ -27,17 +27,26 @@ from pipeline.tasks.expected_form import OURS
 
 TOLERANCE = 1e-4
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
-PROBES = ((1, 2), (3, 9), (2, 24))  # batch size and length
+AXES = {"batch": (1, 1 << 16), "choices": (1, 1 << 10)}  # least and most
+PROBES = ((1, 1, 2), (3, 4, 9), (2, 2, 24))  # batch size, choices and length
+TRACED = (2, 3, 5)
 OUTPUTS = {"ForQuestionAnswering": ("start_logits", "end_logits"), "For": ("logits",)}
 ENCODER_OUTPUTS = ("last_hidden_state",)
 
 
 class _Outputs(nn.Module):
-    """A model of transformers as a function of tensors: named inputs, a tuple of outputs."""
+    """A model of transformers as a function of tensors: named inputs, a tuple of outputs.
 
-    def __init__(self, model: Any, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+    has_choices: inputs are [B, K, L] instead of [B, L]. is_per_unit: outputs are [B, L, …].
+    """
+
+    def __init__(
+        self, model: Any, inputs: Sequence[str], outputs: Sequence[str], form: str
+    ) -> None:
         super().__init__()
         self.model, self.inputs, self.outputs = model, inputs, outputs
+        self.has_choices = form.endswith("ForMultipleChoice")
+        self.is_per_unit = not self.has_choices and not form.endswith("ForSequenceClassification")
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         answer = self.model(**dict(zip(self.inputs, tensors, strict=True)))
@@ -69,7 +78,10 @@ def write_onnx(folder: Path, out: Path) -> float:
 def _load(folder: Path) -> _Outputs:
     """Load a folder by its class; a fine-tuned model's has its head, an encoder's has none."""
     import transformers
+    from transformers.utils import logging as messages
 
+    messages.disable_progress_bar()
+    messages.set_verbosity_error()
     stated = folder / FILE
     form = read_object(stated)["form"] if stated.exists() else "AutoModel"
     if form == OURS or not (folder / "config.json").exists():
@@ -77,8 +89,6 @@ def _load(folder: Path) -> _Outputs:
             f"{folder}: has no class in transformers, so it cannot be exported to ONNX; the plan "
             "of its fine-tuning says why"
         )
-    if form.endswith("ForMultipleChoice"):
-        raise UsageError(f"{folder}: models of multiple choice cannot be exported to ONNX")
     offline = {"local_files_only": True, "use_safetensors": True}
     model = getattr(transformers, form).from_pretrained(
         folder, attn_implementation="eager", dtype=torch.float32, **offline
@@ -87,14 +97,18 @@ def _load(folder: Path) -> _Outputs:
     taken = inspect.signature(model.forward).parameters
     inputs = [name for name in words.model_input_names if name in taken]
     named = next((names for end, names in OUTPUTS.items() if end in form), ENCODER_OUTPUTS)
-    return _Outputs(model, inputs, named)
+    return _Outputs(model, inputs, named, form)
 
 
 def _traced(network: _Outputs, longest: int) -> bytes:
     """Return the content of the ONNX file for inputs of up to `longest` units."""
-    axes = {0: torch.export.Dim("batch", min=1, max=1 << 16)}
-    axes[1] = torch.export.Dim("length", min=2, max=longest)
-    inputs = _inputs(network, 2, 5)
+    limits = AXES | {"length": (2, longest)}
+    named = [axis for axis in limits if axis != "choices" or network.has_choices]
+    axes = {
+        place: torch.export.Dim(axis, min=limits[axis][0], max=limits[axis][1])
+        for place, axis in enumerate(named)
+    }
+    inputs = _inputs(network, *TRACED)
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about the exporter's own parts
@@ -119,29 +133,29 @@ def _compare(network: _Outputs, content: bytes) -> float:
 
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     worst = 0.0
-    for size, length in PROBES:
-        inputs = _inputs(network, size, length)
+    for probe in PROBES:
+        inputs = _inputs(network, *probe)
         told = {name: tensor.numpy() for name, tensor in zip(network.inputs, inputs, strict=True)}
-        real_BL = told["attention_mask"].astype(bool)
         for ours, theirs in zip(network(*inputs), session.run(None, told), strict=True):
             gap = np.abs(ours.numpy() - theirs)
-            if gap.shape[:2] == real_BL.shape:
-                gap = gap[real_BL]
+            if network.is_per_unit:
+                gap = gap[told["attention_mask"].astype(bool)]
             worst = max(worst, float(gap.max() / max(1.0, float(ours.abs().max()))))
     return worst
 
 
-def _inputs(network: _Outputs, size: int, length: int) -> tuple[Tensor, ...]:
-    """Return random inputs whose rows have different lengths."""
+def _inputs(network: _Outputs, size: int, choices: int, length: int) -> tuple[Tensor, ...]:
+    """Return random inputs [B, L] or [B, K, L] whose rows have different lengths."""
     rng = torch.Generator().manual_seed(size * length)
     vocabulary = network.model.config.vocab_size
-    tokens_BL = torch.randint(vocabulary, (size, length), generator=rng)
-    lengths_B1 = torch.randint(2, length + 1, (size, 1), generator=rng)
-    real_BL = torch.arange(length) < lengths_B1
+    rows = (size, choices) if network.has_choices else (size,)
+    tokens = torch.randint(vocabulary, (*rows, length), generator=rng)
+    lengths = torch.randint(2, length + 1, (*rows, 1), generator=rng)
+    is_real = torch.arange(length) < lengths
     pad = network.model.config.pad_token_id or 0
     made = {
-        "input_ids": tokens_BL.where(real_BL, torch.tensor(pad)),
-        "attention_mask": real_BL.long(),
-        "token_type_ids": torch.zeros_like(tokens_BL),
+        "input_ids": tokens.where(is_real, torch.tensor(pad)),
+        "attention_mask": is_real.long(),
+        "token_type_ids": torch.zeros_like(tokens),
     }
     return tuple(made[name] for name in network.inputs)

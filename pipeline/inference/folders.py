@@ -1,22 +1,27 @@
 """Predict the entities of a folder of texts, and write a folder that brat opens.
 
-Every .txt file gets a copy and an .ann file, at the same place below the output folder.
+Every .txt file gets a copy and an .ann file, at the same place below the output folder. The copy is
+written last, so that an interrupted prediction goes on after the last copy. Until the end
+`.predictions.json` says which model and input the output folder belongs to.
 """
 
+import json
 from pathlib import Path
 
 from data_prep.errors import UsageError
-from data_prep.files import atomic_write
+from data_prep.files import atomic_write, read_json_object, write_atomically
 from pipeline.inference.forms import convert
 from pipeline.inference.models import FinetunedModel
 from pipeline.inference.predicting import Tally, predict_file
+
+STATE = ".predictions.json"
 
 
 def predict_folder(model: FinetunedModel, source: Path, output: Path) -> Tally:
     """Answer all .txt files below `source`; return the counts.
 
-    Raises UsageError if the model does not tag, if there are no texts, or if the output would lie
-    among the input's own annotations.
+    Raises UsageError if the model does not tag, if there are no texts, if the output would lie
+    among the input's own annotations, or if it has files that this prediction did not write.
     """
     if model.kind != "tag":
         raise UsageError(f"input={source}: a folder of texts is for models that tag; name a file")
@@ -25,9 +30,14 @@ def predict_folder(model: FinetunedModel, source: Path, output: Path) -> Tally:
     texts = sorted(source.rglob("*.txt"))
     if not texts:
         raise UsageError(f"input={source}: has no .txt files")
+    _begin(model, source, output)
     total = Tally()
     for text in texts:
         made = output / text.relative_to(source)
+        if made.exists():
+            with text.open("rb") as lines_before:
+                total.skipped += sum(1 for _ in lines_before)
+            continue
         lines = made.with_suffix(".jsonl")
         tally = predict_file(model, str(text), lines)
         convert(lines, made.with_suffix(".ann"), text)
@@ -36,4 +46,24 @@ def predict_folder(model: FinetunedModel, source: Path, output: Path) -> Tally:
             copy.write(text.read_bytes())
         total.items += tally.items
         total.skipped += tally.skipped
+    (output / STATE).unlink()
     return total
+
+
+def _begin(model: FinetunedModel, source: Path, output: Path) -> None:
+    """Create the output folder, or go on with one of the same model and input.
+
+    Annotations that are there already may have been corrected by hand, so none is replaced.
+    """
+    weights = [
+        [str(path.relative_to(model.folder)), path.stat().st_size, path.stat().st_mtime_ns]
+        for path in sorted(model.folder.rglob("*"))
+        if path.is_file()
+    ]
+    own = {"input": str(source.resolve()), "model": weights}
+    state = output / STATE
+    has_files = output.is_dir() and any(output.iterdir())
+    if has_files and (not state.exists() or read_json_object(state) != own):
+        raise UsageError(f"output={output}: has files already; choose another folder, or remove it")
+    output.mkdir(parents=True, exist_ok=True)
+    write_atomically(state, json.dumps(own))

@@ -15,6 +15,7 @@ from data_prep.errors import SesameError, UsageError
 from data_prep.files import atomic_write
 
 Answers = Iterator[dict[str, Any]]
+BYTE_ORDER_MARK = "\ufeff"
 
 
 def convert(predictions: Path, output: Path, source: Path) -> None:
@@ -24,12 +25,12 @@ def convert(predictions: Path, output: Path, source: Path) -> None:
     """
     write = FORMS[output.suffix]
     with predictions.open("rb") as lines, atomic_write(output) as sink:
-        for text in write(_checked(map(json.loads, lines), output), source):
+        for text in write(_checked(map(json.loads, lines), predictions, output, source), source):
             sink.write(text.encode())
 
 
-def check_form(output: Path, kind: str) -> None:
-    """Raise UsageError if a kind of task has no such form."""
+def check_form(output: Path, kind: str, source: Path) -> None:
+    """Raise UsageError if answers of a kind of task, or to this input, have no such form."""
     fitting = {
         "classify": (".jsonl", ".tsv"),
         "regress": (".jsonl", ".tsv"),
@@ -40,14 +41,16 @@ def check_form(output: Path, kind: str) -> None:
     }[kind]
     if output.suffix not in fitting:
         raise UsageError(f"output={output}: answers of this model end in {' or '.join(fitting)}")
+    if output.suffix == ".ann" and source.suffix != ".txt":
+        raise UsageError(f"input={source}: brat's offsets count the characters of a .txt file")
 
 
-def _checked(answers: Answers, output: Path) -> Answers:
+def _checked(answers: Answers, predictions: Path, output: Path, source: Path) -> Answers:
     for answer in answers:
         if "error" in answer:
             raise SesameError(
-                f"line {answer['line']} of the input {answer['error']}, and a {output.suffix} file "
-                "needs an answer for each; correct it, or write a .jsonl file"
+                f"{source}:{answer['line']}: {answer['error']}, and a {output.suffix} file needs "
+                f"an answer for each line; correct it, or use the answers in {predictions}"
             )
         yield answer
 
@@ -76,17 +79,20 @@ def _squad(answers: Answers, source: Path) -> Iterator[str]:
 
 
 def _brat(answers: Answers, source: Path) -> Iterator[str]:
-    """Yield T lines; the sentences must be the lines of a .txt file."""
-    if source.suffix != ".txt":
-        raise UsageError(f"input={source}: brat's offsets count the characters of a .txt file")
+    """Yield T lines; the sentences must be the lines of a .txt file.
+
+    brat counts a byte order mark as a character; the answers' own offsets do not.
+    """
     number = start = 0
-    with source.open(encoding="utf-8", newline="") as text:
-        for line, answer in zip(text, answers, strict=True):
+    with source.open("rb") as lines:
+        for answer, line in zip(answers, lines, strict=True):
+            text = line.decode()
+            marks = len(text) - len(text.removeprefix(BYTE_ORDER_MARK)) if start == 0 else 0
             for entity in answer["entities"]:
                 number += 1
-                first, last = start + entity["start"], start + entity["end"]
+                first, last = start + marks + entity["start"], start + marks + entity["end"]
                 yield f"T{number}\t{entity['type']} {first} {last}\t{entity['text']}\n"
-            start += len(line)
+            start += len(text)
 
 
 FORMS: dict[str, Callable[[Answers, Path], Iterator[str]]] = {

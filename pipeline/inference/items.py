@@ -8,7 +8,7 @@
                `context` for spans; an `id` is repeated in the output
     .conll     a word per line, blank lines between sentences (tagging)
     .json      SQuAD's questions (spans)
-    -          standard input: lines of JSON or of text
+    -          standard input: lines of text, or of JSON, which begin with {
 A line that cannot be read is an item with its fault, so that the output has a line for each.
 """
 
@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.errors import UsageError
+from data_prep.files import is_text
 from pipeline.inference.models import FinetunedModel, Item
 from pipeline.tasks.choices import ChoiceError, choice_texts, flatten
 from pipeline.tasks.config import TaskConfig
@@ -31,7 +32,9 @@ from pipeline.tasks.examples import Document, Example, TaskFile
 from pipeline.tasks.squad import read_squad
 
 STANDARD_INPUT = "-"
-ENDINGS = ".txt, .tsv, .csv, .jsonl, .conll or, for questions, .json"
+ENDINGS = (".txt", ".tsv", ".csv", ".jsonl")
+MORE_ENDINGS = {"tag": (".conll",), "span": (".json",)}  # by kind of task
+LONGEST_CELL = 1 << 30  # characters; csv's own limit is 131,072
 
 
 @dataclass(frozen=True)
@@ -50,18 +53,30 @@ def read_items(path: str, model: FinetunedModel) -> Iterator[Line]:
     Raises UsageError for a file that cannot hold the model's items.
     """
     task = model.finetuned.task
-    ending = ".txt" if path == STANDARD_INPUT else Path(path).suffix.lower()
-    readers = {".txt": _read_text, ".jsonl": _read_json, ".tsv": _read_tsv, ".csv": _read_csv}
-    if ending == ".json" and model.kind == "span":
+    ending = STANDARD_INPUT if path == STANDARD_INPUT else Path(path).suffix.lower()
+    readers = {
+        STANDARD_INPUT: _read_mixed,
+        ".txt": _read_text,
+        ".jsonl": _read_json,
+        ".tsv": _read_tsv,
+        ".csv": _read_csv,
+        ".conll": _read_conll,
+    }
+    endings = (*ENDINGS, *MORE_ENDINGS.get(model.kind, ()))
+    if ending not in (STANDARD_INPUT, *endings):
+        raise UsageError(f"input={path}: a file for this model ends in {' or '.join(endings)}")
+    if ending == ".json":
         yield from _read_questions(Path(path), task)
         return
-    if ending == ".conll" and model.kind == "tag":
-        readers[".conll"] = _read_conll
-    if ending not in readers:
-        raise UsageError(f"input={path}: a file for this model ends in {ENDINGS}")
     with _opened(path) as lines:
         for line in readers[ending](_decoded(lines), task):
             yield _checked(line, model)
+
+
+def check_input(path: str, model: FinetunedModel) -> None:
+    """Raise UsageError for a file that cannot hold the model's items, before any work."""
+    if path != STANDARD_INPUT:
+        next(read_items(path, model), None)
 
 
 @contextmanager
@@ -103,12 +118,16 @@ Lines = Iterator[tuple[int, str | None]]
 NOT_UTF8 = "not UTF-8"
 
 
+def _read_mixed(lines: Lines, task: TaskConfig) -> Iterator[Line]:
+    for number, text in lines:
+        is_json = text is not None and text.lstrip().startswith("{")
+        yield from (_read_json if is_json else _read_text)(iter([(number, text)]), task)
+
+
 def _read_text(lines: Lines, task: TaskConfig) -> Iterator[Line]:
     for number, text in lines:
         if text is None:
             yield Line(number, None, fault=NOT_UTF8)
-        elif text.lstrip().startswith("{"):
-            yield _json_line(number, text, task)
         else:
             yield Line(number, _text_item(text, task))
 
@@ -138,6 +157,8 @@ def _json_line(number: int, text: str, task: TaskConfig) -> Line:
         return Line(number, None, fault="not JSON")
     if not isinstance(row, dict):
         return Line(number, None, fault="not a JSON object")
+    if "\\u" in text and not is_text(json.dumps(row, ensure_ascii=False)):
+        return Line(number, None, fault="has an escape of half a character")
     own = row.get("id")
     name = None if own is None else str(own)
     words = row.get("words")
@@ -174,53 +195,65 @@ def _keys(task: TaskConfig) -> list[str]:
     return [*pair, *task.choices]
 
 
+Row = tuple[int, list[str] | str]  # line number, and the cells or the fault
+
+
 def _read_tsv(lines: Lines, task: TaskConfig) -> Iterator[Line]:
-    return _read_rows(((n, None if text is None else text.split("\t")) for n, text in lines), task)
+    rows = ((n, NOT_UTF8 if text is None else text.split("\t")) for n, text in lines)
+    return _read_rows(rows, task)
 
 
 def _read_csv(lines: Lines, task: TaskConfig) -> Iterator[Line]:
     """Read rows of CSV; a row that is not valid is one fault."""
     place = 0
+    is_torn = False  # a line of the row is not UTF-8
 
     def texts() -> Iterator[str]:
-        nonlocal place
+        nonlocal place, is_torn
         for number, text in lines:
             place = number
-            yield ("\ufffd" if text is None else text) + "\n"
+            is_torn = is_torn or text is None
+            yield ("" if text is None else text) + "\n"
 
-    def cells() -> Iterator[tuple[int, list[str] | None]]:
+    def cells() -> Iterator[Row]:
+        nonlocal is_torn
+        csv.field_size_limit(LONGEST_CELL)
         rows = csv.reader(texts())
         while True:
             try:
                 row = next(rows)
             except StopIteration:
                 return
-            except csv.Error:
-                yield place, None
-                continue
-            yield place, row
+            except csv.Error as error:
+                yield place, f"not CSV ({error})"
+            else:
+                yield place, NOT_UTF8 if is_torn else row
+            is_torn = False
 
     return _read_rows(cells(), task)
 
 
-def _read_rows(rows: Iterator[tuple[int, list[str] | None]], task: TaskConfig) -> Iterator[Line]:
+def _read_rows(rows: Iterator[Row], task: TaskConfig) -> Iterator[Line]:
     first = next(rows, None)
     if first is None:
         return
-    names = first[1] or []
+    names = first[1] if isinstance(first[1], list) else []
     wanted = _keys(task)
     renamed = [task.aliases.get(name, name) for name in names]
     if task.columns and task.text_a not in renamed:
         renamed, rows = task.columns, itertools.chain([first], rows)
     if not set(wanted) <= set(renamed):
         raise UsageError(
-            f"input: the first line must name the columns {', '.join(wanted)}; rename them, or "
+            f"input: its first line must name the columns {', '.join(wanted)}; rename them, or "
             "give a .txt or .jsonl file"
         )
     places = [renamed.index(name) for name in wanted]
     for number, cells in rows:
-        if cells is None or len(cells) != len(renamed):
-            yield Line(number, None, fault=f"has not {len(renamed)} columns")
+        if isinstance(cells, str):
+            yield Line(number, None, fault=cells)
+            continue
+        if len(cells) != len(renamed):
+            yield Line(number, None, fault=f"has {len(cells)} columns, not {len(renamed)}")
             continue
         texts = [cells[place].strip() for place in places]
         if task.kind == "choice":

@@ -132,6 +132,12 @@ class Family(ABC, Generic[C]):
     def read_config(self, folder: Path) -> C:
         """Read the model's options from a folder. Raises `SesameError` if it is not supported."""
 
+    def foreign_setting(self, folder: Path) -> str | None:
+        """Return the setting of a folder for which only transformers may have a network, such as
+        `hidden_act=relu`; None if our network computes the encoder."""
+        del folder
+        return None
+
     @abstractmethod
     def load(self, folder: Path) -> Pretrained:
         """Read the weights of a folder. Raises `SesameError` if they are damaged or incomplete."""

@@ -11,6 +11,20 @@ from pipeline.pages.wording import named
 from pipeline.store.outputs import MANIFEST, run_facts_path
 from pipeline.workflow.stage import STAGE_ORDER
 
+# Formats of outputs that the page can show, by stage: from the oldest to the current one. Named
+# runs may hold older outputs; these are left out, and the page says so.
+READABLE = {
+    "shard": range(2, 5),
+    "tokenizer": range(2, 5),
+    "examples": range(1, 4),
+    "vectors": range(1, 4),
+    "pretrain": range(1, 2),
+    "export": range(2, 3),
+    "finetune": range(6, 9),
+    "model": range(1, 3),
+    "layers": range(4, 5),
+}
+
 
 @dataclass(frozen=True)
 class FinishedOutput:
@@ -70,6 +84,7 @@ class Collected:
 
     made: list[FinishedOutput]
     runs: list[str]  # names of the compared runs
+    left_out: list[FinishedOutput]  # written by another version in a format that is not READABLE
 
     def of(self, stage: str) -> list[FinishedOutput]:
         """Return the outputs of a stage, each once, even if several runs share it."""
@@ -89,7 +104,9 @@ def collect(inputs: dict[str, Path]) -> Collected:
     runs = list(dict.fromkeys(one.run for one in made if one.run))
     if len(runs) == 1:
         made = [replace(one, run="") for one in made]
-    return Collected(sorted(made, key=lambda one: STAGE_ORDER.index(one.stage)), runs)
+    made = sorted(made, key=lambda one: STAGE_ORDER.index(one.stage))
+    shown = [one for one in made if one.manifest["format"] in READABLE[one.stage]]
+    return Collected(shown, runs, [one for one in made if one not in shown])
 
 
 def read_output(role: str, path: Path) -> FinishedOutput:

@@ -25,7 +25,7 @@ def _table(task: str, made: FinishedOutput, share_text: bool) -> Table:
     if share_text:
         labels = made.json("scores.json")["labels"]
     columns = (
-        Column("is ↓ guessed →"),
+        Column("gold ↓ predicted →"),
         *(Column(label, True) for label in labels),
         Column("right", True),
     )
@@ -34,4 +34,4 @@ def _table(task: str, made: FinishedOutput, share_text: bool) -> Table:
         for place, (label, row) in enumerate(zip(labels, matrix, strict=True))
     ]
     encoder, seed = made.counts["encoder"], made.counts["seed"]
-    return Table(f"{task}: guesses of {encoder}, seed {seed}", columns, rows)
+    return Table(f"{task}: predictions of {encoder}, seed {seed}", columns, rows)

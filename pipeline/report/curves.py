@@ -37,20 +37,20 @@ class Scale:
 STEPS, TOKENS = Scale("step"), Scale("tokens")
 MINUTES, HOURS = Scale("minutes", "by time", 60), Scale("hours", "by time", 3600)
 CURVES = (
-    Curve("mlm_loss", "Masked-word loss", "Nats a masked piece.", "heldout_mlm_loss"),
-    Curve("mlm_accuracy", "Masked-word accuracy", "Share of masked pieces guessed right.",
+    Curve("mlm_loss", "Masked-word loss", "Nats per masked piece.", "heldout_mlm_loss"),
+    Curve("mlm_accuracy", "Masked-word accuracy", "Share of masked pieces predicted correctly.",
           "heldout_mlm_accuracy", ".0%", zero=True),
-    Curve("pair_loss", "Sentence-pair loss", "Nats a pair.",
+    Curve("pair_loss", "Sentence-pair loss", "Nats per pair.",
           "heldout_pair_loss"),
-    Curve("pair_accuracy", "Sentence-pair accuracy", "Share of pairs told right.",
+    Curve("pair_accuracy", "Sentence-pair accuracy", "Share of pairs classified correctly.",
           "heldout_pair_accuracy", ".0%"),
-    Curve("forward_loss", "Next-word loss, forward", "Nats a word; sampled in training, exact on "
-          "held-out text.", "heldout_forward_loss"),
-    Curve("backward_loss", "Next-word loss, backward", "Nats a word; sampled in training, exact on "
-          "held-out text.", "heldout_backward_loss"),
+    Curve("forward_loss", "Next-word loss, forward",
+          "Nats per word; sampled in training, exact on held-out text.", "heldout_forward_loss"),
+    Curve("backward_loss", "Next-word loss, backward",
+          "Nats per word; sampled in training, exact on held-out text.", "heldout_backward_loss"),
     Curve("lr", "Learning rate", "As the schedule set it.", zero=True),
     Curve("gradient_norm", "Gradient norm", "Before clipping.", zero=True),
-    Curve("tokens_per_second", "Speed", "Tokens a second over all ranks.", y_format="~s",
+    Curve("tokens_per_second", "Speed", "Tokens per second over all ranks.", y_format="~s",
           zero=True, journal="timing.jsonl"),
     Curve("flop_utilisation", "Model FLOP utilisation",
           "Share of the GPU's peak; on a CPU, of a plain matrix product of the layer's size.",

@@ -110,7 +110,7 @@ def _tokenizer_facts(counts: dict[str, Any]) -> list[Fact]:
         facts.append(Fact("distinct words", short(counts["distinct_words"])))
     held_out = counts.get("heldout", {})
     for key, name, shown, note in (
-        ("fertility", "fertility", "{:.2f}".format, "pieces a word, held out"),
+        ("fertility", "fertility", "{:.2f}".format, "pieces per word, held out"),
         ("unknown_rate", "unknown pieces", share, "held out"),
         ("coverage", "characters covered", share, "held out"),
         ("changed_characters", "characters changed", share, "by case folding and normalising"),
@@ -135,7 +135,7 @@ def _examples(
 STREAMED: Sequence[Measure] = (
     ("sentences", lambda each: count(each["rows"])),
     ("tokens", lambda each: short(each["tokens"])),
-    ("tokens a sentence", lambda each: f"{each['mean_tokens_per_row']:.1f}"),
+    ("tokens per sentence", lambda each: f"{each['mean_tokens_per_row']:.1f}"),
 )
 
 
@@ -145,7 +145,7 @@ def _measures(settings: dict[str, Any]) -> list[Measure]:
         ("rows", lambda each: count(each["rows"])),
         ("examples", lambda each: count(each["examples"])),
         ("tokens", lambda each: short(each["tokens"])),
-        ("tokens a row", lambda each: f"{each['mean_tokens_per_row']:.1f}"),
+        ("tokens per row", lambda each: f"{each['mean_tokens_per_row']:.1f}"),
         ("positions in use", lambda each: share(each["efficiency"][packing])),
     ]
     if settings["pairs"] != "none":
@@ -181,7 +181,7 @@ def _lengths(name: str, lengths: Sequence[int]) -> Figure:
         (low, low + width, sum(lengths[low : low + width])) for low in range(0, longest + 1, width)
     ]
     title = "Lengths of training examples"
-    svg = charts.histogram(name, title, bins, x_title="pieces an example")
+    svg = charts.histogram(name, title, bins, x_title="pieces per example")
     return Figure(name, title, f"In pieces; a row has at most {allowed}.", svg)
 
 
@@ -212,7 +212,7 @@ def _corpus_facts(counts: dict[str, Any]) -> list[Fact]:
         Fact("documents read", count(read), f"from {count(counts['files'])} files"),
         Fact("documents kept", count(kept), share(kept, read)),
         Fact("words", short(words)),
-        Fact("words a document", short(words / kept)),
+        Fact("words per document", short(words / kept)),
         Fact("held out", share(counts["words"]["heldout"], words), "of words"),
     ]
     if paragraphs := counts.get("paragraphs"):  # absent in shards of an older format
@@ -279,5 +279,5 @@ def _sizes(name: str, unit: str, histogram: dict[str, list[int]]) -> Figure:
         for low, number in zip(histogram["from"], histogram["documents"], strict=True)
     ]
     title = f"Documents by {unit}"
-    svg = charts.histogram(name, title, bins, x_title=f"{unit} a document", doubling=True)
+    svg = charts.histogram(name, title, bins, x_title=f"{unit} per document", doubling=True)
     return Figure(name, title, "In bins that double.", svg)

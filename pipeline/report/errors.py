@@ -20,7 +20,7 @@ def sample_errors(kind: str, predictions: Sequence[Judged]) -> list[Decoded]:
 
 def _labelled(each: Judged) -> Decoded:
     gold, guess = (_label(label) for label in (each.gold, each.prediction))
-    title = f"is {gold}, predicted {guess}, confidence {percent(each.confidence)}"
+    title = f"gold: {gold}; predicted: {guess}; confidence {percent(each.confidence)}"
     return Decoded(title, [Piece(_cut(text), space=" ") for text in each.inputs])
 
 
@@ -32,7 +32,7 @@ def _label(label: str | list[str]) -> str:
 def _answered(each: Judged) -> Decoded:
     accepted = " or ".join(dict.fromkeys(map(str, each.gold))) or "no answer"
     predicted = each.prediction or "no answer"
-    title = f"is {accepted}, predicted {predicted}, confidence {percent(each.confidence)}"
+    title = f"gold: {accepted}; predicted: {predicted}; confidence {percent(each.confidence)}"
     return Decoded(_cut(title), [Piece(_cut(each.inputs[0]))])
 
 
@@ -41,7 +41,7 @@ def _tagged(each: Judged) -> Decoded:
     pieces: list[Piece] = []
     shown = 0
     for word, gold, guess in zip(each.inputs, each.gold, each.prediction, strict=True):
-        text = word if gold == guess else f"{word} [is {gold}, predicted {guess}]"
+        text = word if gold == guess else f"{word} [gold {gold}, predicted {guess}]"
         shown += len(text) + 1
         if shown > LONGEST:
             pieces.append(Piece("…", space=" "))

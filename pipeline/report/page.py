@@ -11,7 +11,7 @@ from pipeline.report.inside import inside_section
 from pipeline.report.kept import kept_table
 from pipeline.report.layers import layers_section
 from pipeline.report.learning import learning_section
-from pipeline.report.running import next_section, run_section, subtitle
+from pipeline.report.running import left_out_section, next_section, run_section, subtitle
 from pipeline.report.tasks import group_tables, headline, read_scores, tasks_section
 from pipeline.report.training import training_section
 
@@ -32,6 +32,7 @@ def make_page(collected: Collected, config: Config) -> Page:
         inside_section(scores, collected, share_text),
         training_section(collected),
         comparison_section(collected, share_text),
+        left_out_section(collected),
         corpus_section(collected),
         tokenizer_section(collected),
         examples_section(collected, share_text),

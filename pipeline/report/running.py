@@ -7,7 +7,7 @@ from typing import Any
 
 from data_prep.fields import result_keys
 from pipeline.config.schema import Config
-from pipeline.pages.blocks import Block, Column, Commands, Fact, Facts, Section, Table
+from pipeline.pages.blocks import Block, Column, Commands, Fact, Facts, Note, Section, Table
 from pipeline.pages.wording import count, distinct, duration, model_name, named
 from pipeline.report.collect import Collected, FinishedOutput
 from pipeline.report.kept import predict_commands
@@ -30,6 +30,21 @@ def subtitle(collected: Collected) -> str:
     for made in collected.of("tokenizer")[:1]:
         said.insert(1, f"{count(made.counts['vocab_size'])} {made.counts['kind']} pieces")
     return ", ".join(said)
+
+
+def left_out_section(collected: Collected) -> Section | None:
+    """Return a sentence per output that this version cannot show; None if there is none."""
+    notes = [Note(left_out_sentence(made)) for made in collected.left_out]
+    return Section("left-out", "Left out", notes) if notes else None
+
+
+def left_out_sentence(made: FinishedOutput) -> str:
+    """Say that an output is not on the page, why, and how to make it anew."""
+    return (
+        f"{made.title} ({made.reference}) has format {made.manifest['format']} of another version "
+        f"of Sesame, which this one cannot show; sesame {made.stage} with the same settings makes "
+        "it anew"
+    )
 
 
 def run_section(collected: Collected, share_text: bool) -> Section:

@@ -41,7 +41,7 @@ def vocabulary_tables(counts: dict[str, Any]) -> Iterator[Table]:
     for key, by in DIVISIONS.items():
         if key not in held_out:
             continue
-        names = ("words held out", "pieces a word", "unknown pieces", "characters covered")
+        names = ("words held out", "pieces per word", "unknown pieces", "characters covered")
         columns = (Column(by), *(Column(name, True) for name in names))
         rows = [
             [

@@ -60,7 +60,7 @@ def _chance(collected: Collected) -> list[Block]:
         return []
     shares = " and ".join(dict.fromkeys(said))
     return [
-        Note(f"Telling every held-out pair the more frequent label would be right for {shares}.")
+        Note(f"Predicting the more frequent label would be right for {shares} of held-out pairs.")
     ]
 
 

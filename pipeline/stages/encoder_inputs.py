@@ -113,12 +113,26 @@ def encoder_type(node: Node, nodes: Collection[Node]) -> str | None:
     return architecture_of(read_model(begun) if begun.exists() else maker.config.model)
 
 
+def foreign_note(node: Node) -> str:
+    """Say in a plan which encoders run through transformers and why; empty if none does."""
+    folders = [_encoder_folder(node.inputs[role].path) for role in encoder_requests(node.config)]
+    found = [family_of_folder(folder).foreign_setting(folder) for folder in folders]
+    settings = ", ".join(setting for setting in found if setting is not None)
+    if not settings:
+        return ""
+    return f"the encoder runs through transformers, with padding: our network has no {settings}"
+
+
 def _stated_architecture(folder: Path) -> str | None:
     """Return the architecture that a folder's config.json states; BERT's if it states none."""
-    if (folder / "encoder").is_dir():  # of a fine-tuned model in Sesame's own form
-        return _stated_architecture(folder / "encoder")
-    path = folder / "config.json"
+    path = _encoder_folder(folder) / "config.json"
     return str(read_object(path).get("model_type", "bert")) if path.exists() else None
+
+
+def _encoder_folder(folder: Path) -> Path:
+    """Return the encoder of a fine-tuned model in Sesame's own form; else the folder itself."""
+    inner = folder / "encoder"
+    return _encoder_folder(inner) if inner.is_dir() else folder
 
 
 def random_model(config: Config) -> ModelConfig:

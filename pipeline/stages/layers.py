@@ -7,6 +7,7 @@ Try it: sesame layers experiment=demo encoder=demo task=mentions
 """
 
 import json
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
@@ -24,11 +25,12 @@ from pipeline.stages.encoder_inputs import (
     encoder_keys,
     encoder_label,
     encoder_requests,
+    foreign_note,
     open_encoder,
 )
 from pipeline.tasks.config import FinetuneConfig
 from pipeline.tasks.splits import read_splits, task_files
-from pipeline.workflow.stage import Request, Stage, UserFiles, Work
+from pipeline.workflow.stage import Node, Request, Stage, UserFiles, Work
 
 # Dev F1 on CoNLL-2003 with BERT base (Devlin et al. 2019, table 7). The paper has no value for the
 # learned mix of layers.
@@ -111,6 +113,10 @@ class Layers(Stage):
         }
         write_atomically(work.out / "layers.json", json.dumps(found, indent=1))
         return found
+
+    def foretell(self, node: Node, nodes: Collection[Node]) -> str:
+        """Return which encoders run through transformers, and why."""
+        return foreign_note(node)
 
     def how_far(self, out: Path) -> str:
         """Return the number of trained heads as text."""

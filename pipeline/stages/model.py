@@ -17,11 +17,11 @@ from typing import Any
 from data_prep.files import write_atomically
 from data_prep.progress import console
 from pipeline.config.schema import Config
-from pipeline.stages.encoder_inputs import encoder_requests, encoder_type
+from pipeline.stages.encoder_inputs import encoder_requests, encoder_type, foreign_note
 from pipeline.stages.tracked import TRAINING
 from pipeline.stages.tuning import KEPT, keeps_model, train
 from pipeline.store.models import FILE
-from pipeline.store.outputs import canonical
+from pipeline.store.outputs import MANIFEST, canonical
 from pipeline.tasks.expected_form import described, expected_form
 from pipeline.tasks.model_card import model_card
 from pipeline.workflow.stage import Node, Planner, Request, Stage, Work, as_input
@@ -61,9 +61,13 @@ class Model(Stage):
         return tuned | encoder_requests(config)
 
     def foretell(self, node: Node, nodes: Collection[Node]) -> str:
-        """Return the form of the model: a class of transformers, or ours and why."""
+        """Return the form of the model: a class of transformers, or ours and why.
+
+        Also says if transformers computes the encoder.
+        """
         model_type = encoder_type(node, nodes)
-        return described(*expected_form(model_type, node.config.task, node.config.finetune))
+        form = described(*expected_form(model_type, node.config.task, node.config.finetune))
+        return "; ".join(filter(None, (form, foreign_note(node))))
 
     def run(self, work: Work) -> dict[str, Any]:
         """Write the model of the best seed; return its task, form and scores."""
@@ -83,7 +87,9 @@ class Model(Stage):
             _train_again(work, scores[best]["seed"])
         stated = json.loads((work.out / FILE).read_text())
         facts = gather(scores.values(), scores[best]["seed"])
-        write_atomically(work.out / "README.md", model_card(stated, facts))
+        made = json.loads((tuned[best] / MANIFEST).read_text())
+        recipe = {key: value for key, value in made["config"]["finetune"].items() if key != "seed"}
+        write_atomically(work.out / "README.md", model_card(stated, facts, recipe))
         for path in tuned.values():
             shutil.rmtree(path / KEPT, ignore_errors=True)
         return facts | {"form": stated["form"]}

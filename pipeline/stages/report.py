@@ -10,6 +10,7 @@ Try it: sesame report experiment=smoke, or sesame report 'runs=[demo,elmo_demo]'
 from dataclasses import replace
 from typing import Any
 
+from data_prep.progress import console
 from pipeline.config.schema import Config
 from pipeline.stages.model import add_models
 from pipeline.workflow.stage import (
@@ -42,14 +43,18 @@ class Report(Stage):
         return super().keys(config) | shown
 
     def run(self, work: Work) -> dict[str, Any]:
-        """Write the page."""
+        """Write the page; name the outputs of other versions that it cannot show."""
         from pipeline.report.collect import collect
         from pipeline.report.page import make_page
+        from pipeline.report.running import left_out_sentence
 
-        page = make_page(collect(work.inputs), work.config)
+        collected = collect(work.inputs)
+        for made in collected.left_out:
+            console.print(f"left out: {left_out_sentence(made)}", markup=False, soft_wrap=True)
+        page = make_page(collected, work.config)
         page.write(work.out)
         return {
-            "outputs": len(work.inputs),
+            "outputs": len(collected.made),
             "sections": [section.anchor for section in page.sections],
             "figures": [figure.name for figure in page.figures],
         }

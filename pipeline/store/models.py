@@ -3,8 +3,10 @@
 from pathlib import Path
 
 from data_prep.errors import UsageError
+from pipeline.store.content import Checksums
 from pipeline.store.outputs import Output, Store
 from pipeline.store.runs import FINGERPRINT, Runs, similar_names
+from pipeline.store.verify import refuse_damage
 
 STAGE = "model"
 FILE = "finetuned.json"  # every fine-tuned model has it
@@ -13,7 +15,8 @@ FILE = "finetuned.json"  # every fine-tuned model has it
 def find_model(asked: str, text: str, store: Store) -> Path:
     """Return the folder of the model that `text` refers to; `asked` is the user's input.
 
-    Raises UsageError if there is none, or several.
+    Raises UsageError if there is none, or several, and Damaged if a model of the store is not what
+    its manifest says.
     """
     if (Path(text).expanduser() / FILE).is_file():
         return Path(text).expanduser()
@@ -21,8 +24,14 @@ def find_model(asked: str, text: str, store: Store) -> Path:
     if len(found) > 1:
         choices = ", ".join(_described(output) for output in found)
         raise UsageError(f"{asked}: names {len(found)} models; give one of {choices}")
+    if not found and Path(text).expanduser().is_dir():
+        raise UsageError(
+            f"{asked}: the folder has no {FILE}, so it is no fine-tuned model; sesame finetune "
+            f"encoder={text} task=… makes one"
+        )
     if not found:
         raise UsageError(f"{asked}: there is no such model{_hint(text, store)}")
+    refuse_damage(found[0], Checksums(store.root))
     return found[0].path
 
 

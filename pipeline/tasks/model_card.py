@@ -69,10 +69,11 @@ EXAMPLES = {
 }
 
 
-def model_card(stated: dict[str, Any], facts: dict[str, Any]) -> str:
+def model_card(stated: dict[str, Any], facts: dict[str, Any], recipe: dict[str, Any]) -> str:
     """Return the README.md of a saved model.
 
-    stated: its `finetuned.json`. facts: see `pipeline.stages.model.gather`.
+    stated: its `finetuned.json`. facts: see `pipeline.stages.model.gather`. recipe: the settings of
+    the fine-tuning.
     """
     form, kind = stated["form"], stated["task"]["kind"]
     rows = zip(facts["seeds"], facts["dev_scores"], facts["test_scores"], strict=True)
@@ -92,6 +93,6 @@ def model_card(stated: dict[str, Any], facts: dict[str, Any]) -> str:
         deviation=f", deviation {stdev(tests):.1f}" if len(tests) > 1 else "",
         caution=NO_TEST_SET if facts["split"] == "dev" else "",
         seeds="one seed" if len(tests) == 1 else f"{len(tests)} seeds",
-        settings=json.dumps(stated["finetune"], sort_keys=True),
+        settings=json.dumps(recipe | stated["finetune"], sort_keys=True),
         **facts["examples"],
     )

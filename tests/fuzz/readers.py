@@ -28,7 +28,7 @@ from data_prep.tokenizers.build import build_tokenizer
 from data_prep.vectors.files import read_vectors
 from pipeline.cluster.site import read_site
 from pipeline.config.compose import compose_config
-from pipeline.encoders.transformers_encoder import load_transformers_encoder
+from pipeline.encoders.transformers_folder import load_transformers_encoder
 from pipeline.models.bert.architectures import BERT
 from pipeline.models.bert.config import BertConfig
 from pipeline.models.bert.huggingface import load_for_pretraining, to_huggingface

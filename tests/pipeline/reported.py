@@ -15,6 +15,7 @@ from data_prep.fields import result_keys
 from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
 from pipeline.config.schema import Config, ReportConfig, ShareConfig
 from pipeline.models.bert.config import BertConfig
+from pipeline.stages import STAGES
 from pipeline.stages.report import Report
 from pipeline.store.outputs import Output, Store, fingerprint
 from pipeline.workflow.stage import Work
@@ -44,6 +45,7 @@ class SampleRun:
         self.inputs: dict[str, Path] = {}
         self.seconds = {"shard": 12.3, "pretrain": 431.0, "finetune": 9.8}
         self.task_words = ["a", "warm"]  # of every test example
+        self.formats: dict[str, int] = {}  # by stage, where not the current one
 
     def finish(
         self, role: str, sections: tuple[str, ...], counts: dict[str, Any],
@@ -53,7 +55,7 @@ class SampleRun:
         stage = role.split("/")[0]
         request = {
             "stage": stage,
-            "format": 1,
+            "format": self.formats.get(stage, STAGES[stage].format),
             "config": {name: result_keys(getattr(self.config, name)) for name in sections},
             "upstream": upstream or {},
             "files_read": {},

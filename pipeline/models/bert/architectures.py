@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data_prep.errors import UsageError
+from data_prep.errors import SesameError, UsageError
 from data_prep.fields import check, check_types
 from data_prep.reading.untrusted import read_object
 from pipeline.models.bert.config import SEGMENTS, BertConfig
@@ -259,26 +259,44 @@ class Stated:
     vocab_size: int | None
 
 
-def has_own_network(folder: Path) -> bool:
-    """Return False if config.json names an architecture that only transformers has."""
-    path = folder / "config.json"
-    model_type = read_object(path).get("model_type") if path.exists() else None
-    known = [each.model_type for each in ARCHITECTURES]
-    return model_type in known or not isinstance(model_type, str)
+class OtherNetworkError(UsageError):
+    """The settings of a folder need a network that we do not have, though transformers may."""
+
+    def __init__(self, path: Path, key: str, value: object, readable: str) -> None:
+        self.setting = f"{key}={value!s:.40}"
+        super().__init__(f"{path}: {key} is {value!s:.40}; only {readable} can be read")
+
+
+def foreign_setting(folder: Path) -> str | None:
+    """Return the setting of config.json for which only transformers may have a network.
+
+    Such as `model_type=roberta` or `hidden_act=relu`; None if our network computes the encoder, or
+    if the file cannot be used at all, as `read_stated` reports.
+    """
+    try:
+        read_stated(folder)
+    except OtherNetworkError as error:
+        return error.setting
+    except SesameError:
+        return None
+    return None
 
 
 def read_stated(folder: Path) -> Stated:
-    """Read config.json of a Hugging Face folder. Raises `SesameError` if it is not supported."""
+    """Read config.json of a Hugging Face folder.
+
+    Raises OtherNetworkError if another network is needed, and SesameError for a damaged file.
+    """
     path = folder / "config.json"
     if not path.exists():
         raise UsageError(f"{path}: there is no such file; give a Hugging Face BERT folder")
     stated = read_object(path)
     known = {each.model_type: each for each in ARCHITECTURES}
     model_type = stated.get("model_type", BERT.model_type)
-    if not isinstance(model_type, str) or model_type not in known:
-        raise UsageError(
-            f"{path}: model_type is {model_type!s:.40}; only {', '.join(known)} can be read"
-        )
+    if not isinstance(model_type, str):
+        raise UsageError(f"{path}: model_type is {model_type!s:.40}, which is no name")
+    if model_type not in known:
+        raise OtherNetworkError(path, "model_type", model_type, ", ".join(known))
     architecture = known[model_type]
     try:
         said = architecture.absent | _said_once(stated, path)
@@ -286,9 +304,12 @@ def read_stated(folder: Path) -> Stated:
         raise UsageError(f"{path}: not the settings of a {architecture.title}") from error
     for key, value in architecture.fixed.items():
         if value is not None and said.get(key, value) != value:
-            raise UsageError(f"{path}: {key} is {said[key]!s:.40}; only {value} can be read")
+            raise OtherNetworkError(path, key, said[key], value)
     given = {ours: said[theirs] for ours, theirs in architecture.keys.items() if theirs in said}
     config = BertConfig(**architecture.options | given)
+    narrow = said.get("embedding_size") if architecture is ROFORMER else None
+    if narrow not in (None, config.hidden):
+        raise OtherNetworkError(path, "embedding_size", narrow, "that of hidden_size")
     vocab_size = stated.get("vocab_size")
     is_number = isinstance(vocab_size, int) and not isinstance(vocab_size, bool)
     if vocab_size is not None and not (is_number and 1 <= vocab_size <= MOST_TOKENS):
@@ -305,23 +326,21 @@ def read_stated(folder: Path) -> Stated:
 def _said_once(stated: dict[str, Any], path: Path) -> dict[str, Any]:
     """Convert ModernBERT's per-layer settings of newer transformers to the older global keys.
 
-    Raises `UsageError` for scaled rotary positions and for layers in another order than ours.
+    Raises OtherNetworkError for scaled rotary positions and for layers in another order than ours.
     """
     once = dict(stated)
     for kind, key in (("full", "global_rope_theta"), ("sliding", "local_rope_theta")):
         if rope := (stated.get("rope_parameters") or {}).get(f"{kind}_attention"):
             if (rope_type := rope.get("rope_type", "default")) != "default":
-                raise UsageError(
-                    f"{path}: rope_type is {rope_type!s:.40}; only default can be read"
-                )
+                raise OtherNetworkError(path, "rope_type", rope_type, "default")
             once[key] = float(rope["rope_theta"])
     if layers := list(stated.get("layer_types") or ()):
         later = [number for number in range(1, len(layers)) if layers[number] == "full_attention"]
         n = later[0] if later else len(layers)
         if layers != [f"{'sliding' if i % n else 'full'}_attention" for i in range(len(layers))]:
-            raise UsageError(
-                f"{path}: layer_types: only models in which every n-th layer, from the first on, "
-                "has full_attention and the others sliding_attention can be read"
-            )
+            raise OtherNetworkError(
+                path, "layer_types", "irregular",
+                "full_attention in every n-th layer from the first on, sliding_attention in others",
+            )  # fmt: skip
         once["global_attn_every_n_layers"] = n
     return once

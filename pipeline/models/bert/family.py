@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.data.cursor import Place
-from pipeline.models.bert.architectures import ARCHITECTURES, fitting, read_stated
+from pipeline.models.bert.architectures import ARCHITECTURES, fitting, foreign_setting, read_stated
 from pipeline.models.bert.config import BertConfig
 from pipeline.models.bert.cost import BertCost
 from pipeline.models.cost import RowCost
@@ -98,6 +98,9 @@ class BertFamily(Family[BertConfig]):
 
     def read_config(self, folder: Path) -> BertConfig:
         return read_stated(folder).config
+
+    def foreign_setting(self, folder: Path) -> str | None:
+        return foreign_setting(folder)
 
     def load(self, folder: Path) -> Pretrained:
         """Read encoder and heads; missing heads are in the state with random weights."""

@@ -1,4 +1,4 @@
-"""Tiny random models of other architectures, saved by transformers with their tokenizers."""
+"""Tiny random models for which we have no network, saved by transformers with their tokenizers."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ SHAPE = {
     "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 32
 }  # fmt: skip
 DISTIL = {"dim": 16, "n_layers": 3, "n_heads": 2, "hidden_dim": 32}
-# model_type: kind of tokenizer, settings of the model.
+# Name: kind of tokenizer, settings of the model. The name is its model_type, up to a plus.
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "roberta": ("bytes", {**SHAPE, "type_vocab_size": 1, "max_position_embeddings": 98}),
     "xlm-roberta": ("unigram", {**SHAPE, "type_vocab_size": 1, "max_position_embeddings": 98}),
@@ -36,19 +36,29 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
          "type_vocab_size": 0, "max_position_embeddings": 96, "pooler_hidden_size": 16},
     ),
     "albert": ("unigram", {**SHAPE, "embedding_size": 8, "max_position_embeddings": 96}),
+    "bert+relu": ("wordpiece", {**SHAPE, "hidden_act": "relu", "max_position_embeddings": 96}),
+    "roformer+relu": (
+        "wordpiece",
+        {**SHAPE, "hidden_act": "relu", "embedding_size": 8, "max_position_embeddings": 96},
+    ),
+    "modernbert+biased": (
+        "wordpiece",
+        {**SHAPE, "norm_bias": True, "mlp_bias": True, "classifier_activation": "relu",
+         "classifier_pooling": "mean", "local_attention": 4, "max_position_embeddings": 96},
+    ),
     "gpt2": ("plain", {"n_embd": 16, "n_layer": 3, "n_head": 2, "n_positions": 96}),
 }  # fmt: skip
 
 
-def write_model(folder: Path, model_type: str) -> Path:
+def write_model(folder: Path, name: str) -> Path:
     """Write a model with random weights to an existing folder; return it."""
-    kind, settings = MODELS[model_type]
+    kind, settings = MODELS[name]
     words = _tokenizer(kind)
     words.save_pretrained(folder)
     torch.manual_seed(0)
     pad = words.pad_token_id if words.pad_token_id is not None else 0
     config = transformers.AutoConfig.for_model(
-        model_type, vocab_size=len(words), pad_token_id=pad, **settings
+        name.partition("+")[0], vocab_size=len(words), pad_token_id=pad, **settings
     )
     network = transformers.AutoModel.from_config(config)
     for value in network.parameters():  # as after training: nothing is zero or one

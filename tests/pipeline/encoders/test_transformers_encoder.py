@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from transformers import AutoModel, AutoTokenizer
 from data_prep.errors import SesameError, UsageError
 from data_prep.text.words import TextWords
 from pipeline.encoders import Concatenation, Encoder, load_encoder
+from pipeline.encoders.class_heads import DenseTransform
 from pipeline.encoders.embed import embed
 from pipeline.encoders.transformers_encoder import TransformersEncoder
 from pipeline.models.classes import SCORE_CHOICES
@@ -36,8 +38,10 @@ SENTENCES = [*TEXTS[:3], "café", "film"]
 PAIRS = [(TEXTS[0], TEXTS[1]), ("good film", TEXTS[2])]
 CLASSES = {
     "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "distilbert": "DistilBert",
-    "electra": "Electra", "deberta-v2": "DebertaV2",
+    "electra": "Electra", "deberta-v2": "DebertaV2", "bert+relu": "Bert",
+    "roformer+relu": "RoFormer", "modernbert+biased": "ModernBert",
 }  # fmt: skip
+SHAPES = ("classify", "tag", "span", "choice")  # kinds whose heads differ in form
 
 
 class Lines(Nobody):
@@ -73,7 +77,7 @@ def test_hidden_states_are_those_of_transformers_on_padded_batches(
     network = AutoModel.from_pretrained(folders[name]).eval()
     taken = inspect.signature(network.forward).parameters
     told = {key: value for key, value in inputs.items() if key in taken}
-    assert ("token_type_ids" in told) == (name == "electra")
+    assert ("token_type_ids" in told) == (name in ("electra", "bert+relu", "roformer+relu"))
     theirs = network(**told, output_hidden_states=True).hidden_states
     assert encoder.states == len(theirs) == len(states) == 4
     for ours_ND, expected_BLD in zip(states, theirs, strict=True):
@@ -129,21 +133,58 @@ def test_blocks_hold_every_parameter_once(name: str, folders: dict[str, Path]) -
     assert held == sorted(id(value) for value in encoder.parameters())
 
 
-@pytest.mark.parametrize("kind", list(TASKS))
-@pytest.mark.parametrize("name", [*CLASSES, "albert"])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        (name, kind)
+        for name in (*CLASSES, "albert")
+        for kind in (TASKS if name in ("roberta", "bert+relu") else SHAPES)
+    ],
+)
 def test_a_kept_model_answers_again(
     name: str, kind: str, folders: dict[str, Path], tmp_path: Path
 ) -> None:
     finetuned = trained(load_encoder(folders[name]), kind)
     form = save_model(finetuned, tmp_path)
-    has_class = name in CLASSES and (kind != "choice" or name in SCORE_CHOICES)
+    model_type = name.partition("+")[0]
+    has_class = name in CLASSES and (kind != "choice" or model_type in SCORE_CHOICES)
     assert form.startswith(f"{CLASSES[name]}For") if has_class else form == "sesame"
-    assert expected_form(name, finetuned.task, finetuned.config)[0] == form
+    assert expected_form(model_type, finetuned.task, finetuned.config)[0] == form
     prove_model(finetuned, tmp_path, splits(kind).test)  # transformers' class too
     assert_same_answers(load_finetuned(tmp_path), finetuned, splits(kind).test)
     assert isinstance(load_encoder(tmp_path), TransformersEncoder), "a model is an encoder too"
     for path in tmp_path.rglob("*.json"):
         assert str(folders[name]) not in path.read_text(), "no place of ours in the folder"
+
+
+def test_a_modernbert_head_begins_with_the_layers_of_the_masked_head(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    from transformers import ModernBertForMaskedLM
+
+    for path in folders["modernbert+biased"].iterdir():
+        shutil.copy(path, tmp_path)
+    masked = ModernBertForMaskedLM.from_pretrained(tmp_path)
+    masked.save_pretrained(tmp_path)
+    layers = load_encoder(tmp_path).head_layers("tag")
+    assert isinstance(layers, DenseTransform)
+    assert torch.equal(layers.dense.weight, masked.head.dense.weight)
+    assert torch.equal(layers.norm.weight, masked.head.norm.weight)
+
+
+def test_tensors_that_transformers_does_not_read_are_refused(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    """Relative positions, for example, which its newer versions dropped."""
+    from safetensors.torch import load_file, save_file
+
+    for path in folders["bert+relu"].iterdir():
+        shutil.copy(path, tmp_path)
+    name = "encoder.layer.0.attention.self.distance_embedding.weight"
+    tensors = load_file(tmp_path / "model.safetensors")
+    save_file(tensors | {name: torch.ones(3, 8)}, tmp_path / "model.safetensors")
+    with pytest.raises(UsageError, match=f"does not read {name}"):
+        load_encoder(tmp_path)
 
 
 def test_it_joins_other_encoders_and_fills_the_table_of_layers(

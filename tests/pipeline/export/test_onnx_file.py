@@ -26,27 +26,32 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_toy_tokenizer(tmp_path_factory.mktemp("tokenizer"), WORDS)
 
 
-def test_a_tagger_answers_in_onnxruntime_as_here(
+def test_choices_are_scored_as_here_however_many_there_are(
     tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "model"
     folder.mkdir()
-    save_model(trained(random_encoder(replace(BERT, layers=1), tokenizer, seed=0), "tag"), folder)
-    assert run(["onnx", f"model={folder}", "out=here/tags.onnx"]) == 0
-    session = onnxruntime.InferenceSession("here/tags.onnx", providers=["CPUExecutionProvider"])
-    finetuned, probes = load_finetuned(folder), splits("tag").test
-    inputs = finetuned.encode(probes).inputs
-    rows = []
-    for number in range(len(probes)):
-        batch = inputs.batch(np.array([number]))
+    encoder = random_encoder(replace(BERT, layers=1), tokenizer, seed=0)
+    save_model(trained(encoder, "choice"), folder)
+    assert run(["onnx", f"model={folder}", "out=here/choices.onnx"]) == 0
+    session = onnxruntime.InferenceSession("here/choices.onnx", providers=["CPUExecutionProvider"])
+    finetuned, probes = load_finetuned(folder), splits("choice").test
+    assert {len(probe.texts) for probe in probes} == {3, 4, 5}, "with the context"
+    for probe in probes:
+        inputs = finetuned.encode([probe]).inputs
+        batch = inputs.batch(np.arange(len(inputs.lengths)))
+        rows = np.repeat(np.arange(len(batch.lengths)), batch.lengths)
+        places = batch.positions_N.numpy()
         told = {
-            "input_ids": batch.tokens_N[None].numpy(),
-            "attention_mask": np.ones((1, len(batch.tokens_N)), np.int64),
-            "token_type_ids": batch.segments_N[None].numpy(),
+            name: np.zeros((1, len(batch.lengths), batch.lengths.max()), np.int64)
+            for name in ("input_ids", "attention_mask", "token_type_ids")
         }
-        rows.append(session.run(["logits"], told)[0][0][batch.word_starts_W.numpy()])
-    np.testing.assert_allclose(np.concatenate(rows), finetuned.logits(probes), atol=1e-4)
+        told["input_ids"][0, rows, places] = batch.tokens_N
+        told["attention_mask"][0, rows, places] = 1
+        told["token_type_ids"][0, rows, places] = batch.segments_N
+        scores = session.run(["logits"], told)[0][0]
+        np.testing.assert_allclose(scores, finetuned.logits([probe])[:, 0], atol=1e-4)
 
 
 def test_an_encoder_of_others_gives_its_last_states(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("model")
     save_model(trained(random_encoder(BERT, tokenizer, seed=0), "tag"), folder)
     stated = json.loads((folder / "finetuned.json").read_text())
-    (folder / "README.md").write_text(model_card(stated, FACTS))
+    (folder / "README.md").write_text(model_card(stated, FACTS, {}))
     for name in ("manifest.json", "run.json", ".lease.json"):
         (folder / name).write_text('{"host": "canary"}')
     return folder

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from data_prep.errors import UsageError
+from data_prep.errors import SesameError, UsageError
 from pipeline import load_model
 from pipeline.commands.main import run
 from pipeline.encoders import random_encoder
@@ -173,7 +173,9 @@ def test_texts_are_split_as_the_model_was_trained(place: Path) -> None:
     assert run([*own, f"model={older}"]) == 0
 
 
-def test_a_folder_of_texts_becomes_one_that_brat_opens(tmp_path: Path) -> None:
+def test_a_folder_of_texts_becomes_one_that_brat_opens(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     notes = tmp_path / "notes"
     (notes / "more").mkdir(parents=True)
     (notes / "a.txt").write_text("film\nanna in lund\n")
@@ -189,6 +191,30 @@ def test_a_folder_of_texts_becomes_one_that_brat_opens(tmp_path: Path) -> None:
     for wrong in (files[0], f"output={notes / 'out'}"), (f"input={tmp_path / 'out' / 'none'}",):
         assert run(["predict", "model=mine/notes", *wrong]) == 2
     assert run(["predict", "model=mine/mood", *files]) == 2
+    assert run(["predict", "model=mine/notes", *files]) == 2, "corrected annotations are kept"
+    assert "has files already" in capsys.readouterr().err
+
+
+def test_a_folder_of_texts_goes_on_after_a_fault(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    notes, out = tmp_path / "notes", tmp_path / "out"
+    notes.mkdir()
+    (notes / "a.txt").write_bytes(b"\xef\xbb\xbfanna\rfilm\r\nbo\n")  # a mark, a bare return
+    (notes / "b.txt").write_bytes(b"bo\n{bo}\n\xff\n")
+    files = [f"input={notes}", f"output={out}"]
+    assert run(["predict", "model=mine/notes", *files]) == 1
+    assert f"{notes / 'b.txt'}:3: not UTF-8" in capsys.readouterr().err
+    assert (out / "a.ann").read_text() == "T1\tPER 1 5\tanna\nT2\tPER 12 14\tbo\n"
+    text = (out / "a.txt").read_bytes().decode()
+    assert (text[1:5], text[12:14]) == ("anna", "bo"), "brat counts the mark"
+    before = (out / "a.ann").stat().st_mtime_ns
+    (notes / "b.txt").write_bytes(b"bo\n{bo}\nfilm\n")
+    assert run(["predict", "model=mine/notes", *files]) == 0
+    assert "5 items, 2 of them before" in capsys.readouterr().err
+    assert (out / "a.ann").stat().st_mtime_ns == before
+    assert (out / "b.ann").read_text() == "T1\tPER 0 2\tbo\nT2\tPER 4 6\tbo\n"
+    assert sorted(path.name for path in out.iterdir()) == ["a.ann", "a.txt", "b.ann", "b.txt"]
 
 
 def test_a_model_of_documents_predicts_in_documents(place: Path, tmp_path: Path) -> None:
@@ -315,6 +341,68 @@ def test_bad_lines_are_counted_and_keep_their_place(
     assert "4 lines have no answer: line 2: not JSON" in capsys.readouterr().err
 
 
+FAULTY = {
+    "a.txt": (b"{good} film\nbad\x00\n\xff\n\n", [None, None, "not UTF-8", None]),
+    "a.jsonl": (
+        b'{"text": "good"}\n{"text": "\\ud83d"}\n{"text": "\\ud83d\\ude00"}\n',
+        [None, "has an escape of half a character", None],
+    ),
+    "a.tsv": (b"sentence\tn\ngood\n\xff\t1\n", ["has 1 columns, not 2", "not UTF-8"]),
+    "a.csv": (
+        b'sentence\n"good, film"\n\xff\n' + b"good " * 30_000 + b'\n"two\nlines"\n',
+        [None, "not UTF-8", None, None],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(FAULTY))
+def test_only_lines_with_a_fault_have_no_item(name: str, tmp_path: Path) -> None:
+    content, faults = FAULTY[name]
+    (tmp_path / name).write_bytes(content)
+    lines = list(read_items(str(tmp_path / name), read_model("mine/mood")))
+    assert [line.fault or None for line in lines] == faults
+    assert [line.item is None for line in lines] == [fault is not None for fault in faults]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("none.txt", "No such file"),
+        ("a.conll", "ends in .txt or .tsv or .csv or .jsonl\n"),
+        ("a.tsv", "must name the columns"),
+    ],
+)
+def test_an_input_that_cannot_be_read_leaves_nothing(
+    name: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if name != "none.txt":
+        (tmp_path / name).write_text("other\tnames\n")
+    files = f"input={tmp_path / name}", f"output={tmp_path / 'made' / 'out.jsonl'}"
+    assert run(["predict", "model=mine/mood", *files]) == 2
+    assert says in capsys.readouterr().err
+    assert not (tmp_path / "made").exists()
+    files = f"input={tmp_path / 'a.conll'}", f"output={tmp_path / 'out.ann'}"
+    assert run(["predict", "model=mine/names", *files]) == 2, "brat needs a text"
+
+
+def test_neither_the_input_nor_annotations_are_replaced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts, notes = tmp_path / "a.jsonl", tmp_path / "n.txt"
+    texts.write_text('{"text": "good"}\n')
+    notes.write_text("anna\n")
+    notes.with_suffix(".ann").write_text("T1\tPER 0 4\tanna\n")
+    for model, source, output, says in (
+        ("mood", texts, texts, "would replace the input"),
+        ("mood", texts, tmp_path / "a", "answers of this model end in"),
+        ("names", notes, notes.with_suffix(".ann"), "has annotations already"),
+    ):
+        files = f"input={source}", f"output={output}"
+        assert run(["predict", f"model=mine/{model}", *files]) == 2
+        assert says in capsys.readouterr().err
+    assert texts.read_text() == '{"text": "good"}\n'
+
+
 def test_leaderboards_and_tools_get_their_forms(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text("anna in lund\nbo\n")
     (tmp_path / "mood.txt").write_text("good film\nbad plot\n")
@@ -395,7 +483,8 @@ def test_a_model_is_scored_on_a_task(capsys: pytest.CaptureFixture[str]) -> None
         ("mine/moods", ", ".join(f"mine/{name}" for name in sorted(TASKS))),
         ("mime/mood", "did you mean mine?"),
         ("mine", f"names {len(TASKS)} models; give one of"),
-        ("./encoder", "there is no such model"),
+        ("./encoder", "the folder has no finetuned.json"),
+        ("./nowhere", "there is no such model"),
     ],
 )
 def test_a_wrong_reference_is_answered_with_what_there_is(reference: str, hint: str) -> None:
@@ -452,6 +541,11 @@ instances:
     assert (made.path / "model.safetensors").read_bytes() == weights
     text = (made.path / "README.md").read_text()
     assert "over 3 seeds" in text and str(Path.cwd()) not in text
+    assert '"epochs": 1' in text and '"lr": 0.01' in text, "the whole recipe"
+    with (made.path / "tokenizer.json").open("a") as stream:
+        stream.write("\n")
+    with pytest.raises(SesameError, match=r"tokenizer.json has .* bytes instead of"):
+        load_model(made.fingerprint)
 
 
 def test_sweeps_keep_no_model_unless_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -128,7 +128,7 @@ def test_guesses_name_labels_only_where_text_is_shared(tmp_path: Path, share_tex
         run.write_finetuning("polarity", "random", seed)
         run.write_finetuning("mentions", "pretrain", seed)  # tags, which have no matrix
     [(task, table)] = confusion_tables(collect(run.inputs), share_text).items()
-    assert (task, table.caption) == ("polarity", "polarity: guesses of pretrain, seed 3")
+    assert (task, table.caption) == ("polarity", "polarity: predictions of pretrain, seed 3")
     names = ["no", "yes"] if share_text else ["label 1", "label 2"]
     assert [row[0] for row in table.rows] == [column.name for column in table.columns[1:3]] == names
     assert [list(row[1:]) for row in table.rows] == [
@@ -150,7 +150,7 @@ def test_the_headline_is_chosen_on_the_development_set(tmp_path: Path) -> None:
     assert fact.value == "70.2 ± 0.1"
     assert fact.note == "accuracy; the best of 2 by development score"
     [table] = confusion_tables(collected, share_text=False).values()
-    assert table.caption == "polarity: guesses of pretrain, seed 3"
+    assert table.caption == "polarity: predictions of pretrain, seed 3"
     [made] = chosen_finetunings(collected).values()
     assert made.config["finetune"]["lr"] == 5e-5
 

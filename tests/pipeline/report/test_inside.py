@@ -113,7 +113,7 @@ def test_questions_with_and_without_an_answer_are_scored_apart(tmp_path: Path) -
     [made] = collect(run.inputs).of("finetune")
     assert [each.is_right for each in judged_predictions(made)] == [True, False, False]
     [errors] = [block for block in found.blocks if isinstance(block, Examples)]
-    assert errors.examples[1].title == "is no answer, predicted cat, confidence 90.0"
+    assert errors.examples[1].title == "gold: no answer; predicted: cat; confidence 90.0"
     assert "exact match answerable" not in make_page(collect(run.inputs), Config(name="x")).html
 
 
@@ -153,7 +153,7 @@ def test_errors_are_few_short_and_the_most_confident_first() -> None:
     shown = sample_errors("classify", every)
     assert len(shown) == SHOWN
     assert [error.title for error in shown[:2]] == [
-        "is a, predicted b, confidence 49.0", "is a, predicted b, confidence 47.0",
+        "gold: a; predicted: b; confidence 49.0", "gold: a; predicted: b; confidence 47.0",
     ]  # fmt: skip
     assert max(len(piece.text) for error in shown for piece in error.pieces) == LONGEST
     assert sample_errors("classify", [judged(0.9, True)]) == []
@@ -162,7 +162,7 @@ def test_errors_are_few_short_and_the_most_confident_first() -> None:
 def test_wrong_words_of_a_sentence_stand_with_both_tags() -> None:
     wrong = judged(0.8, False, inputs=["Ann", "ran"], gold=["B-X", "O"], prediction=["O", "O"])
     [error] = sample_errors("tag", [wrong])
-    assert [piece.text for piece in error.pieces] == ["Ann [is B-X, predicted O]", "ran"]
+    assert [piece.text for piece in error.pieces] == ["Ann [gold B-X, predicted O]", "ran"]
     long = judged(0.8, False, inputs=["w"] * 900, gold=["O"] * 900, prediction=["B-X"] * 900)
     [error] = sample_errors("tag", [long])
     assert len("".join(piece.text for piece in error.pieces)) <= LONGEST
@@ -186,14 +186,15 @@ def test_labels_of_a_text_are_right_only_together(tmp_path: Path) -> None:
     predictions = judged_predictions(made)
     assert [each.is_right for each in predictions] == [True, False, False]
     assert [error.title for error in sample_errors("multilabel", predictions)] == [
-        "is a, predicted a, b, confidence 70.0", "is without label, predicted a, confidence 70.0",
-    ]  # fmt: skip
+        "gold: a; predicted: a, b; confidence 70.0",
+        "gold: without label; predicted: a; confidence 70.0",
+    ]
 
 
 def test_a_wrong_choice_stands_with_the_question_and_all_choices() -> None:
     wrong = judged(0.6, False, inputs=["He sat", "down.", "up."], gold="0", prediction="1")
     [error] = sample_errors("choice", [wrong])
-    assert error.title == "is 0, predicted 1, confidence 60.0"
+    assert error.title == "gold: 0; predicted: 1; confidence 60.0"
     assert [piece.text for piece in error.pieces] == ["He sat", "down.", "up."]
 
 

@@ -14,7 +14,8 @@ import pytest
 from data_prep.errors import SesameError
 from pipeline.pages import charts, wording
 from pipeline.pages.page import breakable
-from pipeline.report.collect import collect
+from pipeline.report.collect import READABLE, collect
+from pipeline.stages import STAGES
 from tests.pipeline.reported import WORDS, PageReader, SampleRun, make_page
 
 HOSTILE = '<script>alert("x")</script> \' & \u202eרע <b>🦊'
@@ -195,6 +196,28 @@ def test_an_encoder_without_pairs_has_no_pair_curves(tmp_path: Path) -> None:
     )  # fmt: skip
     out = make_page(run, tmp_path / "out")
     assert [path.stem for path in out.glob("*.svg")] == ["mlm-loss"]
+
+
+def test_every_current_format_can_be_shown() -> None:
+    """A new format fails here: decide whether the page still reads the one before it."""
+    current = {name: stage.format for name, stage in STAGES.items() if name != "report"}
+    assert {name: formats[-1] for name, formats in READABLE.items()} == current
+
+
+@pytest.mark.parametrize("older", [1, 3])
+def test_an_output_that_cannot_be_read_any_more_is_left_out_and_named(
+    older: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = SampleRun(tmp_path / "store")
+    run.write_finetuning("mentions", "pretrain", 1, run="left")
+    run.formats["layers"] = older
+    old = run.finish("layers/old", ("layers",), {"choices": {"last": [0.5]}})
+    run.of_run("left", "layers/old")
+    text = PageReader(make_page(run, tmp_path / "out")).text
+    sentence = f"{old.reference}) has format {older} of another version of Sesame"
+    assert sentence in text and "sesame layers with the same settings makes it anew" in text
+    assert "Downstream tasks" in text and "BiLSTM" not in text
+    assert sentence in "".join(capsys.readouterr())
 
 
 def test_damage_is_named(tmp_path: Path) -> None:

@@ -36,7 +36,12 @@ ELMO = replace(
 CASES = {
     "own": (BASE, "transformers: BertForSequenceClassification"),
     "rotary": (ROTARY, "transformers: RoFormerForSequenceClassification"),
-    "folder": (replace(BASE, encoder="./model"), "transformers: RobertaForSequenceClassification"),
+    "folder": (
+        replace(BASE, encoder="./model"),
+        "transformers: RobertaForSequenceClassification; the encoder runs through transformers, "
+        "with padding: our network has no model_type=roberta",
+    ),
+    "setting": (replace(BASE, encoder="./relu"), "our network has no hidden_act=relu"),
     "frozen": (
         replace(BASE, finetune=FinetuneConfig(mode="frozen")),
         "our own form, as finetune.mode=frozen has no class in transformers",
@@ -56,8 +61,9 @@ def test_the_plan_foretells_the_form(
     Path("corpus.txt").write_text("A.\n")
     Path("glove.txt").write_text("a 1 2\n")
     Path("train.tsv").write_text("sentence\tlabel\na\t0\n")
-    Path("model").mkdir()
-    write_model(Path("model"), "roberta")
+    for folder, model in {"model": "roberta", "relu": "bert+relu"}.items():
+        Path(folder).mkdir()
+        write_model(Path(folder), model)
     config, says = CASES[case]
     graph = Graph(Store(tmp_path / "store"), STAGES)
     graph.add("finetune", config)

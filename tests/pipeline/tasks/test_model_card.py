@@ -8,7 +8,7 @@ STATED = {
     "form": "BertForSequenceClassification",
     "task": {"kind": "classify"},
     "answers": {"labels": ["a", "b"]},
-    "finetune": {"lr": 1},
+    "finetune": {"mode": "full"},
 }
 
 
@@ -19,6 +19,7 @@ def test_the_card_says_where_the_epoch_was_chosen_on_the_scored_set(split: str) 
         "seeds": [1, 2], "dev_scores": [0.5, 0.6], "test_scores": [0.55, 0.57], "split": split,
         "examples": {"train": 1_000, "dev": 20, "test": 30},
     }  # fmt: skip
-    card = model_card(STATED, facts)
+    card = model_card(STATED, facts, {"lr": 5e-5, "epochs": 3})
     assert "| 2 | 60.0 | 57.0 |" in card and "mean 56.0, deviation 1.4 over 2 seeds." in card
+    assert '`{"epochs": 3, "lr": 5e-05, "mode": "full"}`' in card
     assert ("scores are too high" in card) == (split == "dev")

@@ -279,8 +279,11 @@ def test_folders_that_do_not_fit_are_refused(
     ("stated", "says"),
     [
         ({"local_rope_theta": 160_000.0}, "local_rope_theta is 160000"),
-        ({"layer_types": ["full_attention"] * 2 + ["sliding_attention"]}, "layer_types: only"),
-        ({"layer_types": ["sliding_attention"] * 2}, "layer_types: only"),
+        (
+            {"layer_types": ["full_attention"] * 2 + ["sliding_attention"]},
+            "layer_types is irr",
+        ),
+        ({"layer_types": ["sliding_attention"] * 2}, "layer_types is irr"),
         (
             {"rope_parameters": {"full_attention": {"rope_theta": 1e6, "rope_type": "yarn"}}},
             "rope_type is yarn",
