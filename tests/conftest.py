@@ -19,6 +19,24 @@ SECRETS = {
 }
 
 
+# Fixtures of the session that take long.
+SHARED = ("smoke", "recorded")
+
+
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this hook too
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Group tests, for `--dist loadgroup`: one process runs all tests of a file, or of a fixture in
+    `SHARED`, and makes their fixtures once. What takes long comes first, so that no process waits
+    for the other at the end."""
+    ranks: dict[pytest.Item, int] = {}
+    for item in items:
+        names = getattr(item, "fixturenames", ())
+        shared = next((name for name in SHARED if name in names), None)
+        item.add_marker(pytest.mark.xdist_group(shared or item.path.stem))
+        ranks[item] = 0 if shared else 1 if item.path.parent.name == "tests" else 2
+    items.sort(key=ranks.__getitem__)
+
+
 @dataclass(frozen=True)
 class Sesame:
     """The command line in a folder of its own, as a user has it."""
