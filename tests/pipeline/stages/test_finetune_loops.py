@@ -190,6 +190,32 @@ def test_a_damaged_checkpoint_with_the_best_weights_is_refused(
     assert (work.out / "scores.json").exists()
 
 
+def test_a_fine_tuning_goes_on_in_the_loop_that_began_it(
+    tokenizer: Path,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    rank_in_this_process: None,
+) -> None:
+    for engine, other, remedy in (
+        ("ranks", "plain", "leave finetune.engine=plain out"),
+        ("plain", "ranks", "set finetune.engine=plain"),
+    ):
+        begun, refused, automatic = (
+            work_of(settings(data, replace(TUNING, engine=each)), tokenizer, tmp_path / engine)
+            for each in (engine, other, "auto")
+        )
+        with monkeypatch.context() as patch, pytest.raises(Interrupted):
+            patch.setattr(plain_loop, "StopRequest", StopsAt)
+            Finetune().run(begun)
+        before = journal(begun)
+        with pytest.raises(SesameError, match=rf"was begun .*; {remedy}"):
+            Finetune().run(refused)
+        Finetune().run(automatic)
+        assert journal(automatic)[: len(before)] == before
+        assert (automatic.out / "scores.json").exists()
+
+
 def test_best_weights_that_cannot_be_saved_end_the_training(
     tokenizer: Path,
     data: Path,
