@@ -34,6 +34,8 @@ class Rule:
             return
         for item in value if isinstance(value, list) else [value]:
             self._check_choice(key, item)
+        if isinstance(value, float) and not isfinite(value):
+            raise UsageError(f"{key}={value}: must be a finite number")
         if self.at_least is not None and value < self.at_least:
             raise UsageError(f"{key}={value}: must be at least {self.at_least}")
         if self.at_most is not None and value > self.at_most:

@@ -19,6 +19,33 @@ SECRETS = {
 }
 
 
+# Fixtures of the session that take long.
+SHARED = ("smoke", "recorded")
+# The longest groups. The second needs none of the functions that numba compiles for the first.
+LONGEST = ("smoke", "test_training")
+
+
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this hook too
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Group tests, for `--dist loadgroup`: one process runs all tests of a file, or of a fixture in
+    `SHARED`, and makes their fixtures once. What takes long comes first, so that no process waits
+    for the other at the end."""
+
+    def group(item: pytest.Item) -> str:
+        names = getattr(item, "fixturenames", ())
+        return next((name for name in SHARED if name in names), item.path.stem)
+
+    def place(item: pytest.Item) -> int:
+        if group(item) in LONGEST:
+            return LONGEST.index(group(item))
+        is_whole_pipeline = item.path.parent.name == "tests"
+        return len(LONGEST) + (not is_whole_pipeline)
+
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(group(item)))
+    items.sort(key=place)
+
+
 @dataclass(frozen=True)
 class Sesame:
     """The command line in a folder of its own, as a user has it."""

@@ -11,6 +11,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
@@ -166,6 +167,19 @@ def test_python_blocks_compile(page: Path, code: str) -> None:
 )
 def test_yaml_blocks_are_valid(page: Path, code: str) -> None:
     assert isinstance(yaml.safe_load(code), dict)
+
+
+def test_extras_are_named_as_they_are_installed() -> None:
+    """A package of another name may be somebody else's."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    code = [path for room in ("pipeline", "data_prep") for path in (ROOT / room).rglob("*.py")]
+    texts = map(text_of, [*PAGES, *code])
+    found = {
+        each for text in texts for each in re.findall(r"pip install '([^'\[]+)\[(\w+)\]", text)
+    }
+    assert {"onnx", "ray", "remote"} <= {extra for _, extra in found}
+    assert {name for name, _ in found} == {project["name"]}
+    assert {extra for _, extra in found} <= project["optional-dependencies"].keys()
 
 
 def test_the_site_file_is_accepted(described: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,10 @@
 """Stop bad points of a sweep early: `--stop-early`.
 
-While a point trains, it writes its objective to `<sweep>/<number>/progress.jsonl`: per evaluation
-of a pretraining, per epoch of a fine-tuning. It is stopped if its best value so far is worse than
-the median of the best values that the other points had at the same step, and at least `OTHERS` of
-them got that far. The files are all that points share, so points may run on several nodes.
+While a point trains, it writes its objective to `<sweep>/<number>/progress.jsonl` after every
+evaluation: a pretraining with the step, a fine-tuning with the evaluation's number. It is stopped
+if its best value so far is worse than the median of the best values that the other points had by
+then, and at least `OTHERS` of them got that far. The files are all that points share, so points may
+run on several nodes.
 """
 
 import json

@@ -60,7 +60,9 @@ def write_onnx(folder: Path, out: Path) -> float:
     answers differ by more than TOLERANCE, relative to the largest answer.
     """
     if missing := [name for name in PACKAGES if find_spec(name) is None]:
-        raise UsageError(f"onnx: {missing[0]} is not installed; pip install 'sesame[onnx]'")
+        raise UsageError(
+            f"onnx: {missing[0]} is not installed; pip install 'sesame-encoders[onnx]'"
+        )
     network = _load(folder).eval()
     longest = network.model.config.max_position_embeddings
     content = _traced(network, longest)

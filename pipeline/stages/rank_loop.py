@@ -128,10 +128,11 @@ class RankLoop:
             say(f"goes on from step {step:,}")
         folder.mkdir(parents=True, exist_ok=True)
         Journal(self._files.journal, work.check_lease).cut(step)
+        history = History(task.metric, config.patience)
+        self._best(history)  # refused now rather than after training
         job = FinetuneJob.of(work, self._files, checkpoint)
         write_atomically(folder / FILE, json.dumps(asdict(job)))
-        history = History(task.metric, config.patience)
-        with reporting(self._files.journal, work.report, history.key, "epoch"):
+        with reporting(self._files.journal, work.report, history.key, is_numbered=True):
             try:
                 launch_here(folder, trainer_config(config), ENTRY)
             except Diverged as error:
@@ -139,15 +140,33 @@ class RankLoop:
                     f"{error.dropped.reason} in too many steps in a row; lower "
                     f"finetune.lr={config.lr:g}"
                 ) from error
-        history.read(read_lines(self._files.journal), sys.maxsize)
-        assert history.best is not None, "every training is evaluated after its last step"
-        best = folder / CHECKPOINTS / f"{history.best.step:08d}"
+        best = self._best(history)
+        assert best is not None, "every training is evaluated after its last step"
         values = dict(model.named_parameters())
         saved = SavedParameters(best, {name: value.shape for name, value in values.items()})
         with torch.no_grad():
             for name, value in saved_parameters(model):
                 value.copy_(saved.whole(name))
         return history
+
+    def _best(self, history: History) -> Path | None:
+        """Read the journal; return the checkpoint of the best evaluation, if there was one.
+
+        Raises a SesameError if it is damaged or missing.
+        """
+        from pipeline.training.checkpoint import damage
+
+        history.read(read_lines(self._files.journal), sys.maxsize)
+        if history.best is None:
+            return None
+        best = self._files.folder / CHECKPOINTS / f"{history.best.step:08d}"
+        if fault := damage(best):
+            raise SesameError(
+                f"{best}: the checkpoint with the best weights is damaged ({fault}); put a good "
+                f"copy back, or, to start over from the first step, remove {self._files.folder}; "
+                "then run the same command again"
+            )
+        return best
 
 
 def say(text: str) -> None:

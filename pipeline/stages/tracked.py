@@ -15,7 +15,7 @@ from typing import Any
 from data_prep.progress import console
 from pipeline.stages.encoder_inputs import encoder_label
 from pipeline.store.checkpoints import CHECKPOINTS, checkpoints
-from pipeline.store.journal import Journal
+from pipeline.store.journal import Journal, read_lines
 from pipeline.tasks.history import Evaluation
 from pipeline.tracking.config import TrackingConfig
 from pipeline.tracking.training import Training
@@ -44,8 +44,10 @@ class Followed:
         self.write({"step": head, choice: score})
 
     def scored(self, step: int, scores: dict[str, float]) -> None:
-        """Note the scores on the test set."""
-        self.write({"step": step, **{f"test_{name}": value for name, value in scores.items()}})
+        """Note the scores on the test set, unless a command that was killed then has noted them."""
+        line = {"step": step, **{f"test_{name}": value for name, value in scores.items()}}
+        if line not in read_lines(training_journal(self.work)):
+            self.write(line)
 
 
 def training_journal(work: Work) -> Path:

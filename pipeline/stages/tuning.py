@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from data_prep.errors import SesameError
 from pipeline.config.schema import FLOORS, Config, is_random
 from pipeline.stages.encoder_inputs import open_encoder
 from pipeline.stages.tracked import TRAINING
@@ -52,8 +53,9 @@ def train(work: Work, splits: Splits | None = None) -> "Outcome":
             leave_model(work.out, finetuned, splits.dev[:PROVED])
 
     files = TrainingFiles(work.out / TRAINING, training_journal(work))
+    on_ranks = goes_on_ranks(config, files.folder)
     with _computing(encoder, config, work.out / ".states") as own:
-        if uses_ranks(config):
+        if on_ranks:
             outcome = finetune(own, splits, task, config, RankLoop(work, files), keep)
             with followed(work, is_trained=True) as run:
                 run.scored(outcome.steps, outcome.scores)
@@ -72,6 +74,28 @@ def uses_ranks(config: FinetuneConfig) -> bool:
     if config.engine != "auto" or config.mode == "frozen":
         return config.engine == "ranks"
     return bool(config.needs_ranks) or choose_device(config.accelerator).type != "cpu"
+
+
+def goes_on_ranks(config: FinetuneConfig, folder: Path) -> bool:
+    """Return True if ranks train, as far as the checkpoints below `folder` allow it.
+
+    The loops keep different moments, so a training goes on where it was begun. Raises a SesameError
+    if the settings demand the other one.
+    """
+    from pipeline.training.job import FILE
+
+    begun_on_ranks = (folder / FILE).exists()
+    on_ranks = uses_ranks(config) or (begun_on_ranks and config.engine == "auto")
+    if on_ranks != begun_on_ranks and checkpoints(folder / CHECKPOINTS):
+        if begun_on_ranks:
+            begun, remedy = "on ranks", "leave finetune.engine=plain out"
+        else:
+            begun, remedy = "in one process", "set finetune.engine=plain without other such keys"
+        raise SesameError(
+            f"{folder}: this fine-tuning was begun {begun}; {remedy} to go on, or remove the "
+            "folder to start over"
+        )
+    return on_ranks
 
 
 def steps_done(out: Path) -> str:

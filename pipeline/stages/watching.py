@@ -21,11 +21,11 @@ LOOK_SECONDS = 0.5
 
 @contextmanager
 def reporting(
-    journal: Path, report: ReportValue, key: str = "heldout_loss", number: str = "step"
+    journal: Path, report: ReportValue, key: str = "heldout_loss", is_numbered: bool = False
 ) -> Iterator[None]:
     """Call `report` with every value of `key` that is in `journal` by the end of the block.
 
-    `number` is the field that goes with it: the step, or the epoch.
+    With each goes its step, or with `is_numbered` its number, counted from 1.
 
     If `report` raises `StoppedEarly` while training runs, training is interrupted and the block
     raises it. A training that has ended is not stopped any more.
@@ -33,7 +33,7 @@ def reporting(
     if report is no_report:
         yield
         return
-    watch = _Watch(journal, report, key, number)
+    watch = _Watch(journal, report, key, is_numbered)
     with _ignoring_own_signal(watch):
         watch.start()
         try:
@@ -52,12 +52,12 @@ def reporting(
 class _Watch(threading.Thread):
     """Reads the journal until `ended` is set, or until the report stops the training."""
 
-    def __init__(self, journal: Path, report: ReportValue, key: str, number: str) -> None:
+    def __init__(self, journal: Path, report: ReportValue, key: str, is_numbered: bool) -> None:
         super().__init__(daemon=True)
         self.ended = threading.Event()
         self.stopped: StoppedEarly | None = None
         self._journal, self._report, self._last = journal, report, 0
-        self._key, self._number = key, number
+        self._key, self._is_numbered = key, is_numbered
 
     def run(self) -> None:
         while not self.ended.wait(LOOK_SECONDS):
@@ -70,10 +70,12 @@ class _Watch(threading.Thread):
 
     def report_new(self) -> None:
         """Report the values that were not reported yet."""
-        for line in read_lines(self._journal):
-            if self._key in line and int(line["step"]) > self._last:
-                self._last = int(line["step"])
-                self._report(int(line[self._number]), float(line[self._key]))
+        lines = (line for line in read_lines(self._journal) if self._key in line)
+        for number, line in enumerate(lines, 1):
+            step = int(line["step"])
+            if step > self._last:
+                self._last = step
+                self._report(number if self._is_numbered else step, float(line[self._key]))
 
 
 @contextmanager

@@ -147,6 +147,11 @@ class FinetuneConfig:
                 "finetune.engine=ranks: finetune.mode=frozen trains only a head, on stored hidden "
                 "states, in this process; leave one of them out"
             )
+        if self.devices > self.batch_size:
+            raise UsageError(
+                f"finetune.devices={self.devices}: more than finetune.batch_size="
+                f"{self.batch_size}, so some would have nothing to do; use fewer"
+            )
         if self.strategy == "single" and self.devices > 1:
             raise UsageError(
                 f"finetune.strategy=single: cannot use finetune.devices={self.devices}; "

@@ -208,6 +208,8 @@ class _Training:
         is_due = time.monotonic() - self._saved_at >= 60 * self._config.checkpoint_minutes
         if is_due or stop.came:
             best = {BEST: self.best_weights} if self.best_weights else {}
+            assert self._files is not None
+            Journal(self._files.journal, lambda: None).sync()
             self._saver.start(self.state, extra=best)
             self._saved_at = time.monotonic()
         if stop.came:

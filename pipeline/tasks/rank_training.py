@@ -15,9 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from pytorch_lightning import LightningModule, Trainer
 from torch import Tensor, nn
 from torch.optim import AdamW
 
+from data_prep.errors import SesameError
 from pipeline.data.cursor import Cursor, check
 from pipeline.data.loader import Step
 from pipeline.encoders import InputBatch, evaluation_order
@@ -46,7 +48,8 @@ from pipeline.training.train_step import TrainingModule
 
 @dataclass(frozen=True)
 class TaskBatch:
-    """Inputs with targets. One that is not counted keeps a rank busy whose share is empty."""
+    """Inputs with targets. One of weight 0 is not counted: a rank with an empty share computes it
+    because all ranks must make equally many passes."""
 
     inputs: InputBatch
     gold_U: Tensor
@@ -167,7 +170,7 @@ def freeze_unused(model: Model, batch: InputBatch, gold_U: Tensor) -> None:
 
 @dataclass(frozen=True)
 class Material:
-    """What is trained, and on what."""
+    """The model, its training and development examples, and how its answers are scored."""
 
     model: Model
     train: TaskData
@@ -197,6 +200,11 @@ class Evaluating(EndOfStep):
         self._dev, self._answers = material.dev, material.answers
         self._saver, self._journal, self._track = saver, journal, track
         self._seconds, self._saved_at = 60 * minutes, 0.0
+        self._best_in_flight: int | None = None  # step of the best weights that are being saved
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        assert isinstance(pl_module, TrainingModule)
+        self._saved_at = pl_module.state.seconds
 
     def after_step(self, module: TrainingModule) -> None:
         state, outcome = module.state, module.outcome
@@ -224,11 +232,22 @@ class Evaluating(EndOfStep):
         is_ending = module.finished or module.stop_agreed
         if is_best or is_ending or seconds - self._saved_at >= self._seconds:
             self._journal.sync()
+            self._wait()
             self._saver.start(module.state)
             self._saved_at = seconds
+            self._best_in_flight = module.state.step if is_best else None
         if is_ending:
-            self._saver.wait()
+            self._wait()
             module.trainer.should_stop = True
+
+    def _wait(self) -> None:
+        """Wait for the last checkpoint. Raises a SesameError if the best weights were not saved."""
+        if not self._saver.wait() and self._best_in_flight is not None:
+            raise SesameError(
+                f"the best weights so far (step {self._best_in_flight:,}) could not be saved; make "
+                "room on the disk and run the same command again: it goes on from the last "
+                "checkpoint"
+            )
 
     @torch.no_grad()
     def _score(self, module: TrainingModule) -> float:

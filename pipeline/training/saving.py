@@ -52,6 +52,7 @@ class Part:
     step: int
     state: str  # content of state.json
     files: dict[str, dict[str, Tensor]]  # tensors by key, by file name
+    best: int | None  # step of the best checkpoint, which is kept
 
 
 @dataclass(frozen=True)
@@ -68,11 +69,12 @@ def copy_part(
     state: TrainingState,
     carried: Tensor | None,
     extra: Mapping[str, dict[str, Tensor]] = MappingProxyType({}),
+    best: int | None = None,
 ) -> Part:
     """Copy this rank's part of the state to the CPU. Collective: every rank must call it.
 
     `carried` is the state of this rank's streams, if the objective has one. `extra`: further files
-    of the checkpoint, by the beginning of their name.
+    of the checkpoint, by the beginning of their name. `best`: see `Part`.
     """
     name = f"{engine.rank:05d}-of-{engine.ranks:05d}.safetensors"
     weights: dict[str, Tensor] = {}
@@ -87,7 +89,7 @@ def copy_part(
     for kind, tensors in extra.items():
         files[f"{kind}-{name}"] = {key: to_host(tensor) for key, tensor in tensors.items()}
     files = {name: tensors for name, tensors in files.items() if tensors}
-    return Part(state.step, state.as_json(), files)
+    return Part(state.step, state.as_json(), files, best)
 
 
 class Saver:
@@ -133,7 +135,8 @@ class Saver:
         self.wait()
         if self._group is None:
             self._group = self._engine.make_host_group()
-        part = copy_part(self._engine, state, carried, extra)
+        # Asked now: while this is written, training may find a better one that is not saved yet.
+        part = copy_part(self._engine, state, carried, extra, self._best())
         waited = time.monotonic() - started
         self._in_flight = self._thread.submit(self._save_timed, part, self._group, waited)
 
@@ -180,7 +183,7 @@ class Saver:
         )
         if first:
             if saved:
-                remove_old(self._folder, self._keep, self._keep_every, self._best())
+                remove_old(self._folder, self._keep, self._keep_every, part.best)
             else:
                 shutil.rmtree(partial, ignore_errors=True)
         return saved

@@ -49,7 +49,7 @@ class UserFiles:
     survey: Survey | None = None  # of a corpus: the files to read, and the others beside them
 
 
-ReportValue = Callable[[int, float], None]  # (step or epoch, objective); may raise StoppedEarly
+ReportValue = Callable[[int, float], None]  # (step or number, objective); may raise StoppedEarly
 
 
 def no_report(step: int, value: float) -> None:

@@ -1,3 +1,4 @@
+import math
 from dataclasses import dataclass
 
 import pytest
@@ -12,6 +13,7 @@ from pipeline.models.bert.config import BertConfig
 class Part:
     size: int = result(3, "how many", at_least=1)
     workers: int = execution(2, "processes")
+    rate: float = execution(0.5, "how fast", at_least=0.0)
     way: str = result("fast", "which", choices=("fast", "exact"))
 
 
@@ -49,6 +51,8 @@ def test_mutable_defaults_are_not_shared() -> None:
     ("part", "says"),
     [
         (Part(size=0), "part.size=0: must be at least 1"),
+        (Part(rate=math.nan), "part.rate=nan: must be a finite number"),
+        (Part(rate=math.inf), "part.rate=inf: must be a finite number"),
         (Part(way="exakt"), "part.way=exakt: must be one of fast, exact (did you mean exact?)"),
     ],
 )

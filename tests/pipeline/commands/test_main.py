@@ -108,7 +108,7 @@ RICH = """
 import sys
 import rich
 from pipeline.commands import main
-main._run = lambda argv: rich.print("x" * 100_000) or 0
+main._run = lambda argv: rich.print("x") or 0
 sys.exit(main.run([]))
 """
 

@@ -205,6 +205,17 @@ def test_a_training_that_has_ended_is_not_stopped_any_more(tmp_path: Path) -> No
     assert told == [10]
 
 
+def test_a_fine_tuning_on_ranks_reports_evaluations_by_number(tmp_path: Path) -> None:
+    """As one in this process does; epochs may have several."""
+    journal = tmp_path / "metrics.jsonl"
+    told: list[tuple[int, float]] = []
+    with reporting(journal, lambda *value: told.append(value), "dev_f1", is_numbered=True):
+        lines = [{"step": 10, "epoch": 1}, {"step": 20, "epoch": 1, "dev_f1": 0.5},
+                 {"step": 40, "epoch": 1, "dev_f1": 0.25}]  # fmt: skip
+        journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert told == [(1, 0.5), (2, 0.25)]
+
+
 def test_points_are_grouped_by_sweep_and_named_by_settings_on_dashboards() -> None:
     config = compose_config(["experiment=bert_continue", "init.source=/private/x"])
     settings = ["optim.lr=0.1", "init.source=/private/x", "++corpus.where.a=b"]

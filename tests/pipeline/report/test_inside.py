@@ -212,9 +212,10 @@ def test_kept_models_stand_with_their_form_and_the_command_that_uses_them(tmp_pa
     run.write_model("mentions", "BertForTokenClassification")  # of another sweep point
     html = make_page(collect(run.inputs), Config(name="x")).html
     assert "transformers, BertForTokenClassification" in html
-    for output in run.inputs.values():
-        if "/model/" in str(output):
-            assert f"sesame predict model={output.name} input=" in html
+    models = [output for output in run.inputs.values() if "/model/" in str(output)]
+    assert len(models) == 2
+    for output in models:
+        assert f"sesame predict model={output.name} input=" in html
 
 
 def test_results_come_before_settings(tmp_path: Path) -> None:

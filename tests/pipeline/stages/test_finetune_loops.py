@@ -1,5 +1,6 @@
 """Fine-tuning in this process and on ranks: the same steps, and resumed to the bit."""
 
+import errno
 import json
 import os
 import signal
@@ -25,7 +26,7 @@ from pipeline.store.journal import read_lines
 from pipeline.tasks import plain_loop
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
 from pipeline.tasks.rank_training import divide
-from pipeline.training import launch
+from pipeline.training import launch, saving
 from pipeline.training.config import TrainerConfig
 from pipeline.training.exits import Interrupted
 from pipeline.training.rank import train_to_end
@@ -81,15 +82,15 @@ def journal(work: Work) -> list[Line]:
     return list(read_lines(work.out / ".tracking" / "metrics.jsonl"))
 
 
+def launch_here(folder: Path, trainer: TrainerConfig, entry: str) -> None:
+    """Run a single rank without a process of its own, which saves its start."""
+    launch._clear_reports(folder)
+    code = train_to_end(folder, plain_loop.StopRequest(), rank_loop.train_rank)
+    launch._raise_unless_done(folder, 0, code)
+
+
 @pytest.fixture
 def rank_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run a single rank without a process of its own, which saves its start."""
-
-    def launch_here(folder: Path, trainer: TrainerConfig, entry: str) -> None:
-        launch._clear_reports(folder)
-        code = train_to_end(folder, StopRequest(), rank_loop.train_rank)
-        launch._raise_unless_done(folder, 0, code)
-
     monkeypatch.setattr(launch, "launch_here", launch_here)
 
 
@@ -144,6 +145,95 @@ def test_lazy_tables_resume_to_the_bit(
 ) -> None:
     monkeypatch.setattr("pipeline.tasks.lazy_rows.MANY", 0)
     test_an_interrupted_loop_goes_on_to_the_bit(tokenizer, data, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("minutes", [0.0, 10.0], ids=["saved at the end", "not saved"])
+def test_scores_noted_before_a_kill_are_noted_once(
+    minutes: float, tokenizer: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tuning = replace(TUNING, checkpoint_minutes=minutes)
+    whole = run(settings(data, tuning), tokenizer, tmp_path / "whole")
+
+    def killed(path: Path, content: str) -> None:
+        raise KeyboardInterrupt
+
+    work = work_of(settings(data, tuning), tokenizer, tmp_path / "killed")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("pipeline.stages.finetune.write_atomically", killed)
+        Finetune().run(work)
+    assert "test_accuracy" in journal(work)[-1]
+    Finetune().run(work)
+    assert (journal(work), json.loads((work.out / "scores.json").read_text())) == whole
+
+
+def test_a_damaged_checkpoint_with_the_best_weights_is_refused(
+    tokenizer: Path,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    rank_in_this_process: None,
+) -> None:
+    work = work_of(settings(data, replace(TUNING, engine="ranks")), tokenizer, tmp_path)
+    with monkeypatch.context() as patch, pytest.raises(Interrupted):
+        patch.setattr(plain_loop, "StopRequest", StopsAt)
+        Finetune().run(work)
+    best, _ = checkpoints(work.out / TRAINING / CHECKPOINTS)
+    [weights] = best.glob("weights*")
+    content = bytearray(weights.read_bytes())
+    content[len(content) // 2] ^= 1
+    weights.write_bytes(content)
+    with pytest.raises(SesameError, match=rf"{best}: .*best weights.*does not match its checksum"):
+        Finetune().run(work)
+    content[len(content) // 2] ^= 1
+    weights.write_bytes(content)
+    Finetune().run(work)
+    assert (work.out / "scores.json").exists()
+
+
+def test_a_fine_tuning_goes_on_in_the_loop_that_began_it(
+    tokenizer: Path,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    rank_in_this_process: None,
+) -> None:
+    for engine, other, remedy in (
+        ("ranks", "plain", "leave finetune.engine=plain out"),
+        ("plain", "ranks", "set finetune.engine=plain"),
+    ):
+        begun, refused, automatic = (
+            work_of(settings(data, replace(TUNING, engine=each)), tokenizer, tmp_path / engine)
+            for each in (engine, other, "auto")
+        )
+        with monkeypatch.context() as patch, pytest.raises(Interrupted):
+            patch.setattr(plain_loop, "StopRequest", StopsAt)
+            Finetune().run(begun)
+        before = journal(begun)
+        with pytest.raises(SesameError, match=rf"was begun .*; {remedy}"):
+            Finetune().run(refused)
+        Finetune().run(automatic)
+        assert journal(automatic)[: len(before)] == before
+        assert (automatic.out / "scores.json").exists()
+
+
+def test_best_weights_that_cannot_be_saved_end_the_training(
+    tokenizer: Path,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    rank_in_this_process: None,
+) -> None:
+    work = work_of(settings(data, replace(TUNING, engine="ranks")), tokenizer, tmp_path)
+
+    def full(tensors: object, path: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(saving, "save_file", full)
+        with pytest.raises(SesameError, match=r"best weights so far .*make room on the disk"):
+            Finetune().run(work)
+    Finetune().run(work)
+    assert (work.out / "scores.json").exists()
 
 
 def start(work: Work) -> subprocess.Popen[bytes]:
@@ -248,7 +338,11 @@ def test_ranks_take_the_steps_of_the_plain_loop(
 
 
 def test_bf16_learns_the_same(
-    tokenizer: Path, data: Path, tmp_path: Path, reference: tuple[list[Line], Line]
+    tokenizer: Path,
+    data: Path,
+    tmp_path: Path,
+    reference: tuple[list[Line], Line],
+    rank_in_this_process: None,
 ) -> None:
     tuning = replace(TUNING, dropout=0.0, precision="bf16-mixed")
     lines, _ = run(settings(data, tuning, WITHOUT_DROPOUT), tokenizer, tmp_path)
@@ -284,6 +378,7 @@ def test_keys_that_need_ranks_choose_them_and_contradictions_are_told() -> None:
         ({"engine": "plain", "devices": 2}, r"finetune\.devices=2: finetune\.engine=plain"),
         ({"mode": "frozen", "precision": "bf16-mixed"}, r"precision=bf16-mixed: .*mode=frozen"),
         ({"mode": "frozen", "engine": "ranks"}, r"finetune\.engine=ranks: .*stored hidden"),
+        ({"devices": 17}, r"finetune\.devices=17: more than finetune\.batch_size=16"),
         ({"devices": 2, "strategy": "single"}, r"finetune\.strategy=single: cannot use"),
     ):
         with pytest.raises(UsageError, match=said):

@@ -127,6 +127,7 @@ def test_official_layouts_are_read_as_they_are(suite: TaskConfig, name: str) -> 
     assert (splits.train[0].texts, splits.train[0].gold, len(splits.train)) == (texts, gold, count)
     assert splits.test == splits.dev
     assert missing_files(task) == []
+    assert splits.unlabelled
     for examples in splits.unlabelled.values():
         assert [example.gold for example in examples] == [None, None]
     # Torn in two, QQP's second row is two faulty ones; its third lacks a question. So in dev.
@@ -179,7 +180,8 @@ def test_limits_of_the_suite_hold_for_each_task(glue: Path) -> None:
     task = compose_config(
         ["experiment=demo", "task=glue", f"task.data_dir={glue}", "task.train_examples=1"]
     ).task
-    assert all(member.train_examples == 1 for member in members_with_data(task).values())
+    limits = [member.train_examples for member in members_with_data(task).values()]
+    assert limits == [1] * len(EXPECTED)
 
 
 def test_tasks_without_data_are_left_out(suite: TaskConfig, glue: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,24 @@ def test_a_damaged_newest_falls_back_and_says_so(saved: Path, name: str, how: st
     aside = saved / ".00000020.damaged"
     assert str(aside) in messages[0]
     assert aside.is_dir() and (how == "missing" or (aside / name).exists())
+
+
+def test_the_best_checkpoint_stays_until_a_better_one_is_saved(tmp_path: Path) -> None:
+    """Though the better one is known while one between them is written."""
+    best, is_known = 10, threading.Event()
+    writer = saver(
+        tmp_path, Engine(), [], keep=1, best=lambda: best, fence=lambda: is_known.wait() and None
+    )
+    is_known.set()
+    assert save(writer, state_at(10))
+    is_known.clear()
+    writer.start(state_at(20))
+    best = 30
+    is_known.set()
+    assert writer.wait()
+    assert [path.name for path in checkpoints(tmp_path)] == ["00000010", "00000020"]
+    assert save(writer, state_at(30))
+    assert [path.name for path in checkpoints(tmp_path)] == ["00000030"]
 
 
 def test_a_damaged_checkpoint_is_kept_whatever_was_set_aside_before(saved: Path) -> None:

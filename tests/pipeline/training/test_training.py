@@ -121,6 +121,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
     for _ in range(2):
         runs.add("by the clock", {"goes_on": True})
     runs.add("profiled", micro_batch_size=16, profile=2)
+    runs.add("bf16", precision="bf16-mixed", activation_checkpointing=True)
     runs.add("compiled", micro_batch_size=16, compile=True)
     runs.add("spiked", {"poison": (60,), "factor": 5.0, "hit": (1,)}, **pair, max_steps=64)
     poison = {"poison": tuple(range(2, 8)), "hit": (0,), "diverges": True}
@@ -517,8 +518,6 @@ def test_a_hanging_collective_or_loader_ends_in_a_stack_dump(runs: Runs, tmp_pat
 
 
 def test_bf16_and_recomputed_activations_train_as_fp32_does(runs: Runs) -> None:
-    options: dict[str, Any] = {"precision": "bf16-mixed", "activation_checkpointing": True}
-    said = start_run(runs.toy, "bf16", **options).communicate(timeout=120)[1]
-    found = losses(runs.toy.root / "runs" / "bf16")
-    assert found == pytest.approx(losses(runs["single"]), rel=0.03), said
+    found = losses(runs["bf16"])
+    assert found == pytest.approx(losses(runs["single"]), rel=0.03)
     assert found != pytest.approx(losses(runs["single"]), rel=1e-5)
