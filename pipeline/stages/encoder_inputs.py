@@ -13,6 +13,7 @@ from pipeline.models.config import ModelConfig
 from pipeline.models.registry import architecture_of, family_of, family_of_folder
 from pipeline.store.outputs import Store
 from pipeline.store.references import Folder, resolve
+from pipeline.tasks.config import OF_TEXTS
 from pipeline.training.source import read_model
 from pipeline.workflow.stage import Node, Request
 
@@ -42,7 +43,8 @@ def encoder_keys(config: Config) -> dict[str, Any]:
     A random encoder is identified by its model. A baseline reads no output, so its name must be a
     key; otherwise all baselines would share one fingerprint. The key `pieces` separates tasks over
     words from outputs of an earlier version, which tokenized each word alone instead of the whole
-    text. Tasks over whole texts were not affected.
+    text. Tasks over whole texts were not affected. The key `words` does so for texts with spans:
+    an earlier version split them at punctuation, and task.word_split is not hashed at its default.
     """
     keys: dict[str, Any] = {}
     for name in filter(is_random, config.encoders):
@@ -56,6 +58,8 @@ def encoder_keys(config: Config) -> dict[str, Any]:
             keys["encoder"] = {"floor": name}
     if config.task.kind in ("span", "tag") or len(config.encoders) > 1:
         keys["pieces"] = {"of": "whole texts"}
+    if config.task.reader in OF_TEXTS:
+        keys["words"] = {"by": config.task.word_split}
     return keys
 
 

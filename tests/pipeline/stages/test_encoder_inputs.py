@@ -93,6 +93,16 @@ def test_tasks_over_words_are_told_from_those_made_of_other_pieces(
     assert ("pieces" in encoder_keys(config)) == is_told
 
 
+def test_spans_of_texts_are_told_from_those_that_were_split_at_punctuation() -> None:
+    def keys(reader: str, **settings: str) -> Any:
+        task = TaskConfig(kind="tag", metric="entity_f1", reader=reader, **settings)
+        return encoder_keys(Config(encoder="mine", task=task)).get("words")
+
+    assert keys("spans") == keys("brat") == {"by": "addresses"}
+    assert keys("spans", word_split="punctuation") == {"by": "punctuation"}
+    assert keys("conll") is None
+
+
 def test_several_encoders_are_opened_as_one(tmp_path: Path) -> None:
     VectorTable(["a"], np.ones((1, 3), np.float32)).write(tmp_path)
     one = open_encoder(Config(encoder="x"), {"encoder": tmp_path}, 0)
