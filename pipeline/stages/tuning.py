@@ -90,7 +90,11 @@ def goes_on_ranks(config: FinetuneConfig, folder: Path) -> bool:
         if begun_on_ranks:
             begun, remedy = "on ranks", "leave finetune.engine=plain out"
         else:
-            begun, remedy = "in one process", "set finetune.engine=plain without other such keys"
+            keys = config.needs_ranks
+            if config.engine == "ranks":
+                keys = ["finetune.engine=ranks", *keys]
+            begun = "in one process"
+            remedy = f"leave {', '.join(keys)} out" if keys else "set finetune.accelerator=cpu"
         raise SesameError(
             f"{folder}: this fine-tuning was begun {begun}; {remedy} to go on, or remove the "
             "folder to start over"

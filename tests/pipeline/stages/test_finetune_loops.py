@@ -199,7 +199,7 @@ def test_a_fine_tuning_goes_on_in_the_loop_that_began_it(
 ) -> None:
     for engine, other, remedy in (
         ("ranks", "plain", "leave finetune.engine=plain out"),
-        ("plain", "ranks", "set finetune.engine=plain"),
+        ("plain", "ranks", "leave finetune.engine=ranks out"),
     ):
         begun, refused, automatic = (
             work_of(settings(data, replace(TUNING, engine=each)), tokenizer, tmp_path / engine)
