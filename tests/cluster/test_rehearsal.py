@@ -1,5 +1,8 @@
 """A rehearsal through SLURM: a job in every place, then two nodes that train and resume."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 from pipeline.rehearse.page import TEXT
@@ -13,9 +16,16 @@ TRAINING = (
 )  # fmt: skip
 
 
+@pytest.fixture
+def user(submitted: User, tmp_path: Path) -> User:
+    """Somebody with the smoke recipe's data, about to train."""
+    later = shutil.ignore_patterns("pretrain", "export", "finetune", "model", "report", "sub*")
+    shutil.copytree(submitted.store, tmp_path / "store", ignore=later)
+    return User(tmp_path, submitted.cluster)
+
+
 def test_two_nodes_rehearse_after_a_job_in_every_place(user: User) -> None:
     user.site(time="00:10:00", stages={"finetune": {"partition": "gpu"}})
-    user.succeed("run", "--until=examples", *TRAINING)
     before = sorted(path.name for path in user.store.iterdir())
     jobs = user.submit("--rehearse", *TRAINING)
     assert list(jobs) == ["place-01", "place-02", "rehearse"]
@@ -40,7 +50,6 @@ def test_two_nodes_rehearse_after_a_job_in_every_place(user: User) -> None:
 
 def test_a_partition_that_takes_no_job_is_refused_before_any_is_queued(user: User) -> None:
     user.site(time="00:10:00", stages={"finetune": {"partition": "nowhere"}})
-    user.succeed("run", "--until=examples", "experiment=smoke")
     done = user("submit", "--rehearse", "experiment=smoke")
     assert done.returncode == 1
     assert "nowhere" in done.stderr or "partition" in done.stderr
