@@ -50,6 +50,14 @@ def predict(arguments: Arguments) -> None:
         print(output)
     went_on = f", {tally.skipped:,} of them before" if tally.skipped else ""
     console.print(f"{tally.items + tally.skipped:,} items{went_on}", markup=False)
+    if tally.cut:
+        longest = model.finetuned.config.max_seq_length
+        said = "1 item was" if tally.cut == 1 else f"{tally.cut:,} items were"
+        console.print(
+            f"{said} cut to the {longest} tokens that the model reads (finetune.max_seq_length)",
+            markup=False,
+            soft_wrap=True,
+        )
     if tally.faults:
         shown = "; ".join(f"line {number}: {fault}" for number, fault in tally.first_faults)
         more = "; …" if tally.faults > len(tally.first_faults) else ""

@@ -46,6 +46,7 @@ def predict_folder(model: FinetunedModel, source: Path, output: Path) -> Tally:
             copy.write(text.read_bytes())
         total.items += tally.items
         total.skipped += tally.skipped
+        total.cut += tally.cut
     (output / STATE).unlink()
     return total
 

@@ -29,10 +29,11 @@ from pipeline.inference.results import (
 )
 from pipeline.store.models import find_model
 from pipeline.store.outputs import Store
-from pipeline.tasks.answers import Prediction, TagAnswers
+from pipeline.tasks.answers import Floats, Prediction, TagAnswers
 from pipeline.tasks.config import OF_TEXTS
 from pipeline.tasks.examples import Document, Example
 from pipeline.tasks.finetuned import Finetuned, load_finetuned
+from pipeline.tasks.model import head_outputs
 from pipeline.tasks.multilabel_answers import MultilabelAnswers
 
 # A text, the two texts of a pair, a question and its passage, the words of a sentence, a context
@@ -43,6 +44,14 @@ Item = str | tuple[str, str] | list[str] | tuple[str, list[str]] | Example
 TEXT = "a text"
 PAIR = "a pair (text, text)"
 CHOICES = "a context and its choices (text, [text, text, …])"
+
+
+@dataclass(frozen=True)
+class Answered:
+    """The results of items, in order."""
+
+    results: list[Result]
+    cut: int  # items that were truncated to what the model reads
 
 
 @dataclass(frozen=True)
@@ -69,23 +78,39 @@ class FinetunedModel:
 
         An item is a text, a pair, for tagging also a list of words, and for multiple choice a
         context with a list of choices. Raises a UsageError for an item of another form. An empty
-        text is answered too.
+        text is answered too. A text that is longer than the model reads is truncated; only tags and
+        answers are found in all of it.
         """
+        return self.answer(items).results
+
+    def answer(self, items: Sequence[Item]) -> Answered:
+        """Return what `predict` returns, and the number of truncated items."""
         examples = [self.example(item) for item in items]
+        asked = [example for example in examples if example.texts]  # no words, no tags
+        if not asked:
+            return Answered([self._no_tags(item) for item in items], 0)
+        data = self.finetuned.encode(asked)
+        outputs = head_outputs(self.finetuned.model, data)
+        answers = self.finetuned.answers
+        results: list[Result]
         match self.kind:
             case "classify":
-                return self._labels(examples)
+                results = [label_of(logits_C, answers.labels) for logits_C in outputs]
             case "multilabel":
-                return self._several_labels(examples)
+                assert isinstance(answers, MultilabelAnswers)
+                results = [
+                    labels_of(logits_C, answers.labels, answers.threshold) for logits_C in outputs
+                ]
             case "regress":
-                return [Number(_number(guess)) for guess in self.finetuned.predict(examples)]
+                results = [Number(_number(guess)) for guess in answers.decode(outputs, data)]
             case "tag":
-                return self._tags(examples, items)
+                results = self._tags(outputs, examples, items)
             case "choice":
-                guesses = zip(self.finetuned.predict(examples), examples, strict=True)
-                return [choice_of(guess, example.texts[1:]) for guess, example in guesses]
+                guesses = zip(answers.decode(outputs, data), examples, strict=True)
+                results = [choice_of(guess, example.texts[1:]) for guess, example in guesses]
             case _:
-                return [answer_of(guess) for guess in self.finetuned.predict(examples)]
+                results = [answer_of(guess) for guess in answers.decode(outputs, data)]
+        return Answered(results, data.inputs.cut)
 
     def example(self, item: Item) -> Example:
         """Return an item as the task's example, without an answer."""
@@ -117,25 +142,16 @@ class FinetunedModel:
         """Split a text to tag."""
         return TextWords.of(text, self.finetuned.task.text_rule)
 
-    def _labels(self, examples: list[Example]) -> list[Result]:
-        if not examples:
-            return []
-        labels = self.finetuned.answers.labels
-        return [label_of(logits_C, labels) for logits_C in self.finetuned.logits(examples)]
+    def _no_tags(self, item: Item) -> Result:
+        return tags_of([], [], (), (), item if isinstance(item, str) else "")
 
-    def _several_labels(self, examples: list[Example]) -> list[Result]:
-        answers = self.finetuned.answers
-        assert isinstance(answers, MultilabelAnswers)
-        logits_EC = self.finetuned.logits(examples) if examples else ()
-        return [labels_of(logits_C, answers.labels, answers.threshold) for logits_C in logits_EC]
-
-    def _tags(self, examples: list[Example], items: Sequence[Item]) -> list[Result]:
+    def _tags(
+        self, outputs: Floats, examples: list[Example], items: Sequence[Item]
+    ) -> list[Result]:
         """Return the tags of sentences; one without words has none."""
         answers = self.finetuned.answers
         assert isinstance(answers, TagAnswers)
-        asked = [example for example in examples if example.texts]
-        nothing = np.zeros((0, answers.outputs), np.float32)
-        chosen, sure = answers.chosen(self.finetuned.logits(asked) if asked else nothing)
+        chosen, sure = answers.chosen(outputs)
         results: list[Result] = []
         start = 0
         for example, item in zip(examples, items, strict=True):

@@ -30,6 +30,7 @@ class Tally:
 
     items: int = 0
     skipped: int = 0  # answered by an earlier, interrupted run
+    cut: int = 0  # items that were truncated, without those of an earlier run
     faults: int = 0
     first_faults: list[tuple[int, str]] = field(default_factory=list)  # line number, fault
 
@@ -86,7 +87,9 @@ def predict_lines(
 
 def _answers(model: FinetunedModel, batch: list[Line], tally: Tally) -> Iterator[dict[str, object]]:
     items = [line.item for line in batch if line.item is not None]
-    results = iter(model.predict(items))
+    answered = model.answer(items)
+    tally.cut += answered.cut
+    results = iter(answered.results)
     for line in batch:
         tally.items += 1
         tally.note(line)
@@ -100,11 +103,13 @@ def _answers(model: FinetunedModel, batch: list[Line], tally: Tally) -> Iterator
 def _identity(model: FinetunedModel, source: str) -> dict[str, object]:
     """Return what an interrupted output must agree with."""
     stated = hashlib.sha256((model.folder / FILE).read_bytes())
-    stated.update(str(sorted((p.name, p.stat().st_size) for p in model.folder.iterdir())).encode())
+    for path in sorted(path for path in model.folder.rglob("*") if path.is_file()):
+        status = path.stat()
+        stated.update(f"{path.name} {status.st_size} {status.st_mtime_ns}\n".encode())
     if source == STANDARD_INPUT:
         return {"model": stated.hexdigest(), "input": STANDARD_INPUT}
-    status = os.stat(source) if os.path.exists(source) else None
-    size = [status.st_size, status.st_mtime_ns] if status else []
+    found = os.stat(source) if os.path.exists(source) else None
+    size = [found.st_size, found.st_mtime_ns] if found else []
     return {"model": stated.hexdigest(), "input": [os.path.basename(source), *size]}
 
 

@@ -157,6 +157,36 @@ def test_tags_learnt_from_spans_are_predicted_on_texts(tmp_path: Path) -> None:
     assert (tmp_path / "a.ann").read_text() == "T1\tPER 11 15\tanna\nT2\tPER 18 20\tbo\n"
 
 
+def test_texts_that_are_too_long_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.txt").write_text("good film\n" + "good " * 5_000 + "\nbad film\n")
+    files = f"input={tmp_path / 'a.txt'}", f"output={tmp_path / 'out.jsonl'}"
+    assert run(["predict", "model=mine/mood", *files]) == 0
+    longest = load_model("mine/mood").finetuned.config.max_seq_length
+    assert f"1 item was cut to the {longest} tokens" in capsys.readouterr().err
+    assert run(["predict", "model=mine/names", *files]) == 0  # tags are found in all of it
+    assert "cut to" not in capsys.readouterr().err
+    assert len(predicted(tmp_path / "out.jsonl")[1]["tags"]) == 5_000
+
+
+def test_an_interrupted_prediction_of_another_model_is_not_continued(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two seeds of a task have equal sizes and settings."""
+    (tmp_path / "a.txt").write_text("good film\n")
+    folder = load_model("mine/mood").folder
+    for name in ("one", "other"):
+        shutil.copytree(folder, tmp_path / name, copy_function=shutil.copyfile)
+    files = f"input={tmp_path / 'a.txt'}", f"output={tmp_path / 'out.jsonl'}"
+    begun = predicting._identity(load_model(tmp_path / "one"), str(tmp_path / "a.txt"))
+    (tmp_path / "out.jsonl.part").write_text("")
+    (tmp_path / "out.jsonl.part.json").write_text(json.dumps(begun))
+    assert run(["predict", f"model={tmp_path / 'other'}", *files]) == 2
+    assert "belongs to another model" in capsys.readouterr().err
+    assert run(["predict", f"model={tmp_path / 'one'}", *files]) == 0
+
+
 def test_texts_are_split_as_the_model_was_trained(place: Path) -> None:
     """A model that does not say how splits at punctuation, whatever the task says today."""
     line = {"text": "film @anna", "spans": [{"start": 6, "end": 10, "label": "PER"}]}
@@ -431,15 +461,15 @@ def test_an_interrupted_prediction_goes_on(tmp_path: Path, monkeypatch: pytest.M
     whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
     predict_file(model, str(source), whole)
     asked: list[int] = []
-    predict = FinetunedModel.predict
+    answer = FinetunedModel.answer
 
     def stop_at_third(self: FinetunedModel, items: Any) -> Any:
         asked.append(len(items))
         if len(asked) == 3:
             raise KeyboardInterrupt
-        return predict(self, items)
+        return answer(self, items)
 
-    monkeypatch.setattr(FinetunedModel, "predict", stop_at_third)
+    monkeypatch.setattr(FinetunedModel, "answer", stop_at_third)
     with pytest.raises(KeyboardInterrupt):
         predict_file(model, str(source), cut)
     assert not cut.exists()
