@@ -79,7 +79,7 @@ def tasks_section(
     for score in shown:
         by_task.setdefault((score.task, score.metric), []).append(score)
     blocks: list[Block] = [Note(EXPLANATION), Note(CHOICE)]
-    if any(score.split == "dev" for score in shown):
+    if any(score.is_too_high for score in shown):
         blocks.append(Note(ON_DEV))
     if any(published(task) for task, _ in by_task):
         blocks.append(Note(CEILING))
@@ -144,7 +144,7 @@ def headline(scores: Sequence[Score]) -> Facts | None:
             notes[0] += f", {difference(gain)} over random weights: {gain.verdict}"
         if len(trained) > 1:
             notes.append(f"the best of {len(trained)} by development score")
-        if best.split == "dev":
+        if best.is_too_high:
             notes.append(CHOSEN_ON_DEV)
         facts.append(Fact(task, mean_and_deviation(best), "; ".join(notes)))
     return Facts(facts) if facts else None

@@ -37,7 +37,7 @@ from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.metrics import confusion, scores_by_type
 from pipeline.tasks.splits import missing_files, read_splits, task_files
 from pipeline.tasks.suite import ANSWERS, members_with_data, score_suite
-from pipeline.tasks.summary import CHOSEN_ON_DEV
+from pipeline.tasks.summary import CHOSEN_ON_DEV, chosen_on_scored
 from pipeline.workflow.stage import Request, Stage, UserFiles, Work
 
 
@@ -159,7 +159,7 @@ class Finetune(Stage):
             title=escape(title),
             title_justify="left",
             show_header=False,
-            caption=CHOSEN_ON_DEV if found["split"] == "dev" else None,
+            caption=CHOSEN_ON_DEV if chosen_on_scored(found) else None,
             caption_justify="left",
         )
         first = found["metric"]

@@ -69,6 +69,11 @@ class Score:
         return fmean(self.dev_values) if self.dev_values else None
 
     @property
+    def is_too_high(self) -> bool:
+        """True if the epoch of a seed was chosen on the set that is scored."""
+        return any(map(chosen_on_scored, self.found))
+
+    @property
     def is_random(self) -> bool:
         """True if the encoder was never trained."""
         return self.encoder == RANDOM
@@ -110,6 +115,14 @@ class _Tuning:
     settings: dict[str, Any]
     encoder: str
     run: str
+
+
+def chosen_on_scored(found: dict[str, Any]) -> bool:
+    """Return True if the epoch was chosen on the set that is scored.
+
+    found: the content of scores.json. A single evaluation leaves no choice.
+    """
+    return found.get("split") == "dev" and len(found.get("dev_scores", ())) != 1
 
 
 def summarise(
@@ -235,7 +248,7 @@ def scores_table(outputs: Sequence[Path]) -> Table:
         "over random": [_verdict(beside.get(score)) for score in scores],
     }
     shown = {heading: cells for heading, cells in columns.items() if any(cells)}
-    notes = [CHOSEN_ON_DEV] if any(score.split == "dev" for score in scores) else []
+    notes = [CHOSEN_ON_DEV] if any(score.is_too_high for score in scores) else []
     notes += [VERDICTS] if beside else []
     table = Table(
         title="Scores on the test sets",

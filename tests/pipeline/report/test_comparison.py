@@ -162,6 +162,8 @@ def test_the_page_says_where_the_epoch_was_chosen_on_the_scored_set(tmp_path: Pa
     page = make_page(collect(run.inputs), Config(name="x")).html
     assert "the epoch was chosen on the set that is scored, so these scores are too high" in page
     assert "Scores on dev are too high" in page
+    run.write_finetuning("sst2", "pretrain", 1, more={"dev_scores": [0.8]})  # no choice to make
+    assert "too high" not in make_page(collect(run.inputs), Config(name="x")).html
     run.write_finetuning("sst2", "pretrain", 1, test="test.tsv")
     assert "too high" not in make_page(collect(run.inputs), Config(name="x")).html
 
