@@ -84,6 +84,6 @@ def test_what_cannot_be_exported_is_refused(
     assert not out.exists()
     monkeypatch.setattr(onnx_file, "find_spec", lambda name: None)
     with pytest.raises(
-        UsageError, match=r"onnx: onnx is not installed; pip install 'sesame\[onnx\]"
+        UsageError, match=r"onnx: onnx is not installed; pip install 'sesame-encoders\[onnx\]"
     ):
         write_onnx(folder, out)

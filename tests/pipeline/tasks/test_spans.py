@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data_prep.text.words import split_like_bert
+from data_prep.text import words
 from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
 from pipeline.encoders import BertEncoder, Encoder, random_encoder
 from pipeline.models.bert.config import BertConfig
@@ -55,11 +55,12 @@ def test_a_passage_of_many_questions_is_cut_into_words_once(
 ) -> None:
     cut: list[str] = []
 
-    def counted(text: str) -> Any:
+    def counted(text: str, rule: str) -> Any:
         cut.append(text)
-        return split_like_bert(text)
+        return split(text, rule)
 
-    monkeypatch.setattr("data_prep.text.words.split_like_bert", counted)
+    split = words._split
+    monkeypatch.setattr(words, "_split", counted)
     examples = [asked(question, "ab c.", "c") for question in ("a?", "b?", "c?")]
     encode_spans(encoder, examples, TASK, max_length=13)
     assert sorted(cut) == ["a?", "ab c.", "b?", "c?"]
