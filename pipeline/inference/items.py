@@ -27,7 +27,7 @@ from data_prep.files import is_text
 from pipeline.inference.models import FinetunedModel, Item
 from pipeline.tasks.choices import ChoiceError, choice_texts, flatten
 from pipeline.tasks.config import TaskConfig
-from pipeline.tasks.conll import NO_SENTENCE
+from pipeline.tasks.conll import COMMENT, NO_SENTENCE
 from pipeline.tasks.examples import Document, Example, TaskFile
 from pipeline.tasks.squad import read_squad
 
@@ -279,7 +279,7 @@ def _sentences(lines: Lines) -> Iterator[Line | None]:
             continue
         cells = text.split()
         if cells and cells[0] != NO_SENTENCE:
-            if not text.startswith("# "):
+            if not _is_comment(text):
                 start = start if words else number
                 words.append(cells[0])
             continue
@@ -288,6 +288,11 @@ def _sentences(lines: Lines) -> Iterator[Line | None]:
             words, fault = [], ""
         if cells:
             yield None
+
+
+def _is_comment(text: str) -> bool:
+    """Return True for comments of CoNLL-U and of training files; `# O` is a word and its tag."""
+    return bool(COMMENT.fullmatch(text.strip())) or text.startswith(("# newdoc", "# newpar"))
 
 
 def _in_documents(sentences: Iterator[Line | None]) -> Iterator[Line]:

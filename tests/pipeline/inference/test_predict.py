@@ -348,9 +348,9 @@ def test_pairs_words_and_questions_are_read(tmp_path: Path) -> None:
     model = read_model("mine/alike")
     first, second = read_items(str(tmp_path / "pairs.txt"), model)
     assert first.item == ("good film", "bad plot") and second.fault.startswith("must be a pair")
-    (tmp_path / "a.conll").write_text("anna O\nin O\n\nbo\n")
+    (tmp_path / "a.conll").write_text("anna O\n# O\n\n# newdoc\n# id = x\nbo\n")
     words = read_items(str(tmp_path / "a.conll"), read_model("mine/names"))
-    assert [line.item for line in words] == [["anna", "in"], ["bo"]]
+    assert [line.item for line in words] == [["anna", "#"], ["bo"]]
     questions = read_items("quiz.json", read_model("mine/quiz"))
     assert next(questions).id == "q0"
 
