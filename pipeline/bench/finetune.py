@@ -11,23 +11,23 @@ average. Without an encoder, a bert_mini of 30,522 tokens starts from random wei
 Try it: sesame bench finetune task=sst2 task.data_dir=/data/glue/SST-2 encoder=mine
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from data_prep.errors import UsageError
 from data_prep.text.words import split_like_bert
 from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
 from pipeline.bench.figures import Figure, compared
+from pipeline.bench.transformers_loop import TransformersLoop
 from pipeline.bench.turns import Side, Spent, race
 from pipeline.config.schema import Config
 from pipeline.encoders import BertEncoder, Encoder, random_encoder
@@ -37,11 +37,9 @@ from pipeline.models.bert.huggingface import to_huggingface
 from pipeline.stages.encoder_inputs import open_encoder
 from pipeline.stages.prepare_encoder import prepare_encoder
 from pipeline.tasks.answers import ClassAnswers
-from pipeline.tasks.batches import TaskData
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
 from pipeline.tasks.examples import Example
 from pipeline.tasks.finetuning import finetune
-from pipeline.tasks.optimizer import learning_rate
 from pipeline.tasks.splits import Splits, read_splits
 
 MINI = BertConfig(layers=4, hidden=256, heads=4, intermediate=1024)
@@ -176,7 +174,7 @@ class _Ours:
 
 
 class _Peer:
-    """transformers' classifier in the training loop of its examples."""
+    """The same training by transformers' classifier, from the same weights."""
 
     def __init__(
         self, encoder: BertEncoder, splits: Splits, config: FinetuneConfig, width: int | None
@@ -186,59 +184,21 @@ class _Peer:
 
         torch.manual_seed(config.seed)
         stated = BERT.stated(encoder.bert.config, encoder.bert.vocab_size, PAD)
-        self._model = AutoModelForSequenceClassification.from_config(
+        model = AutoModelForSequenceClassification.from_config(
             PeerConfig(**stated, num_labels=len(splits.labels))
         )
-        self._model.load_state_dict(_encoder_weights(encoder), strict=False)
+        model.load_state_dict(_encoder_weights(encoder), strict=False)
         answers = ClassAnswers(splits.labels)
         self._train, self._dev = (
             answers.encode(encoder, part, LONGEST) for part in (splits.train, splits.dev)
         )
-        self._config = config
-        self._width = width
+        self._loop = TransformersLoop(model, config, PAD, width)
 
     def __call__(self) -> float:
         """Train, evaluate after each epoch; return the last accuracy."""
-        config, parameters = self._config, self._model.parameters()
-        steps = -(-len(self._train.gold) // config.batch_size) * config.epochs
-        optimizer = torch.optim.AdamW(
-            parameters, lr=config.lr, weight_decay=config.weight_decay, fused=True
-        )
-        schedule = torch.optim.lr_scheduler.LambdaLR(
-            optimizer, lambda step: learning_rate(step, steps, config.warmup)
-        )
-        for epoch in range(config.epochs):
-            self._model.train()
-            rng = np.random.default_rng([config.seed, epoch])
-            for inputs, gold_E in self._batches(
-                self._train, rng.permutation(len(self._train.gold))
-            ):
-                optimizer.zero_grad(set_to_none=True)
-                torch.autograd.backward(self._model(**inputs, labels=gold_E).loss)
-                torch.nn.utils.clip_grad_norm_(self._model.parameters(), config.clip)
-                optimizer.step()
-                schedule.step()
-            accuracy = self._evaluate()
-        return accuracy
-
-    @torch.inference_mode()
-    def _evaluate(self) -> float:
-        self._model.eval()
-        batches = self._batches(self._dev, np.arange(len(self._dev.gold)))
-        right = [self._model(**inputs).logits.argmax(1) == gold_E for inputs, gold_E in batches]
-        return torch.cat(right).float().mean().item()
-
-    def _batches(
-        self, data: TaskData, order: NDArray[np.int64]
-    ) -> Iterator[tuple[dict[str, Any], Tensor]]:
-        size = self._config.batch_size
-        for rows in np.split(order, range(size, len(order), size)):
-            batch, gold_E = data.batch(rows)
-            width = self._width or int(batch.lengths.max())
-            real_EL = torch.arange(width) < torch.from_numpy(batch.lengths)[:, None]
-            tokens_EL = torch.full(real_EL.shape, PAD)
-            tokens_EL[real_EL] = batch.tokens_N
-            yield {"input_ids": tokens_EL, "attention_mask": real_EL.long()}, gold_E
+        for _ in self._loop.epochs(self._train):
+            guesses = self._loop.outputs(self._dev).argmax(1)
+        return float(np.mean(guesses == self._dev.gold))
 
 
 def _encoder_weights(encoder: BertEncoder) -> dict[str, Tensor]:

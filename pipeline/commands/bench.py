@@ -18,11 +18,13 @@ from pipeline.config.compose import compose_config
 
 BUSY = 0.1  # if other processes use a larger share of the machine, wall times mislead
 
+HELPERS = ("figures", "footprint", "transformers_loop", "turns", "usage")
+
 
 def subjects() -> list[str]:
     """Return the subjects that can be measured: the modules of `bench` except the helpers."""
     names = (module.name for module in pkgutil.iter_modules(pipeline.bench.__path__))
-    return [name for name in names if name not in ("figures", "footprint", "turns", "usage")]
+    return [name for name in names if name not in HELPERS]
 
 
 def bench(arguments: Arguments) -> None:
