@@ -50,7 +50,7 @@ def read_brat(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
 
 
 def _sentences(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
-    text = _text(file)
+    text = re.sub("^\ufeff", " ", _text(file))  # a byte order mark, which brat counts
     words = TextWords.of(text.translate(BREAKS), task.text_rule)
     lines = _lines(text, words)
     whole = Document(words, tuple(each.first for each in lines))

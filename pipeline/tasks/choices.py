@@ -15,6 +15,7 @@ from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.examples import cell_text, is_plain
 
 FEWEST = 2  # choices of an example
+MOST_DIGITS = 9  # of a choice's number
 STEM, CHOICES, ANSWER = "question", "choices", "answerKey"  # columns of a flattened nested row
 
 
@@ -30,7 +31,8 @@ def choice_texts(row: Mapping[str, Any], task: TaskConfig) -> tuple[str, ...]:
     cells: Any = row[task.choices[0]]
     if len(task.choices) > 1 or not isinstance(cells, list):
         cells = [row[column] for column in task.choices]
-    if not all(map(is_plain, (row[task.text_a], *cells))):
+    begin = "" if task.text_b is None else row[task.text_b]
+    if not all(map(is_plain, (row[task.text_a], begin, *cells))):
         raise ChoiceError("has a list or an object where a text belongs")
     choices = [cell_text(cell) for cell in cells]
     while choices and not choices[-1]:
@@ -40,15 +42,14 @@ def choice_texts(row: Mapping[str, Any], task: TaskConfig) -> tuple[str, ...]:
         raise ChoiceError(f"the text in column {task.text_a} is empty")
     if len(choices) < FEWEST or not all(choices):
         raise ChoiceError(f"has fewer than {FEWEST} choices, or an empty one before the last")
-    begin = "" if task.text_b is None else cell_text(row[task.text_b])
-    return (context, *(f"{begin} {choice}".strip() for choice in choices))
+    return (context, *(f"{cell_text(begin)} {choice}".strip() for choice in choices))
 
 
 def choice_number(label: str, names: Sequence[str]) -> int | None:
     """Return the number of the choice that a label names, from 0; None if it names none."""
     if names:
         return names.index(label) if label in names else None
-    return int(label) if label.isdecimal() else None
+    return int(label) if label.isdecimal() and len(label) <= MOST_DIGITS else None
 
 
 def choice_name(number: int, names: Sequence[str]) -> str:

@@ -309,6 +309,11 @@ class TaskConfig:
             raise UsageError(
                 f"task.tune_threshold=true: only task.kind=multilabel has one, not {self.kind}"
             )
+        if not self.label_separator:
+            raise UsageError(
+                "task.label_separator: is empty; give the character between the labels of an "
+                "example"
+            )
         if self.unanswerable and self.kind != "span":
             raise UsageError(
                 f"task.unanswerable=true: only task.kind=span has questions, not {self.kind}"

@@ -14,7 +14,8 @@ from pipeline.tasks.examples import Example, TaskFile, read_lines
 from pipeline.tasks.groups import GroupFinder
 
 COLUMNS = 10
-WORD, TAG = 1, 3  # columns, from 0
+ID, WORD, TAG = 0, 1, 3  # columns, from 0
+NUMBER = re.compile(r"[0-9]+(?:[-.][0-9]+)?")  # of a word, a contraction or an empty node
 UNTAGGED = "_"
 COMMENT = re.compile(r"#\s*(\S.*?)\s*=\s*(.*)")
 
@@ -34,7 +35,7 @@ def read_conllu(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
         if text.strip():
             cells = text.split("\t")
             _check(file, line, cells)
-            if cells[0].isdigit():
+            if cells[ID].isdecimal():
                 start = start if words else line
                 words.append(file.without_surrogates(cells[WORD]))
                 tags.append(cells[TAG])
@@ -53,5 +54,12 @@ def _check(file: TaskFile, line: int, cells: list[str]) -> None:
             f"{file.path}:{line}: {len(cells)} columns, expected {COLUMNS}, separated by tabs; "
             "give a CoNLL-U file"
         )
-    if file.has_labels and cells[0].isdigit() and cells[TAG] in ("", UNTAGGED):
-        raise SesameError(f"{file.path}:{line}: the word has no universal tag in column 4")
+    fault = ""
+    if not NUMBER.fullmatch(cells[ID]):
+        fault = "column 1 is not a word's number, such as 3, 3-4 or 3.1"
+    elif not cells[WORD].strip():
+        fault = "column 2 has no word"
+    elif file.has_labels and cells[ID].isdecimal() and cells[TAG] in ("", UNTAGGED):
+        fault = "the word has no universal tag in column 4"
+    if fault:
+        raise SesameError(f"{file.path}:{line}: {fault}; correct it")

@@ -1,5 +1,6 @@
 """Examples of downstream tasks, and the files they are read from."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -94,10 +95,18 @@ class TaskFile:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (number, line) of a UTF-8 file, without line ends and byte order mark."""
+    """Yield (number, line) of a UTF-8 file, without line ends and byte order mark.
+
+    Raises a SesameError for another encoding, and for lines that end in a carriage return alone.
+    """
     encoding = "utf-8-sig"
     with open(path, "rb") as stream:
         for number, raw in enumerate(stream, start=1):
+            if number == 1 and b"\n" not in raw and b"\r" in raw.rstrip(b"\r"):
+                raise SesameError(
+                    f"{path}:1: the lines end in a carriage return without a line feed; convert "
+                    "the file, for example with mac2unix"
+                )
             try:
                 line = raw.decode(encoding)
             except UnicodeDecodeError as error:
@@ -115,5 +124,6 @@ def is_plain(cell: Any) -> bool:
 
 
 def cell_text(cell: Any) -> str:
-    """Return the text of a table's cell; JSON's null is empty."""
-    return "" if cell is None else str(cell).strip()
+    """Return the text of a table's cell; JSON's null, and NaN as pandas has it, are empty."""
+    is_missing = cell is None or (isinstance(cell, float) and math.isnan(cell))
+    return "" if is_missing else str(cell).strip()

@@ -238,7 +238,8 @@ def _check_labels(
         if not known.issuperset(found):
             source = "task.labels" if task.labels else f"the training file {task.train}"
             raise SesameError(
-                f"{path}:{example.line}: the label is not among the {len(labels)} of {source}"
+                f"{path}:{example.line}: a label is not among the {len(labels)} of {source}; "
+                "correct it, or name all labels in task.labels"
             )
 
 
@@ -253,7 +254,9 @@ def _part(
 
 
 def _hash(purpose: str, group: str) -> float:
-    digest = hashlib.blake2b(f"{purpose}\x1f{group}".encode(), digest_size=8).digest()
+    # Half a surrogate pair may come from JSON, or from a file name that is not UTF-8.
+    name = f"{purpose}\x1f{group}".encode(errors="surrogatepass")
+    digest = hashlib.blake2b(name, digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64
 
 

@@ -30,6 +30,7 @@ from pipeline.tasks.examples import (
 from pipeline.tasks.groups import GroupFinder
 
 Row = tuple[int, dict[str, Any]]  # first line number, cells by column
+LONGEST_CELL = 1 << 30  # characters of a CSV cell; csv's own limit is 131,072
 
 
 def read_table(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
@@ -103,6 +104,7 @@ def _rows(file: TaskFile, task: TaskConfig) -> Iterator[Row]:
 
 
 def _csv_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
+    csv.field_size_limit(LONGEST_CELL)
     reader = csv.reader((f"{text}\n" for _, text in read_lines(path)), strict=True)
     line = 1
     try:

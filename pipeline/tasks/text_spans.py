@@ -67,7 +67,8 @@ def _spans(file: TaskFile, line: int, row: dict[str, Any]) -> list[TextSpan]:
             case {"start": int(start), "end": int(end), "label": str(label)} if (
                 label and 0 <= start <= end < MOST_CHARACTERS
             ):
-                spans.append(TextSpan(start, end, label, f"{line}, span {number}"))
+                own = file.without_surrogates(label)
+                spans.append(TextSpan(start, end, own, f"{line}, span {number}"))
             case _:
                 raise SesameError(
                     f"{file.path}:{line}: its key spans must have a list of objects with start, "

@@ -106,6 +106,7 @@ def test_examples_may_have_any_number_of_choices(tmp_path: Path) -> None:
         ({"begin": "a", "one": "b", "other": "c", "label": 2}, "names none of the 2 choices"),
         ({"begin": "a", "one": "b", "other": {"text": "c"}, "label": 0}, "a list or an object"),
         ({"begin": "a", "one": "b", "other": "c", "label": "B"}, "names none of the 2 choices"),
+        ({"begin": "a", "one": "b", "other": "c", "label": "1" * 5000}, "names none of the 2"),
         ({"begin": "a", "one": "b", "label": 0}, "no column other"),
     ],
 )
@@ -119,6 +120,12 @@ def test_a_number_of_a_choice_has_one_spelling(tmp_path: Path) -> None:
     row = {"begin": "a", "one": "b", "other": "c"}
     found = read(tmp_path, [row | {"label": "01"}, row | {"label": 1}, row | {"label": "٠"}])
     assert [example.gold for example in found.train] == ["1", "1", "0"]
+
+
+def test_the_beginning_of_the_choices_is_a_text(tmp_path: Path) -> None:
+    row = {"begin": "a", "then": ["b"], "one": "c", "other": "d", "label": 0}
+    with pytest.raises(SesameError, match=r"a\.jsonl:1: has a list or an object where a text"):
+        read(tmp_path, [row], text_b="then")
 
 
 @pytest.mark.parametrize("fault", [{}, {"question": "a"}, {"question": {"choices": ["b", "c"]}}])

@@ -50,8 +50,14 @@ def test_without_labels_the_words_are_enough(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "told"),
-    [("1\tone\n", "2 columns, expected 10"), (TEXT.replace("VERB", "_"), "4: the word has no")],
+    [
+        ("1\tone\n", "2 columns, expected 10"),
+        (TEXT.replace("VERB", "_"), "4: the word has no"),
+        (TEXT.replace("\n3\t", "\n3a\t"), ":7: column 1 is not a word's number"),
+        (TEXT.replace("\n3\t", "\n²\t"), ":7: column 1 is not a word's number"),
+        (TEXT.replace("\tmar\t", "\t\t"), ":7: column 2 has no word"),
+    ],
 )
 def test_faults_are_named_by_line(tmp_path: Path, text: str, told: str) -> None:
-    with pytest.raises(SesameError, match=rf"x\.conllu:.*{told}"):
+    with pytest.raises(SesameError, match=rf"x\.conllu.*{told}"):
         read(tmp_path / "x.conllu", text)

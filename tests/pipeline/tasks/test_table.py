@@ -1,6 +1,8 @@
 """Tables are read as their kind has it, and every fault is named by file and line."""
 
+import csv
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,24 @@ def test_csv_cells_may_hold_commas_quotes_and_line_breaks(tmp_path: Path) -> Non
         (('one, "two"\nthree',), "1", 2),
         (("five",), "0", 5),
     ]
+
+
+def test_cells_may_be_long(tmp_path: Path) -> None:
+    """csv refuses cells of more than 131,072 characters unless told otherwise."""
+    before = csv.field_size_limit(131_072)  # of the process: another reader may have raised it
+    try:
+        path = write(tmp_path, "t.csv", f"sentence,label\n{'word ' * 40_000},1\n")
+        [example] = read_table(TaskFile(path), TaskConfig())
+    finally:
+        csv.field_size_limit(before)
+    assert len(example.texts[0]) == 199_999
+
+
+def test_lines_that_end_as_on_an_old_mac_are_named(tmp_path: Path) -> None:
+    path = write(tmp_path, "t.tsv", "sentence\tlabel\rsecret\t1\rmore\t0\r")
+    with pytest.raises(SesameError, match=r"t\.tsv:1: .*carriage return .* convert") as caught:
+        list(read_table(TaskFile(path), TaskConfig()))
+    assert "secret" not in str(caught.value)
 
 
 def test_jsonl_labels_may_be_numbers(tmp_path: Path) -> None:
@@ -186,6 +206,8 @@ def test_of_files_without_labels_every_row_is_kept(tmp_path: Path) -> None:
         ({"sentence": "secret"}, r"t\.jsonl:1: no column label; .*task\.unlabelled"),
         ({"sentence": "secret", "label": None}, r"t\.jsonl:1: column label has no label"),
         ({"sentence": None, "label": "1"}, r"t\.jsonl:1: .*sentence is empty; .*faulty=drop"),
+        ({"sentence": "secret", "label": math.nan}, r"t\.jsonl:1: column label has no label"),
+        ({"sentence": math.nan, "label": "1"}, r"t\.jsonl:1: .*sentence is empty"),
     ],
 )
 def test_what_is_missing_in_json_is_no_text(tmp_path: Path, row: dict, fault: str) -> None:

@@ -93,6 +93,12 @@ def test_a_span_with_spaces_around_it_is_its_words(tmp_path: Path) -> None:
     assert example.gold is not None and example.gold[2] == "B-PER" and not file.repairs
 
 
+def test_half_a_surrogate_pair_in_a_label_is_replaced_and_counted(tmp_path: Path) -> None:
+    example, file = read(tmp_path, [{"start": 4, "end": 8, "label": "P\ud800"}])
+    assert example.gold is not None and "B-P\ufffd" in example.gold
+    assert file.repairs == {"lone surrogates": 1}
+
+
 BRAT = TASK.__class__(name="toy", kind="tag", reader="brat", metric="entity_f1")
 NOTE = "Anna came.\r\n\r\nShe saw Bo in Lund.\nOK"
 
@@ -121,6 +127,14 @@ def test_lines_of_a_brat_file_are_sentences(tmp_path: Path) -> None:
     document = context[1].document
     assert document is not None and document.starts == (0, 3, 9)
     assert len(document.words.text) == len(NOTE)
+
+
+def test_a_byte_order_mark_counts_as_a_character_and_is_no_part_of_a_word(tmp_path: Path) -> None:
+    """brat counts it, so the offsets of annotations do."""
+    (tmp_path / "a.txt").write_text("\ufeffAnna came.")
+    (tmp_path / "a.ann").write_text("T1\tPER 1 5\tAnna\n")
+    [example] = read_brat(TaskFile(tmp_path / "a.txt"), BRAT)
+    assert (example.texts, example.gold) == (("Anna", "came", "."), ("B-PER", "O", "O"))
 
 
 def test_a_folder_is_read_file_by_file_and_split_by_file(tmp_path: Path) -> None:
