@@ -124,9 +124,11 @@ class Standardised(nn.Module):
         self.mean = nn.Parameter(torch.zeros(()), requires_grad=False)
         self.square = nn.Parameter(torch.zeros(()), requires_grad=False)
 
-    def forward(self, x_E: Tensor) -> Tensor:
+    def forward(self, x_E: Tensor, is_counted: bool = True) -> Tensor:
+        """With `is_counted` False the moments stay; ranks must call this equally often."""
         if self.training:
-            self._update(x_E.detach().float())
+            seen_E = x_E.detach().float()
+            self._update(seen_E if is_counted else seen_E[:0])
         variance = (self.square - self.mean**2).clamp(min=1e-6)
         return (x_E - self.mean) * variance.rsqrt()
 
@@ -183,6 +185,7 @@ class Head(nn.Module):
         self.alike = Standardised() if separate else None
         self.output = nn.Linear(4 * width + 1 if separate else width, classes)
         self.crf = Crf(classes, labels) if config.crf else None
+        self.is_counted = True  # False: the next batch is no part of the training, see `Model`
         # In transformers' class the layers before the last linear one; see `class_heads`.
         self.transform = encoder.plain.head_layers(kind) if self._has_transform(config) else None
         nn.init.normal_(self.output.weight, std=0.02)
@@ -245,7 +248,7 @@ class Head(nn.Module):
         lengths = np.stack([batch.second, batch.lengths - batch.second], 1).ravel()
         pooled = pool(x_ND, lengths, self._read)
         u, v = pooled[0::2], pooled[1::2]
-        alike_E1 = self.alike(F.cosine_similarity(u, v))[:, None]
+        alike_E1 = self.alike(F.cosine_similarity(u, v), self.is_counted)[:, None]
         # The features of GLUE's own baselines (Wang et al. 2018, section 5) and the cosine. Divide
         # the F features by sqrt(F), as attention scales its products. Otherwise their untrained
         # sum outweighs the single cosine.

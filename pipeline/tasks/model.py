@@ -34,12 +34,16 @@ class Model(nn.Module):
         self.encoder.train(mode and not self.frozen)
         return self
 
-    def forward(self, batch: InputBatch, gold: Tensor | None = None) -> Tensor:
+    def forward(
+        self, batch: InputBatch, gold: Tensor | None = None, is_counted: bool = True
+    ) -> Tensor:
         """Return the head's answers [U, C] for a batch (rows as in `heads`).
 
         With `gold`, return the sum of the losses instead: wrappers of a network, such as
-        DeepSpeed's, must see every use of its weights.
+        DeepSpeed's, must see every use of its weights. `is_counted`: False for a batch that a rank
+        computes only because the others have one; it changes no moment of the head.
         """
+        self.head.is_counted = is_counted
         answers = self._answers(batch)
         return answers if gold is None else self.head.loss_sums(answers.float(), gold, batch)[0]
 

@@ -42,6 +42,11 @@ def parameter_groups(encoder: Encoder, head: nn.Module, config: FinetuneConfig) 
     return [Group(peak, decay, values) for (peak, decay), values in groups.items()]
 
 
+def shown_peak(config: FinetuneConfig) -> float:
+    """Return the peak rate that stands for all: the encoder's; if that is 0, the head's."""
+    return config.lr or config.head_lr or 0.0
+
+
 class Optimizer:
     """AdamW over the trained parameters of encoder and head, for the loop in one process.
 
@@ -96,9 +101,10 @@ class Optimizer:
         return norm.item() if is_finite else math.inf
 
     def rate(self, step: int) -> float:
-        """Return the learning rate of a step, for the journal: that of the encoder's last layer."""
+        """Return the learning rate of a step, for the journal: see `shown_peak`."""
         config = self._config
-        return config.lr * learning_rate(step, self._total, config.warmup, config.schedule)
+        factor = learning_rate(step, self._total, config.warmup, config.schedule)
+        return shown_peak(config) * factor
 
     def moments(self, value: nn.Parameter) -> dict[str, Tensor]:
         """Return all that the optimizer keeps of a parameter; empty before its first update."""

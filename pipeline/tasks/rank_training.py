@@ -32,7 +32,7 @@ from pipeline.tasks.batches import Ints, TaskData
 from pipeline.tasks.config import FinetuneConfig
 from pipeline.tasks.history import ANSWERS, LOSS, History, journal_line
 from pipeline.tasks.model import Model
-from pipeline.tasks.optimizer import learning_rate, parameter_groups
+from pipeline.tasks.optimizer import learning_rate, parameter_groups, shown_peak
 from pipeline.tasks.plain_loop import TrainingFiles
 from pipeline.tasks.training_plan import TrainingPlan
 from pipeline.training.build import Run, Start
@@ -70,8 +70,9 @@ class TaskObjective(Objective):
     """The loss of a task's head."""
 
     def losses(self, forward: Forward, batch: TaskBatch) -> TaskLoss:
-        loss: Tensor = forward(batch.inputs, batch.gold_U)
-        return TaskLoss(loss if batch.weight else 0.0 * loss)
+        is_counted = batch.weight > 0
+        loss: Tensor = forward(batch.inputs, batch.gold_U, is_counted)
+        return TaskLoss(loss if is_counted else 0.0 * loss)
 
     def count(self, batch: TaskBatch) -> Sums:
         tokens = len(batch.inputs.tokens_N) if batch.weight else 0
@@ -94,7 +95,7 @@ class TaskUpdates:
 
     def __init__(self, config: FinetuneConfig, total: int) -> None:
         self._config, self._total = config, total
-        self._peak = config.lr or config.head_lr or 1.0  # the rate that groups are relative to
+        self._peak = shown_peak(config)
         self.clip = config.clip
 
     def make_optimizer(self, network: nn.Module) -> AdamW:
@@ -103,7 +104,7 @@ class TaskUpdates:
             {
                 "params": group.values,
                 "weight_decay": group.decay,
-                "rate": group.peak / self._peak,
+                "rate": group.peak / (self._peak or 1.0),
             }
             for group in parameter_groups(network.encoder, network.head, self._config)
         ]

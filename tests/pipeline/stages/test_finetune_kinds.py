@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from data_prep.errors import UsageError
 from pipeline.config.schema import Config
 from pipeline.tasks.config import TaskConfig
 from tests.pipeline.stages.test_finetune_loops import (
@@ -27,6 +28,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "multilabel": {"kind": "multilabel", "text_a": "a", "metric": "micro_f1"},
     "weighted": {"text_a": "a", "class_weights": {"0": 3.0}},
     "balanced": {"text_a": "a", "class_weights": "balanced"},
+    "pairs": {"kind": "regress", "text_a": "a", "text_b": "b", "metric": "pearson"},
+    "answers": {"kind": "span", "reader": "squad", "metric": "f1"},
     "spans": {"kind": "tag", "reader": "spans", "metric": "entity_f1"},
     "context": {"kind": "tag", "reader": "conll", "metric": "entity_f1", "context": "document"},
 }
@@ -38,6 +41,10 @@ def row(name: str, rng: np.random.Generator) -> str:
         tagged = "".join(f"{word} {'B-X' if word < 'w3' else 'O'}\n" for word in words)
         return f"{'-DOCSTART- O' if rng.random() < 0.3 else ''}\n\n{tagged}"
     text = " ".join(words)
+    if name == "answers":
+        answer = {"text": words[-1], "answer_start": len(text) - len(words[-1])}
+        asked = {"id": str(rng.integers(1 << 40)), "question": words[0], "answers": [answer]}
+        return json.dumps({"paragraphs": [{"context": text, "qas": [asked]}]})
     if name == "spans":
         spans = [{"start": 0, "end": len(words[0]), "label": "X"}]
         return json.dumps({"text": text, "spans": spans})
@@ -46,7 +53,24 @@ def row(name: str, rng: np.random.Generator) -> str:
         "multilabel": [word for word in WORDS[:3] if word in words],
     }
     ends = words if len(words) > 1 else ["w0", "w1"]
-    return json.dumps({"a": text, "ends": ends, "label": labels.get(name, len(words) % 2)})
+    return json.dumps(
+        {"a": text, "b": words[0], "ends": ends, "label": labels.get(name, len(words) % 2)}
+    )
+
+
+def task_of(name: str, folder: Path) -> TaskConfig:
+    """Write 60 examples and return their task."""
+    rng = np.random.default_rng(0)
+    rows = [row(name, rng) for _ in range(60)]
+    file = {"context": "all.conll", "answers": "all.json"}.get(name, "all.jsonl")
+    if name == "context":
+        rows = ["-DOCSTART- O", *rows]
+    if name == "answers":
+        rows = [f'{{"data": [{", ".join(rows)}]}}']
+    (folder / file).write_text("".join(f"{each}\n" for each in rows))
+    task = TaskConfig(name="toy", data_dir=str(folder), train=file, dev=file, **KINDS[name])
+    task.check()
+    return task
 
 
 @pytest.mark.usefixtures("rank_in_this_process")
@@ -54,13 +78,7 @@ def row(name: str, rng: np.random.Generator) -> str:
 def test_micro_batches_take_the_steps_of_the_plain_loop(
     name: str, tokenizer: Path, tmp_path: Path
 ) -> None:
-    rng = np.random.default_rng(0)
-    file = "all.conll" if name == "context" else "all.jsonl"
-    (tmp_path / file).write_text("-DOCSTART- O\n" * (name == "context"))
-    with (tmp_path / file).open("a") as stream:
-        stream.writelines(row(name, rng) + "\n" for _ in range(60))
-    task = TaskConfig(name="toy", data_dir=str(tmp_path), train=file, dev=file, **KINDS[name])
-    task.check()
+    task = task_of(name, tmp_path)
     found = []
     for engine, size in (("plain", None), ("ranks", 3)):
         tuning = replace(TUNING, dropout=0.0, engine=engine, micro_batch_size=size, eval_every=1)
@@ -72,3 +90,31 @@ def test_micro_batches_take_the_steps_of_the_plain_loop(
     assert losses(ranks) == pytest.approx(losses(plain), abs=2e-4)
     assert len(losses(plain)) == 2 * 4  # 60 examples in batches of 16
     assert 0 <= told["score"] <= 1
+
+
+def test_micro_batches_of_sentences_that_are_encoded_separately_are_refused(
+    tokenizer: Path, tmp_path: Path
+) -> None:
+    """Their similarities are standardised over the batch, so its parts would differ from it."""
+    tuning = replace(TUNING, pair_encoding="separate", micro_batch_size=3)
+    config = Config(
+        encoder="random", model=WITHOUT_DROPOUT, task=task_of("pairs", tmp_path), finetune=tuning
+    )
+    with pytest.raises(UsageError, match=r"finetune\.micro_batch_size=3: .* leave it out"):
+        run(config, tokenizer, tmp_path / "ranks")
+
+
+@pytest.mark.usefixtures("rank_in_this_process")
+def test_both_loops_note_the_heads_rate_where_the_encoder_has_none(
+    tokenizer: Path, tmp_path: Path
+) -> None:
+    task = task_of("weighted", tmp_path)
+    found = []
+    for engine in ("plain", "ranks"):
+        tuning = replace(TUNING, lr=0.0, head_lr=0.1, warmup=0.0, epochs=1, engine=engine)
+        config = Config(
+            encoder="random", model=WITHOUT_DROPOUT, task=task, finetune=tuning, keep=False
+        )
+        lines, _ = run(config, tokenizer, tmp_path / engine)
+        found.append([line["learning_rate"] for line in lines if "loss" in line])
+    assert found[0] == pytest.approx(found[1]) and found[0][0] > 0

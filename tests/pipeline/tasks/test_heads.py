@@ -122,6 +122,14 @@ def test_numbers_are_standardised_by_all_that_was_trained_on() -> None:
     assert standardised.mean == before
 
 
+def test_a_batch_that_does_not_count_changes_no_moment() -> None:
+    standardised = Standardised()
+    standardised(torch.tensor([0.1, 0.5]))
+    before = {name: value.clone() for name, value in standardised.state_dict().items()}
+    standardised(torch.tensor([0.9, 0.9, 0.9]), is_counted=False)
+    assert standardised.state_dict() == before
+
+
 def test_a_number_about_a_pair_begins_as_how_alike_they_are() -> None:
     head = Head("regress", 1, States(), FinetuneConfig(dropout=0.0), separate=True)
     inputs = replace(batch([], [0, 0, 0]), second=np.array([1, 1, 3]), lengths=np.array([3, 2, 6]))
