@@ -165,6 +165,9 @@ def head_config(config: Config) -> FinetuneConfig:
         layers="last",
         layer_decay=1.0,
         lr=config.layers.lr,
+        head_lr=None,
+        precision="fp32",  # a frozen encoder's states are computed and read in this process
+        eval_every=None,
         epochs=config.layers.epochs,
         patience=config.layers.patience,
     )

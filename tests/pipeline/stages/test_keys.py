@@ -82,7 +82,8 @@ def test_every_result_key_moves_the_fingerprint_and_no_execution_key_does(stage:
                 moved.add(f"{item.name}.{key.name}")
     if stage == "layers":  # the table sets these itself; see `head_config`
         fixed = (
-                "mode", "head", "head_width", "layers", "layer_decay", "lr", "epochs", "patience",
+                "mode", "head", "head_width", "layers", "layer_decay", "lr", "head_lr", "epochs",
+                "eval_every", "patience", "precision",
             )  # fmt: skip
         declared -= {*(f"finetune.{key}" for key in fixed), "task.averaged"}
     moved.discard(f"{stage}.source")  # its files are hashed instead of the settings

@@ -132,6 +132,9 @@ def test_only_the_head_that_is_used_shapes_the_table() -> None:
     config = Config(encoder="x", task=TASK)
     other = replace(config, finetune=FinetuneConfig(lr=1.0, layers="mix", mode="full", epochs=9))
     assert Layers().keys(config) == Layers().keys(other)
+    for unused in ({"head_lr": 1.0}, {"precision": "bf16-mixed"}, {"eval_every": 1}):
+        changed = replace(config, finetune=FinetuneConfig(**unused))
+        assert Layers().keys(changed) == Layers().keys(config), unused
     assert head_config(config).head_width == 768  # Devlin et al. 2019, section 5.3
     assert LayersConfig().width == 768
     with pytest.raises(UsageError, match="encoder=tfidf"):
