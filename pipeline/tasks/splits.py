@@ -93,6 +93,11 @@ def missing_files(task: TaskConfig) -> list[str]:
 def _named_files(task: TaskConfig) -> dict[str, Path]:
     """Return the files or folders that the task names and that exist."""
     if task.train is None:
+        if task.name is not None:
+            raise UsageError(
+                f"task.train is not set: name the training file of task={task.name}; it lies below "
+                "task.data_dir"
+            )
         raise UsageError("task.train is not set: choose a task, for example task=polarity")
     if task.data_dir is None:
         raise UsageError(f"task.data_dir is not set: name the folder that holds {task.train}")

@@ -44,7 +44,7 @@ def read_rows(file: TaskFile, task: TaskConfig, rows: Iterator[Row]) -> Iterator
     groups = GroupFinder(file, task)
     for line, named in rows:
         row = {task.aliases.get(column, column): cell for column, cell in named.items()}
-        _require_columns(file.path, line, row, needed)
+        _require_columns(file.path, line, row, task, needed)
         group = groups.find(row)
         if any(str(row[column]) != value for column, value in task.where.items()):
             continue
@@ -168,15 +168,18 @@ def json_rows(path: Path) -> Iterator[Row]:
         yield line, row
 
 
-def _require_columns(path: Path, line: int, row: dict[str, Any], needed: list[str]) -> None:
+def _require_columns(
+    path: Path, line: int, row: dict[str, Any], task: TaskConfig, needed: list[str]
+) -> None:
+    choices = "task.choices, " if task.choices else ""
     for column in needed:
         if column in row:
             continue
         if all(re.fullmatch(r"[\w.-]{1,40}", name) for name in row):
             raise SesameError(
                 f"{path}:{line}: no column {column}; the columns are {', '.join(row)}; set "
-                "task.text_a, task.text_b, task.label and task.where to fit, or name a file "
-                "without labels under task.unlabelled"
+                f"task.text_a, task.text_b, {choices}task.label and task.where to fit, or name a "
+                "file without labels under task.unlabelled"
             )
         # The first row may contain private text, so the message must not quote it.
         raise SesameError(

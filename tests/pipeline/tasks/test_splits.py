@@ -229,6 +229,10 @@ def test_what_leaves_nothing_to_learn_is_refused(tmp_path: Path) -> None:
 def test_missing_files_and_settings_are_usage_errors(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"task\.train is not set"):
         task_files(TaskConfig())
+    with pytest.raises(
+        UsageError, match=r"task\.train is not set: name the training file of .*pos"
+    ):
+        task_files(TaskConfig(name="ud_pos"))
     with pytest.raises(UsageError, match=r"task\.data_dir is not set"):
         task_files(TaskConfig(train="train.tsv"))
     with pytest.raises(UsageError, match=r"there is no file train\.tsv"):
