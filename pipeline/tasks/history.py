@@ -51,6 +51,11 @@ class History:
         """The first evaluation with the highest score; None before the first evaluation."""
         return max(self.evaluations, key=lambda each: each.score, default=None)
 
+    def best_before(self, step: int) -> Evaluation | None:
+        """Return the best evaluation before `step`: the best one for a training set back there."""
+        earlier = [each for each in self.evaluations if each.step < step]
+        return max(earlier, key=lambda each: each.score, default=None)
+
     def add(self, step: int, epoch: int, score: float) -> bool:
         """Add an evaluation; return True if it is the best so far."""
         evaluation = Evaluation(len(self.evaluations) + 1, step, epoch, score)

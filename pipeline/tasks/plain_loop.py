@@ -49,6 +49,7 @@ from pipeline.training.restoring import SavedParameters
 from pipeline.training.saving import Saver
 from pipeline.training.stopping import StopRequest
 
+KEEP = 2  # newest checkpoints; if the last is damaged, training goes on from the one before
 BEST = "best"  # file of a checkpoint with the weights of the best evaluation
 
 
@@ -117,7 +118,7 @@ class _Training:
             return None
         return Saver(
             self._files.folder / CHECKPOINTS, _OneProcess(self._model, self._optimizer),
-            keep=1, keep_every=None, fence=lambda: None, say=_say,
+            keep=KEEP, keep_every=None, fence=lambda: None, say=_say,
         )  # fmt: skip
 
     def resume(self) -> None:

@@ -33,7 +33,7 @@ from pipeline.tasks.config import FinetuneConfig
 from pipeline.tasks.history import ANSWERS, LOSS, History, journal_line
 from pipeline.tasks.model import Model
 from pipeline.tasks.optimizer import learning_rate, parameter_groups, shown_peak
-from pipeline.tasks.plain_loop import TrainingFiles
+from pipeline.tasks.plain_loop import KEEP, TrainingFiles
 from pipeline.tasks.training_plan import TrainingPlan
 from pipeline.training.build import Run, Start
 from pipeline.training.callbacks import EndOfStep, ProgressBar, Watchdog
@@ -184,7 +184,7 @@ class Evaluating(EndOfStep):
     """Writes the journal, evaluates, and saves checkpoints.
 
     A checkpoint is saved at every best evaluation, every `minutes`, at the end and on a request to
-    stop. The best one is kept.
+    stop. The last two are kept, and the best one.
     """
 
     def __init__(
@@ -314,9 +314,15 @@ def assemble(
     module.ended_early = history.ends_early
     timeout = timedelta(minutes=trainer.timeout_minutes + 1)
     engine = make_engine(trainer.strategy, launch.accelerator, config.clip, timeout)
+
+    def best_to_keep() -> int | None:
+        # The best one may be the newest, which is kept. If that is damaged, an earlier is needed.
+        best = history.best_before(module.state.step)
+        return best.step if best else None
+
     saver = Saver(
-        folder / CHECKPOINTS, engine, keep=1, keep_every=None, fence=launch.fence, say=launch.say,
-        best=lambda: history.best.step if history.best else None,
+        folder / CHECKPOINTS, engine, keep=KEEP, keep_every=None, fence=launch.fence,
+        say=launch.say, best=best_to_keep,
     )  # fmt: skip
     bar, watchdog = ProgressBar("finetune"), Watchdog(trainer.timeout_minutes)
 

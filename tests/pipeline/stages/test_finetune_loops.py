@@ -1,6 +1,5 @@
 """Fine-tuning in this process and on ranks: the same steps, and resumed to the bit."""
 
-import errno
 import json
 import os
 import signal
@@ -26,7 +25,7 @@ from pipeline.store.journal import read_lines
 from pipeline.tasks import plain_loop
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
 from pipeline.tasks.rank_training import divide
-from pipeline.training import launch, saving
+from pipeline.training import launch
 from pipeline.training.config import TrainerConfig
 from pipeline.training.exits import Interrupted
 from pipeline.training.rank import train_to_end
@@ -133,7 +132,7 @@ def test_an_interrupted_loop_goes_on_to_the_bit(
         except Interrupted as stopped:
             assert "run the same command to go on" in str(stopped)
             launches += 1
-            [saved] = checkpoints(work.out / TRAINING / CHECKPOINTS)
+            *_, saved = checkpoints(work.out / TRAINING / CHECKPOINTS)
             assert Finetune().how_far(work.out) == f"step {int(saved.name)}"
     assert launches == 2
     assert (journal(work), json.loads((work.out / "scores.json").read_text())) == whole
@@ -166,30 +165,6 @@ def test_scores_noted_before_a_kill_are_noted_once(
     assert (journal(work), json.loads((work.out / "scores.json").read_text())) == whole
 
 
-def test_a_damaged_checkpoint_with_the_best_weights_is_refused(
-    tokenizer: Path,
-    data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    rank_in_this_process: None,
-) -> None:
-    work = work_of(settings(data, replace(TUNING, engine="ranks")), tokenizer, tmp_path)
-    with monkeypatch.context() as patch, pytest.raises(Interrupted):
-        patch.setattr(plain_loop, "StopRequest", StopsAt)
-        Finetune().run(work)
-    best, _ = checkpoints(work.out / TRAINING / CHECKPOINTS)
-    [weights] = best.glob("weights*")
-    content = bytearray(weights.read_bytes())
-    content[len(content) // 2] ^= 1
-    weights.write_bytes(content)
-    with pytest.raises(SesameError, match=rf"{best}: .*best weights.*does not match its checksum"):
-        Finetune().run(work)
-    content[len(content) // 2] ^= 1
-    weights.write_bytes(content)
-    Finetune().run(work)
-    assert (work.out / "scores.json").exists()
-
-
 def test_a_fine_tuning_goes_on_in_the_loop_that_began_it(
     tokenizer: Path,
     data: Path,
@@ -214,26 +189,6 @@ def test_a_fine_tuning_goes_on_in_the_loop_that_began_it(
         Finetune().run(automatic)
         assert journal(automatic)[: len(before)] == before
         assert (automatic.out / "scores.json").exists()
-
-
-def test_best_weights_that_cannot_be_saved_end_the_training(
-    tokenizer: Path,
-    data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    rank_in_this_process: None,
-) -> None:
-    work = work_of(settings(data, replace(TUNING, engine="ranks")), tokenizer, tmp_path)
-
-    def full(tensors: object, path: Path) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device", str(path))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(saving, "save_file", full)
-        with pytest.raises(SesameError, match=r"best weights so far .*make room on the disk"):
-            Finetune().run(work)
-    Finetune().run(work)
-    assert (work.out / "scores.json").exists()
 
 
 def start(work: Work) -> subprocess.Popen[bytes]:
