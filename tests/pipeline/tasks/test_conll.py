@@ -6,10 +6,12 @@ import pytest
 from seqeval.metrics.sequence_labeling import get_entities
 
 from data_prep.errors import SesameError
+from pipeline.config.compose import compose_config
 from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.conll import read_conll, to_bio
 from pipeline.tasks.examples import Example, TaskFile
 from pipeline.tasks.metrics import entities
+from pipeline.tasks.splits import read_splits
 
 TASK = TaskConfig(kind="tag", reader="conll", metric="entity_f1")
 
@@ -66,6 +68,17 @@ def test_comments_are_skipped_and_words_that_look_like_them_are_not(tmp_path: Pa
     content = "# id = 1\nAnn B-PER\n#love=me O\n# B-X\n# O\n"
     [example] = read(tmp_path, content)
     assert example.texts == ("Ann", "#love=me", "#", "#")
+
+
+def test_chunks_of_conll2000_are_read_as_published(tmp_path: Path) -> None:
+    sentence = "Confidence NN B-NP\nin IN B-PP\nthe DT B-NP\npound NN I-NP\n. . O\n\n"
+    for name in ("train.txt", "test.txt"):
+        (tmp_path / name).write_text("".join(f"w{n} NN B-NP\n{sentence}" for n in range(30)))
+    splits = read_splits(compose_config(["task=conll2000", f"task.data_dir={tmp_path}"]).task, 0)
+    assert len(splits.test) == 30 and len(splits.train) + len(splits.dev) == 30
+    assert splits.test[0].texts[1:4] == ("Confidence", "in", "the")
+    assert splits.test[0].gold == ("B-NP", "B-NP", "B-PP", "B-NP", "I-NP", "O")
+    assert splits.labels == ["O", "B-NP", "I-NP", "B-PP", "I-PP"]
 
 
 @pytest.mark.parametrize(

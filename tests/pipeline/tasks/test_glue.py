@@ -237,6 +237,17 @@ def test_the_grid_of_bert_is_that_of_its_appendix() -> None:
     }
 
 
+def test_the_protocol_of_cramming_is_that_of_its_authors() -> None:
+    """Their cramming/config/eval/GLUE_sane.yaml and optim/adam.yaml."""
+    config = compose_config(["experiment=glue_crammed"])
+    [instance] = config.instances.values()
+    assert instance.sweep == {"finetune.seed": [1, 2, 3, 4, 5]}
+    own = config.finetune
+    assert (own.lr, own.batch_size, own.epochs, own.schedule) == (4e-5, 16, 5, "cosine")
+    assert (own.warmup, own.clip, own.weight_decay, own.max_seq_length) == (0.1, 0.0, 0.0, 128)
+    assert own.pooling == "pooler"
+
+
 def test_contradicting_suites_are_refused() -> None:
     with pytest.raises(UsageError, match=r"task\.metric=f1: a suite \(task\.members\)"):
         compose_config(["task=glue", "task.metric=f1"])
