@@ -47,8 +47,12 @@ class EarlyStopping:
 
 
 def _values(path: Path, until: int) -> list[float]:
-    """Return a point's values up to a step; nothing if it has not got there."""
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    """Return a point's values up to a step; nothing if it has not got there.
+
+    A last line without its end, which another process is writing, is left out.
+    """
+    lines = path.read_text().splitlines(keepends=True)
+    rows = [json.loads(line) for line in lines if line.endswith("\n")]
     if not rows or max(step for step, _ in rows) < until:
         return []
     return [value for step, value in rows if step <= until]

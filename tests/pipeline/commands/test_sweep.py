@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from data_prep.errors import SesameError, UsageError
-from pipeline.commands.early_stopping import EarlyStopping
+from pipeline.commands.early_stopping import PROGRESS, EarlyStopping
 from pipeline.commands.main import run
 from pipeline.commands.sweep import on_dashboards
 from pipeline.config.compose import compose_config
@@ -168,6 +168,9 @@ def test_a_point_is_compared_with_the_median_at_the_same_step(
         point(2, sign * 3.5)
     assert (stopped.value.step, stopped.value.value) == (2, sign * 3.5)
     EarlyStopping(tmp_path, 4, stage)(3, sign * -100)  # nobody else has got there
+    with (tmp_path / "0" / PROGRESS).open("a") as stream:
+        stream.write("[3, 1")  # another node is writing it, or was killed
+    EarlyStopping(tmp_path, 5, stage)(1, sign * 9)
 
 
 def test_a_pretraining_is_watched_and_interrupted(tmp_path: Path) -> None:
