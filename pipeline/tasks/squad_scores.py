@@ -7,6 +7,7 @@ question may have no answer; then only the empty prediction is correct.
 
 import re
 import string
+import sys
 from collections import Counter
 from collections.abc import Sequence
 
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 PUNCTUATION = str.maketrans("", "", string.punctuation)
+NEVER_ANSWER = -sys.float_info.max  # a threshold; finite, because JSON has no infinity
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
@@ -66,14 +68,14 @@ def best_threshold(margins: NDArray[np.float64], gains: NDArray[np.float64]) -> 
 
     `margins`: [questions], score of "no answer" minus score of the best span.
     `gains`: [questions], F1 of the best span minus F1 of "no answer".
-    Of equally good thresholds the smallest is returned; -inf means never to answer.
+    Of equally good thresholds the smallest is returned; NEVER_ANSWER is below every margin.
     """
     order = np.argsort(margins, kind="stable")
     totals = np.concatenate([[0.0], np.cumsum(gains[order])])
     # Thresholds are margins, so questions with equal margins are treated alike.
     ends = np.append(np.flatnonzero(np.diff(margins[order])) + 1, len(order))
     best = int(np.argmax(totals[[0, *ends]]))
-    return float(margins[order][ends[best - 1] - 1]) if best else float("-inf")
+    return float(margins[order][ends[best - 1] - 1]) if best else NEVER_ANSWER
 
 
 def _mean(values: NDArray[np.float64]) -> float:

@@ -30,6 +30,7 @@ from pipeline.tasks.examples import (
 from pipeline.tasks.groups import GroupFinder
 
 Row = tuple[int, dict[str, Any]]  # first line number, cells by column
+LARGEST = 1e30  # number to predict; models compute in fp32
 LONGEST_CELL = 1 << 30  # characters of a CSV cell; csv's own limit is 131,072
 
 
@@ -236,4 +237,9 @@ def _gold(file: TaskFile, line: int, row: dict[str, Any], task: TaskConfig) -> G
         number = math.nan
     if not math.isfinite(number):
         raise SesameError(f"{path}:{line}: the label in column {task.label} is not a number")
+    if abs(number) > LARGEST:
+        raise SesameError(
+            f"{path}:{line}: the number in column {task.label} is too large: its size is at most "
+            f"{LARGEST:g}; divide all by a factor"
+        )
     return number

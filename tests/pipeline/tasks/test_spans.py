@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from data_prep.reading.untrusted import read_object
 from data_prep.text import words
 from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
 from pipeline.encoders import BertEncoder, Encoder, random_encoder
@@ -178,6 +179,22 @@ def test_no_answer_wins_by_the_threshold_that_the_development_set_gives(encoder:
     assert [guess.answer for guess in guesses] == ["b", "", "d"]
     assert tuned.score(examples, guesses)["f1"] == 1.0
     assert SpanAnswers(TASK).tuned(outputs, data).threshold == 0.0  # 1.1 has none
+
+
+def test_a_model_that_had_better_answer_nothing_can_be_kept(
+    encoder: Encoder, tmp_path: Path
+) -> None:
+    """So it is with a weak model of SQuAD 2.0, half of whose questions have no answer."""
+    task = replace(TASK, unanswerable=True)
+    data = encode_spans(encoder, [asked("a?", "b c"), asked("a?", "c d")], task, max_length=12)
+    tuned = SpanAnswers(task).tuned(np.zeros(data.gold.shape, np.float32), data)
+    path = tmp_path / "fitted.json"
+    path.write_text(json.dumps(tuned.fitted()))
+    assert read_object(path) == tuned.fitted()
+    outputs = np.zeros(data.gold.shape, np.float32)
+    for window in data.windows:
+        outputs[window.units[0]] = 1e6
+    assert [guess.answer for guess in tuned.decode(outputs, data)] == ["", ""]
 
 
 def toy(count: int, rng: np.random.Generator, unanswerable: bool) -> list[Example]:

@@ -218,6 +218,7 @@ def test_what_is_missing_in_json_is_no_text(tmp_path: Path, row: dict, fault: st
 
 
 def test_a_number_must_be_finite(tmp_path: Path) -> None:
-    path = write(tmp_path, "t.tsv", "sentence\tlabel\nfine\tnan\n")
-    with pytest.raises(SesameError, match=r"t\.tsv:2: .*not a number"):
-        list(read_table(TaskFile(path), TaskConfig(kind="regress", metric="pearson")))
+    for number in ("nan", "inf", "-1e308"):  # squares of the last overflow
+        path = write(tmp_path, "t.tsv", f"sentence\tlabel\nfine\t{number}\n")
+        with pytest.raises(SesameError, match=r"t\.tsv:2: .*not a number|t\.tsv:2: .*too large"):
+            list(read_table(TaskFile(path), TaskConfig(kind="regress", metric="pearson")))
