@@ -2,7 +2,7 @@
 
 Its numbers per epoch, or per head of a layer table, are kept in `.tracking/metrics.jsonl` of its
 folder. TensorBoard, CSV and an online wandb are updated during training. For an offline wandb
-`sesame sync` makes the run from the journal, because starting wandb would take longer than many a
+`sesame sync` makes the run from the journal, because starting wandb would take longer than a small
 fine-tuning.
 """
 
@@ -44,7 +44,7 @@ class Followed:
         self.write({"step": head, choice: score})
 
     def scored(self, step: int, scores: dict[str, float]) -> None:
-        """Note the scores on the test set, unless a command that was killed then has noted them."""
+        """Write the test scores to the journal, unless an earlier, killed launch has done so."""
         line = {"step": step, **{f"test_{name}": value for name, value in scores.items()}}
         if line not in read_lines(training_journal(self.work)):
             self.write(line)

@@ -21,7 +21,7 @@ from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.examples import Document, Example, TaskFile, read_lines
 
 ENDING = "_gold_conll"
-UNANNOTATED = "pt/"  # documents whose column of names says nothing
+UNANNOTATED = "pt/"  # documents whose names are not annotated
 WORD, NAMES, FEWEST = 3, 10, 12  # columns, from 0, and their number; predicates have further ones
 BEGIN = re.compile(r"#begin document \((\S+?)\); part \d+\s*")
 END = "#end document"

@@ -1,6 +1,6 @@
 """Fine-tuning in this process, on one device, in fp32.
 
-It starts at once: importing Lightning takes longer than many a fine-tuning on a CPU. Steps,
+It starts at once: importing Lightning takes longer than a small fine-tuning on a CPU. Steps,
 dropout, journal and checkpoints are those of training on ranks (`rank_training`): both give the
 same model up to rounding. A checkpoint is saved every `finetune.checkpoint_minutes` and on a
 request to stop. A resumed training is bit-equal to an uninterrupted one.

@@ -4,8 +4,8 @@ A line is an object such as
     {"text": "Anna lives in Lund.", "spans": [{"start": 0, "end": 4, "label": "PER"}]}
 Ends are excluded. A text is split into words (task.word_split), and its spans become BIO tags.
 
-Names of users, tags and addresses hold names that nobody marked (`@annaek`, `#lund`). As words of
-their own they would teach that names are no names, so task.word_split=addresses leaves them whole.
+User names, tags and addresses contain names that are not marked (`@annaek`, `#lund`). If they were
+split, a model would learn that such names are O, so task.word_split=addresses keeps them whole.
 
 A span that begins or ends inside a word, runs past the end, overlaps a longer one or has no word is
 a fault (task.faulty): an error, or a counted repair. Repairs widen it to whole words, cut it, or

@@ -181,10 +181,8 @@ def test_no_answer_wins_by_the_threshold_that_the_development_set_gives(encoder:
     assert SpanAnswers(TASK).tuned(outputs, data).threshold == 0.0  # 1.1 has none
 
 
-def test_a_model_that_had_better_answer_nothing_can_be_kept(
-    encoder: Encoder, tmp_path: Path
-) -> None:
-    """So it is with a weak model of SQuAD 2.0, half of whose questions have no answer."""
+def test_a_threshold_that_never_answers_can_be_stored(encoder: Encoder, tmp_path: Path) -> None:
+    """It is the best one for a weak model of SQuAD 2.0, where half the questions have none."""
     task = replace(TASK, unanswerable=True)
     data = encode_spans(encoder, [asked("a?", "b c"), asked("a?", "c d")], task, max_length=12)
     tuned = SpanAnswers(task).tuned(np.zeros(data.gold.shape, np.float32), data)
