@@ -142,10 +142,13 @@ class Standardised(nn.Module):
         )
         if dist.is_initialized():
             dist.all_reduce(added)
+        # The step of a batch with other numbers is dropped. No `if`: the host would wait for a GPU.
+        added = torch.where(added.isfinite().all(), added, torch.zeros_like(added))
         with torch.no_grad():
             self.count.add_(added[0])
-            self.mean.add_(added[1] / self.count)
-            self.square.add_(added[2] / self.count)
+            count = self.count.clamp(min=1)
+            self.mean.add_(added[1] / count)
+            self.square.add_(added[2] / count)
 
 
 class Head(nn.Module):

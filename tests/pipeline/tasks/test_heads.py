@@ -130,6 +130,18 @@ def test_a_batch_that_does_not_count_changes_no_moment() -> None:
     assert standardised.state_dict() == before
 
 
+def test_a_batch_whose_step_is_dropped_spoils_no_moment() -> None:
+    """Both loops go on after some steps whose loss is not finite."""
+    standardised = Standardised()
+    standardised(torch.tensor([float("nan"), 0.5]))
+    assert standardised.count == 0 and standardised.mean == 0
+    expected = Standardised()
+    numbers = torch.tensor([0.1, 0.5])
+    assert torch.equal(standardised(numbers), expected(numbers))
+    standardised(torch.tensor([float("nan"), 0.5]))
+    assert standardised.state_dict() == expected.state_dict()
+
+
 def test_a_number_about_a_pair_begins_as_how_alike_they_are() -> None:
     head = Head("regress", 1, States(), FinetuneConfig(dropout=0.0), separate=True)
     inputs = replace(batch([], [0, 0, 0]), second=np.array([1, 1, 3]), lengths=np.array([3, 2, 6]))
