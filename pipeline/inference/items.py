@@ -16,11 +16,12 @@ import csv
 import itertools
 import json
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from data_prep.errors import UsageError
 from data_prep.files import is_text
@@ -69,27 +70,42 @@ def read_items(path: str, model: FinetunedModel) -> Iterator[Line]:
         yield from _read_questions(Path(path), task)
         return
     with _opened(path) as lines:
-        for line in readers[ending](_decoded(lines), task):
-            yield _checked(line, model)
+        try:
+            for line in readers[ending](_decoded(lines), task):
+                yield _checked(line, model)
+        except _NoColumns as error:
+            raise UsageError(f"input={path}: {error}") from error
 
 
 def check_input(path: str, model: FinetunedModel) -> None:
     """Raise UsageError for a file that cannot hold the model's items, before any work."""
-    if path != STANDARD_INPUT:
+    if path == STANDARD_INPUT:
+        _standard_input()
+    elif Path(path).suffix.lower() == ".json":
+        deque(read_items(path, model), maxlen=0)  # a fault of SQuAD's file concerns all of it
+    else:
         next(read_items(path, model), None)
 
 
 @contextmanager
 def _opened(path: str) -> Iterator[Iterable[bytes]]:
     if path == STANDARD_INPUT:
-        yield sys.stdin.buffer
+        yield _standard_input()
         return
+    if Path(path).exists() and not Path(path).is_file():  # it is opened twice
+        raise UsageError(f"input={path}: not a regular file; name a file, or pipe it to input=-")
     with ExitStack() as stack:
         try:
             stream = stack.enter_context(Path(path).open("rb"))
         except OSError as error:
             raise UsageError(f"input={path}: cannot be read ({error.strerror})") from error
         yield stream
+
+
+def _standard_input() -> BinaryIO:
+    if sys.stdin is None:
+        raise UsageError("input=-: standard input is closed; pipe lines to it, or name a file")
+    return sys.stdin.buffer
 
 
 def _decoded(lines: Iterable[bytes]) -> Iterator[tuple[int, str | None]]:
@@ -195,6 +211,10 @@ def _keys(task: TaskConfig) -> list[str]:
     return [*pair, *task.choices]
 
 
+class _NoColumns(Exception):
+    """The first line of a table does not name the task's columns; the message says which."""
+
+
 Row = tuple[int, list[str] | str]  # line number, and the cells or the fault
 
 
@@ -218,14 +238,15 @@ def _read_csv(lines: Lines, task: TaskConfig) -> Iterator[Line]:
     def cells() -> Iterator[Row]:
         nonlocal is_torn
         csv.field_size_limit(LONGEST_CELL)
-        rows = csv.reader(texts())
+        rows = csv.reader(texts(), strict=True)  # else an open quote takes all rows after it
         while True:
+            start = place + 1
             try:
                 row = next(rows)
             except StopIteration:
                 return
             except csv.Error as error:
-                yield place, f"not CSV ({error})"
+                yield start, f"not CSV ({error})"
             else:
                 yield place, NOT_UTF8 if is_torn else row
             is_torn = False
@@ -243,9 +264,9 @@ def _read_rows(rows: Iterator[Row], task: TaskConfig) -> Iterator[Line]:
     if task.columns and task.text_a not in renamed:
         renamed, rows = task.columns, itertools.chain([first], rows)
     if not set(wanted) <= set(renamed):
-        raise UsageError(
-            f"input: its first line must name the columns {', '.join(wanted)}; rename them, or "
-            "give a .txt or .jsonl file"
+        raise _NoColumns(
+            f"its first line must name the columns {', '.join(wanted)}; rename them, or give a "
+            ".txt or .jsonl file"
         )
     places = [renamed.index(name) for name in wanted]
     for number, cells in rows:
