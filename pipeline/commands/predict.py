@@ -62,7 +62,8 @@ def predict(arguments: Arguments) -> None:
                 lines.unlink()
         print(output)
     went_on = f", {tally.skipped:,} of them before" if tally.skipped else ""
-    console.print(f"{tally.items + tally.skipped:,} items{went_on}", markup=False)
+    total = tally.items + tally.skipped
+    console.print(f"{total:,} item{'' if total == 1 else 's'}{went_on}", markup=False)
     if tally.cut:
         longest = model.finetuned.config.max_seq_length
         said = "1 item was" if tally.cut == 1 else f"{tally.cut:,} items were"

@@ -17,7 +17,7 @@ from typing import BinaryIO
 from data_prep.errors import UsageError
 from data_prep.files import read_json_object, write_atomically
 from pipeline.inference.items import STANDARD_INPUT, Line, read_items
-from pipeline.inference.models import FinetunedModel, Item
+from pipeline.inference.models import FinetunedModel
 from pipeline.inference.results import as_json
 from pipeline.store.models import FILE
 from pipeline.tasks.examples import Example
@@ -99,13 +99,12 @@ def _next_batch(lines: Iterator[Line]) -> Iterator[Line]:
             return
 
 
-def _length(item: Item | None) -> int:
+def _length(item: object) -> int:
     """Return the characters of an item."""
     if isinstance(item, str):
         return len(item)
-    if isinstance(item, Example):
-        return sum(map(len, item.texts))
-    return sum(map(_length, item or ()))
+    parts = item.texts if isinstance(item, Example) else item
+    return sum(map(_length, parts)) if isinstance(parts, list | tuple) else 0
 
 
 def _answers(model: FinetunedModel, batch: list[Line], tally: Tally) -> Iterator[dict[str, object]]:
