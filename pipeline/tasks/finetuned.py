@@ -48,7 +48,7 @@ from pipeline.tasks.model import Model, head_outputs
 FORMAT = 2
 HEAD = "head.safetensors"
 TOLERANCE = 1e-5
-# Settings without which a model cannot be used; others belong to its making.
+# Settings that a model needs to answer. The other settings matter only for training.
 TASK_KEYS = (
     "name", "kind", "reader", "text_a", "text_b", "choices", "label", "columns", "aliases",
     "metric", "context", "unanswerable", "stride", "max_question", "max_answer",

@@ -33,3 +33,20 @@ def test_a_word_that_no_conll_file_can_hold_is_refused(word: str, tmp_path: Path
 
 def test_the_case_of_an_ending_does_not_matter() -> None:
     check_form(Path("a.ann"), "tag", Path("A.TXT"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "cell"),
+    [
+        ({"label": "entailment", "score": 0.9}, "entailment"),
+        ({"value": 3.14159}, "3.142"),
+        ({"label": "2", "number": 2, "text": "x"}, "2"),
+        ({"labels": ["b", "a"], "scores": {}}, "b,a"),
+    ],
+)
+def test_a_leaderboard_gets_a_row_per_example(
+    answer: dict[str, Any], cell: str, tmp_path: Path
+) -> None:
+    found = write(tmp_path / "o.tsv.jsonl", [{"line": 2, **answer}, {"line": 3, **answer}])
+    convert(found, tmp_path / "o.tsv", Path("test.tsv"))
+    assert (tmp_path / "o.tsv").read_text() == f"index\tprediction\n0\t{cell}\n1\t{cell}\n"

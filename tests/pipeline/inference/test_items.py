@@ -2,6 +2,7 @@
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,56 @@ def test_a_fault_late_in_a_squad_file_is_found_before_any_work(
     )
     with pytest.raises(SesameError, match=r"qas\[1\]: another question has the same id"):
         check_input(str(source), models["quiz"])
+
+
+CONLLU = """# sent_id = 1
+# text = Bo, don't
+1\tBo\tbo\tPROPN\t_\t_\t0\troot\t_\t_
+2-3\tdon't\t_\t_\t_\t_\t_\t_\t_\t_
+2\tdo\tdo\tAUX\t_\t_\t1\taux\t_\t_
+3\tn't\tnot\tPART\t_\t_\t1\tadvmod\t_\t_
+3.1\tgo\tgo\tVERB\t_\t_\t_\t_\t_\t_
+
+# newdoc
+1\t10 000\t_\tNUM\t_\t_\t0\troot\t_\t_
+"""
+CONLL2012 = """#begin document (bc/cctv/00); part 000
+bc/cctv/00 0 0 Bo NNP * - - - - (PERSON) -
+bc/cctv/00 0 1 sang VBD * - - - - * -
+
+#end document
+"""
+SENTENCES = {"conllu": [["Bo", "do", "n't"], ["10 000"]], "conll2012": [["Bo", "sang"]]}
+
+
+@pytest.mark.parametrize(
+    ("name", "reader", "content"),
+    [
+        ("a.conllu", "conll", CONLLU),
+        ("a.conllu", "conllu", CONLLU.replace("\n", "\r\n")),
+        ("a.conll", "conllu", CONLLU),
+        ("a.conll", "conll2012", CONLL2012),
+    ],
+)
+def test_words_stand_where_the_form_has_them(
+    name: str, reader: str, content: str, models: dict[str, FinetunedModel], tmp_path: Path
+) -> None:
+    """The first column of these forms is a number or a file's name, which was tagged as a word."""
+    (tmp_path / name).write_bytes(content.encode())
+    names = models["names"].finetuned
+    task = replace(names.task, reader=reader)
+    model = FinetunedModel(replace(names, task=task), models["names"].folder)
+    found = [line.item for line in read_items(str(tmp_path / name), model)]
+    assert found == SENTENCES["conll2012" if reader == "conll2012" else "conllu"]
+
+
+def test_a_model_of_columns_still_reads_one_word_per_line(
+    models: dict[str, FinetunedModel], tmp_path: Path
+) -> None:
+    (tmp_path / "a.conll").write_text("3 O\n3.1\tO\n\nbo\n")
+    names = models["names"].finetuned
+    for reader in ("conll", "conllu", "conll2012"):
+        task = replace(names.task, reader=reader)
+        model = FinetunedModel(replace(names, task=task), models["names"].folder)
+        found = [line.item for line in read_items(str(tmp_path / "a.conll"), model)]
+        assert found == [["3", "3.1"], ["bo"]]
