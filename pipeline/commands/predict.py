@@ -80,9 +80,9 @@ def predict(arguments: Arguments) -> None:
 
 
 def _refuse_without_effect(command: str, overrides: list[str], read: tuple[str, ...]) -> None:
-    """Raise UsageError for an override that the command does not read; `read`: the others' starts.
+    """Raise UsageError for an override that the command would ignore.
 
-    The model was made with its settings; another value here would be ignored.
+    read: the beginnings of the overrides that it reads. Other settings come from the model.
     """
     for override in overrides:
         if not override.lstrip("+~").startswith(read):

@@ -11,10 +11,11 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from data_prep.errors import SesameError, UsageError
-from pipeline import load_model
+from pipeline import load_encoder, load_model
 from pipeline.commands.main import run
 from pipeline.encoders import random_encoder
 from pipeline.inference import predicting
@@ -607,6 +608,19 @@ def test_a_model_is_an_encoder_of_the_next_task(capsys: pytest.CaptureFixture[st
     assert run(["finetune", *settings, "encoder=mine/mood", "task=alike"]) == 0
     assert "alike" in capsys.readouterr().err
     assert run(["predict", "model=next/alike", "input=mood.tsv"]) == 2
+
+
+def test_every_reference_to_a_model_names_its_own_encoder() -> None:
+    """As `encoder=` takes them: not the encoder that the model was made from."""
+    folder = load_model("mine/mood").folder
+    references = ("mine/mood", folder.name[:10], str(folder))
+    own, *others = [load_encoder(each).embed(["good film"]) for each in references]
+    for other in others:
+        np.testing.assert_array_equal(other[0], own[0])
+    assert np.abs(load_encoder("./encoder").embed(["good film"])[0] - own[0]).max() > 1e-3
+    wrong = "0000" if not folder.name.startswith("0000") else "1111"
+    with pytest.raises(UsageError, match=f"encoder={wrong}: no run with a pretrain, fingerprint"):
+        load_encoder(wrong)
 
 
 def test_the_best_of_several_seeds_is_kept_and_trained_again_if_need_be(
