@@ -56,7 +56,11 @@ def write_atomically(
 
 def is_text(name: str) -> bool:
     """Return True if a name is valid UTF-8. Python keeps other bytes of a name as surrogates."""
-    return not any("\ud800" <= character <= "\udfff" for character in name)
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def sync_directory(path: Path) -> None:

@@ -18,7 +18,8 @@ from rich.progress import (
 
 LOG_SECONDS = 15.0  # between two lines if there is no terminal
 
-console = Console(stderr=True, highlight=False)
+# emoji=False: rich would replace `:top:`, which may be a part of a path, by a picture.
+console = Console(stderr=True, highlight=False, emoji=False)
 
 
 class Bar(Protocol):

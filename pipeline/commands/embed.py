@@ -32,6 +32,8 @@ def embed(arguments: Arguments) -> None:
         raise UsageError(f"input={own['input']}: give a file with one sentence per line")
     if out.suffix not in OUTPUTS:
         raise UsageError(f"output={out}: must end in {' or '.join(OUTPUTS)}")
+    if out.is_dir():
+        raise UsageError(f"output={out}: is a folder; name a file")
     if not out.parent.is_dir():
         raise UsageError(f"output={out}: there is no folder {out.parent}")
     _check_unit(own)

@@ -15,6 +15,8 @@ def export_onnx(arguments: Arguments) -> None:
     out = Path(own["out"])
     if out.suffix != ".onnx":
         raise UsageError(f"out={out}: must end in .onnx")
+    if out.is_dir():
+        raise UsageError(f"out={out}: is a folder; name a file")
     named_source(own["model"], overrides)
 
     from pipeline.export.onnx_file import write_onnx

@@ -1,9 +1,13 @@
 """`sesame predict` and `sesame evaluate`: use a fine-tuned model on other files."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from rich import print as show
+from rich.markup import escape
 from rich.table import Table
 
 from data_prep.errors import UsageError
@@ -11,14 +15,17 @@ from data_prep.progress import console
 from pipeline.commands.arguments import Arguments, take_own
 from pipeline.commands.store import open_store
 from pipeline.config.compose import compose_config
+from pipeline.store.lease import lease
 from pipeline.store.models import find_model
-from pipeline.tasks.splits import read_splits
+from pipeline.tasks.splits import read_test
 
 
 def predict(arguments: Arguments) -> None:
     """Answer every item of a file, in order, or every text of a folder."""
+    arguments.refuse_words()
     own, overrides = take_own(arguments.overrides, {"model": "", "input": "", "output": ""})
     store = open_store(replace(arguments, overrides=overrides))
+    _refuse_without_effect("predict", overrides, ("experiment=", "paths."))
     if not own["model"] or not own["input"]:
         raise UsageError("name a model and a file: model=<run>/<task> input=<file>")
     folder = find_model(f"model={own['model']}", own["model"], store)
@@ -32,24 +39,31 @@ def predict(arguments: Arguments) -> None:
 
     model = FinetunedModel(load_finetuned(folder), folder)
     if own["input"] == STANDARD_INPUT and not own["output"]:
+        check_input(STANDARD_INPUT, model)
         tally = predict_lines(model, read_items(own["input"], model), sys.stdout.buffer)
     elif Path(own["input"]).is_dir():
         output = Path(own["output"] or "predictions")
-        tally = predict_folder(model, Path(own["input"]), output)
+        _refuse_place(output, is_folder=True)
+        with _alone(output):
+            tally = predict_folder(model, Path(own["input"]), output)
         print(output)
     else:
         output = Path(own["output"] or "predictions.jsonl")
         lines = output if output.suffix == ".jsonl" else output.with_name(f"{output.name}.jsonl")
         check_form(output, model.kind, Path(own["input"]))
+        _refuse_place(output)
+        _refuse_place(lines)
         _refuse_loss(Path(own["input"]), output, lines)
         check_input(own["input"], model)
-        tally = predict_file(model, own["input"], lines)
-        if lines != output:
-            convert(lines, output, Path(own["input"]))
-            lines.unlink()
+        with _alone(output):
+            tally = predict_file(model, own["input"], lines)
+            if lines != output:
+                convert(lines, output, Path(own["input"]))
+                lines.unlink()
         print(output)
     went_on = f", {tally.skipped:,} of them before" if tally.skipped else ""
-    console.print(f"{tally.items + tally.skipped:,} items{went_on}", markup=False)
+    total = tally.items + tally.skipped
+    console.print(f"{total:,} item{'' if total == 1 else 's'}{went_on}", markup=False)
     if tally.cut:
         longest = model.finetuned.config.max_seq_length
         said = "1 item was" if tally.cut == 1 else f"{tally.cut:,} items were"
@@ -65,6 +79,39 @@ def predict(arguments: Arguments) -> None:
         console.print(f"{said} no answer: {shown}{more}", markup=False, soft_wrap=True)
 
 
+def _refuse_without_effect(command: str, overrides: list[str], read: tuple[str, ...]) -> None:
+    """Raise UsageError for an override that the command would ignore.
+
+    read: the beginnings of the overrides that it reads. Other settings come from the model.
+    """
+    for override in overrides:
+        if not override.lstrip("+~").startswith(read):
+            raise UsageError(
+                f"{override}: sesame {command} uses the settings of the model; leave it out"
+            )
+
+
+@contextmanager
+def _alone(output: Path) -> Iterator[None]:
+    """Wait while another process writes the same output."""
+
+    def say(what: str) -> None:
+        console.print(f"{output}: {what}", markup=False)
+
+    with lease(output.with_name(f".{output.name}.lease"), lambda: False, say):
+        yield
+
+
+def _refuse_place(output: Path, *, is_folder: bool = False) -> None:
+    """Raise UsageError where no file, or no folder, can be written, before any work."""
+    if output.exists() and output.is_dir() != is_folder:
+        found, wanted = ("file", "folder") if is_folder else ("folder", "file")
+        raise UsageError(f"output={output}: is a {found}; name a {wanted}")
+    nearest = next(folder for folder in output.absolute().parents if folder.exists())
+    if not nearest.is_dir():
+        raise UsageError(f"output={output}: {nearest} is a file, not a folder; name another output")
+
+
 def _refuse_loss(source: Path, output: Path, lines: Path) -> None:
     """Raise UsageError if the output would replace the input, or annotations, often made by hand.
 
@@ -78,11 +125,13 @@ def _refuse_loss(source: Path, output: Path, lines: Path) -> None:
 
 
 def evaluate(arguments: Arguments) -> None:
-    """Score a fine-tuned model on the test file of a task."""
+    """Score a fine-tuned model on the test file of a task; without one, on its test examples."""
+    arguments.refuse_words()
     own, overrides = take_own(arguments.overrides, {"model": ""})
     if not own["model"]:
         raise UsageError("name a model and a task: model=<run>/<task> task=<task>")
     config = compose_config(overrides)
+    _refuse_without_effect("evaluate", overrides, ("task", "experiment=", "paths.", "name="))
     store = open_store(replace(arguments, overrides=overrides))
     folder = find_model(f"model={own['model']}", own["model"], store)
 
@@ -95,15 +144,10 @@ def evaluate(arguments: Arguments) -> None:
             f"{finetuned.task.kind}; choose another task or model"
         )
     task = replace(config.task, word_split=finetuned.task.text_rule)
-    splits = read_splits(task, config.finetune.seed)
-    unknown = sorted(set(splits.labels) - set(finetuned.answers.labels))
-    if unknown:
-        raise UsageError(
-            f"task={config.task.name}: {len(unknown)} of its labels are not among the model's "
-            f"{len(finetuned.answers.labels)}; evaluate on a task with the same labels"
-        )
-    scores = finetuned.answers.score(splits.test, finetuned.predict(splits.test))
-    table = Table(title=f"{config.task.name}: {len(splits.test):,} examples", show_header=False)
+    examples = read_test(task, finetuned.answers.labels, config.finetune.seed)
+    scores = finetuned.answers.score(examples, finetuned.predict(examples))
+    title = escape(f"{config.task.name}: {len(examples):,} examples")
+    table = Table(title=title, show_header=False)
     for name, value in sorted(scores.items(), key=lambda item: item[0] != config.task.metric):
         table.add_row(name, f"{100 * value:.1f}")
-    console.print(table)
+    show(table)

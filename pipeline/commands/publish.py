@@ -49,4 +49,7 @@ def _read(path: str) -> str:
         return ""
     if not Path(path).is_file():
         raise UsageError(f"data={path}: give a file with a statement about the training data")
-    return Path(path).read_text()
+    try:
+        return Path(path).read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"data={path}: not UTF-8 at byte {error.start}; convert it") from error

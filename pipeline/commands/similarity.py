@@ -23,6 +23,7 @@ def similarity(arguments: Arguments) -> None:
     from pipeline.encoders.pooling import POOLINGS
     from pipeline.inference.similarity import correlate, measure
 
+    arguments.refuse_words()
     own, overrides = take_own(arguments.overrides, OWN)
     config = compose_config(overrides)
     for key, allowed in (("pooling", POOLINGS), ("layers", ("top", "mix"))):
@@ -45,7 +46,7 @@ def similarity(arguments: Arguments) -> None:
         found = [correlate(encoder, name, pairs, len(pairs), *how)]
     for row in found:
         both = f"{row.spearman:.3f}", f"{row.pearson:.3f}"
-        table.add_row(row.name, *both, f"{row.used} of {row.pairs}")
+        table.add_row(escape(row.name), *both, f"{row.used} of {row.pairs}")
     show(table)
 
 

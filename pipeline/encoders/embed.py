@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from data_prep.errors import SesameError, UsageError
+from data_prep.files import is_text
 from data_prep.text.words import TextWords
 from pipeline.encoders.evaluation import for_each_batch
 from pipeline.encoders.inputs import EncodedInputs, InputBatch, Words, offsets_of
@@ -104,6 +105,19 @@ def embed(
     for words, values in _vectors(encoder, inputs, offsets, layers):
         vectors[words] = values
     return np.split(vectors, offsets[1:-1])
+
+
+def refuse_no_texts(sentences: Sequence[str | Sequence[str]]) -> None:
+    """Raise UsageError for one sentence instead of a list, and for what is no valid text."""
+    if isinstance(sentences, str):
+        raise UsageError("embed: give a list of sentences; for one sentence, [sentence]")
+    for number, each in enumerate(sentences):
+        words = [each] if isinstance(each, str) else each
+        is_list = isinstance(words, Sequence)
+        if not is_list or not all(isinstance(word, str) and is_text(word) for word in words):
+            raise UsageError(
+                f"embed: sentence {number} (counted from 0) is not a valid text or list of words"
+            )
 
 
 def embed_file(encoder: GivesStates, sentences: Path, out: Path, layers: Layers) -> int:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from data_prep.errors import UsageError
 from data_prep.text.words import TextWords
 from pipeline.encoders.class_heads import Transform
-from pipeline.encoders.embed import Layers, embed
+from pipeline.encoders.embed import Layers, embed, refuse_no_texts
 from pipeline.encoders.inputs import EncodedInputs, InputBatch, Words, WordUnits
 from pipeline.encoders.sentences import embed_sentences
 from pipeline.encoders.vector_files import Vectors
@@ -61,8 +61,9 @@ class Encoder(nn.Module, ABC):
         """Return one array per sentence: its words' vectors, or with unit=sentence its own vector.
 
         layers: `all` by default, `top` for sentences. pooling: of sentences. See `embed` and
-        `sentences`.
+        `sentences`. Raises UsageError for what is no text.
         """
+        refuse_no_texts(sentences)
         if unit == "word":
             return embed(self, sentences, layers or "all")
         if unit != "sentence":

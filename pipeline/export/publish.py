@@ -8,14 +8,16 @@ Try it: sesame publish model=mine/ner licence=cc-by-4.0 language=sv out=ner-sv
 
 import json
 import os
+import re
 import shutil
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from data_prep.errors import SesameError, UsageError
 from data_prep.files import write_atomically
-from data_prep.reading.untrusted import read_object
+from data_prep.reading.untrusted import read_object, read_text
 from pipeline.config.schema import check_language, check_licence
 from pipeline.export.card import UNSTATED as NO_LICENCE
 from pipeline.store.models import FILE
@@ -23,6 +25,7 @@ from pipeline.store.models import FILE
 CARD = "README.md"
 NEVER = ("manifest.json", "run.json", CARD)
 TEXTS = (".json", ".md")  # files that are searched for places of this machine
+ABSOLUTE = re.compile(r"(?:~|/[\w.-]+)/|[A-Za-z]:\\")  # at the beginning of a text
 SEARCHED_BYTES = 1 << 20  # larger ones are vocabularies
 TAGS = {  # kind of task to the Hub's name
     "classify": "text-classification",
@@ -62,11 +65,25 @@ def prepare(source: Path, out: Path, stated: Statement, name: str) -> None:
     """Write the folder `out` from a model's or an encoder's folder.
 
     Raises UsageError if `out` has files, and SesameError if a file names a place of this machine.
+    Then `out` is as it was before.
     """
     stated.check()
-    if out.exists() and any(out.iterdir()):
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"out={out}: has files already; choose another folder, or remove it")
-    out.mkdir(parents=True, exist_ok=True)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    draft = out.with_name(f".{out.name}.{uuid.uuid4().hex[:8]}.tmp")
+    try:
+        _write(source, draft, stated, name)
+        _refuse_places(draft)
+        os.replace(draft, out)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+
+
+def _write(source: Path, out: Path, stated: Statement, name: str) -> None:
+    """Write the folder `out`, which must not exist."""
+    out.mkdir()
     for path in sorted(source.rglob("*")):
         below = path.relative_to(source)
         is_hidden = any(part.startswith(".") for part in below.parts)
@@ -78,7 +95,6 @@ def prepare(source: Path, out: Path, stated: Statement, name: str) -> None:
     body = body.replace(NO_LICENCE, stated.licence)
     body += STATEMENT.format(statement=stated.data.strip() or UNSTATED)
     write_atomically(out / CARD, _header(source, stated) + body)
-    _refuse_places(out)
 
 
 def _body(card: str) -> str:
@@ -122,11 +138,25 @@ def _refuse_places(out: Path) -> None:
     """Raise SesameError if a card or a file of settings names a folder of this machine."""
     places = {str(Path.cwd()), str(Path.home())} - {"/"}
     for path in sorted(out.rglob("*")):
-        is_read = path.suffix in TEXTS and path.stat().st_size <= SEARCHED_BYTES
-        if is_read and any(place in path.read_text() for place in places):
+        if path.suffix not in TEXTS or path.stat().st_size > SEARCHED_BYTES:
+            continue
+        text = read_text(path, SEARCHED_BYTES)
+        if any(place in text for place in places) or _has_path(path, text):
             raise SesameError(
-                f"{path}: names a folder of this machine; remove that line, or give another model"
+                f"{path.relative_to(out)}: names a folder of this machine; remove that line from "
+                "the model's folder or from the file of data=, or give another model"
             )
+
+
+def _has_path(path: Path, text: str) -> bool:
+    """Return True if a setting of a JSON file is an absolute path, such as `_name_or_path`."""
+    found: list[object] = []
+    if path.suffix == ".json":
+        try:
+            json.loads(text, object_hook=lambda content: found.extend(content.values()))
+        except (ValueError, RecursionError) as error:
+            raise SesameError(f"{path.name}: not JSON; copy the model's folder again") from error
+    return any(isinstance(value, str) and ABSOLUTE.match(value) for value in found)
 
 
 class Hub(Protocol):

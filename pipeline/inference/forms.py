@@ -21,7 +21,8 @@ BYTE_ORDER_MARK = "\ufeff"
 def convert(predictions: Path, output: Path, source: Path) -> None:
     """Write `output` from JSON lines; its ending decides the form.
 
-    Raises a SesameError if a line of the input had no answer: these forms have one for each.
+    Raises a SesameError if a line of the input had no answer, or the form cannot hold it: these
+    forms have an answer for each line.
     """
     write = FORMS[output.suffix]
     with predictions.open("rb") as lines, atomic_write(output) as sink:
@@ -41,18 +42,37 @@ def check_form(output: Path, kind: str, source: Path) -> None:
     }[kind]
     if output.suffix not in fitting:
         raise UsageError(f"output={output}: answers of this model end in {' or '.join(fitting)}")
-    if output.suffix == ".ann" and source.suffix != ".txt":
+    if output.suffix == ".ann" and source.suffix.lower() != ".txt":
         raise UsageError(f"input={source}: brat's offsets count the characters of a .txt file")
 
 
 def _checked(answers: Answers, predictions: Path, output: Path, source: Path) -> Answers:
+    ids: set[str] = set()
     for answer in answers:
-        if "error" in answer:
+        fault = _fault(answer, output.suffix, ids)
+        if fault:
             raise SesameError(
-                f"{source}:{answer['line']}: {answer['error']}, and a {output.suffix} file needs "
-                f"an answer for each line; correct it, or use the answers in {predictions}"
+                f"{source}:{answer['line']}: {fault}, and a {output.suffix} file needs an answer "
+                f"for each line; correct it, or use the answers in {predictions}"
             )
         yield answer
+
+
+def _fault(answer: dict[str, Any], form: str, ids: set[str]) -> str:
+    """Return why a form has no place for an answer; "" if it has. Adds to the `ids` before it."""
+    if "error" in answer:
+        return str(answer["error"])
+    if form == ".conll" and any(word.split() != [word] for word in answer["words"]):
+        return "a word is empty or has a space in it"
+    if form == ".json":
+        if _name(answer) in ids:
+            return "its id is the id of an earlier question"
+        ids.add(_name(answer))
+    return ""
+
+
+def _name(answer: dict[str, Any]) -> str:
+    return str(answer.get("id", answer["line"]))
 
 
 def _glue(answers: Answers, source: Path) -> Iterator[str]:
@@ -74,7 +94,7 @@ def _conll(answers: Answers, source: Path) -> Iterator[str]:
 
 
 def _squad(answers: Answers, source: Path) -> Iterator[str]:
-    found = {answer.get("id", str(answer["line"])): answer["text"] for answer in answers}
+    found = {_name(answer): answer["text"] for answer in answers}
     yield json.dumps(found, ensure_ascii=False)
 
 

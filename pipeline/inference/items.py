@@ -6,7 +6,9 @@
                task.choices)
     .jsonl     an object per item: those names, or `text`; `words` for tagging; `question` and
                `context` for spans; an `id` is repeated in the output
-    .conll     a word per line, blank lines between sentences (tagging)
+    .conll     a word per line, blank lines between sentences (tagging); a model of CoNLL-U's or
+               CoNLL-2012's files takes the word from the column where they have it
+    .conllu    Universal Dependencies' files (tagging)
     .json      SQuAD's questions (spans)
     -          standard input: lines of text, or of JSON, which begin with {
 A line that cannot be read is an item with its fault, so that the output has a line for each.
@@ -16,15 +18,17 @@ import csv
 import itertools
 import json
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from data_prep.errors import UsageError
 from data_prep.files import is_text
 from pipeline.inference.models import FinetunedModel, Item
+from pipeline.tasks import conll2012, conllu
 from pipeline.tasks.choices import ChoiceError, choice_texts, flatten
 from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.conll import COMMENT, NO_SENTENCE
@@ -33,7 +37,8 @@ from pipeline.tasks.squad import read_squad
 
 STANDARD_INPUT = "-"
 ENDINGS = (".txt", ".tsv", ".csv", ".jsonl")
-MORE_ENDINGS = {"tag": (".conll",), "span": (".json",)}  # by kind of task
+MORE_ENDINGS = {"tag": (".conll", ".conllu"), "span": (".json",)}  # by kind of task
+BEGIN_DOCUMENT, END_DOCUMENT = "#begin document (", conll2012.END  # of CoNLL-2012
 LONGEST_CELL = 1 << 30  # characters; csv's own limit is 131,072
 
 
@@ -61,6 +66,7 @@ def read_items(path: str, model: FinetunedModel) -> Iterator[Line]:
         ".tsv": _read_tsv,
         ".csv": _read_csv,
         ".conll": _read_conll,
+        ".conllu": _read_conllu,
     }
     endings = (*ENDINGS, *MORE_ENDINGS.get(model.kind, ()))
     if ending not in (STANDARD_INPUT, *endings):
@@ -69,27 +75,42 @@ def read_items(path: str, model: FinetunedModel) -> Iterator[Line]:
         yield from _read_questions(Path(path), task)
         return
     with _opened(path) as lines:
-        for line in readers[ending](_decoded(lines), task):
-            yield _checked(line, model)
+        try:
+            for line in readers[ending](_decoded(lines), task):
+                yield _checked(line, model)
+        except _NoColumns as error:
+            raise UsageError(f"input={path}: {error}") from error
 
 
 def check_input(path: str, model: FinetunedModel) -> None:
     """Raise UsageError for a file that cannot hold the model's items, before any work."""
-    if path != STANDARD_INPUT:
+    if path == STANDARD_INPUT:
+        _standard_input()
+    elif Path(path).suffix.lower() == ".json":
+        deque(read_items(path, model), maxlen=0)  # a fault of SQuAD's file concerns all of it
+    else:
         next(read_items(path, model), None)
 
 
 @contextmanager
 def _opened(path: str) -> Iterator[Iterable[bytes]]:
     if path == STANDARD_INPUT:
-        yield sys.stdin.buffer
+        yield _standard_input()
         return
+    if Path(path).exists() and not Path(path).is_file():  # it is opened twice
+        raise UsageError(f"input={path}: not a regular file; name a file, or pipe it to input=-")
     with ExitStack() as stack:
         try:
             stream = stack.enter_context(Path(path).open("rb"))
         except OSError as error:
             raise UsageError(f"input={path}: cannot be read ({error.strerror})") from error
         yield stream
+
+
+def _standard_input() -> BinaryIO:
+    if sys.stdin is None:
+        raise UsageError("input=-: standard input is closed; pipe lines to it, or name a file")
+    return sys.stdin.buffer
 
 
 def _decoded(lines: Iterable[bytes]) -> Iterator[tuple[int, str | None]]:
@@ -195,6 +216,10 @@ def _keys(task: TaskConfig) -> list[str]:
     return [*pair, *task.choices]
 
 
+class _NoColumns(Exception):
+    """The first line of a table does not name the task's columns; the message says which."""
+
+
 Row = tuple[int, list[str] | str]  # line number, and the cells or the fault
 
 
@@ -218,14 +243,15 @@ def _read_csv(lines: Lines, task: TaskConfig) -> Iterator[Line]:
     def cells() -> Iterator[Row]:
         nonlocal is_torn
         csv.field_size_limit(LONGEST_CELL)
-        rows = csv.reader(texts())
+        rows = csv.reader(texts(), strict=True)  # else an open quote takes all rows after it
         while True:
+            start = place + 1
             try:
                 row = next(rows)
             except StopIteration:
                 return
             except csv.Error as error:
-                yield place, f"not CSV ({error})"
+                yield start, f"not CSV ({error})"
             else:
                 yield place, NOT_UTF8 if is_torn else row
             is_torn = False
@@ -243,9 +269,9 @@ def _read_rows(rows: Iterator[Row], task: TaskConfig) -> Iterator[Line]:
     if task.columns and task.text_a not in renamed:
         renamed, rows = task.columns, itertools.chain([first], rows)
     if not set(wanted) <= set(renamed):
-        raise UsageError(
-            f"input: its first line must name the columns {', '.join(wanted)}; rename them, or "
-            "give a .txt or .jsonl file"
+        raise _NoColumns(
+            f"its first line must name the columns {', '.join(wanted)}; rename them, or give a "
+            ".txt or .jsonl file"
         )
     places = [renamed.index(name) for name in wanted]
     for number, cells in rows:
@@ -264,13 +290,18 @@ def _read_rows(rows: Iterator[Row], task: TaskConfig) -> Iterator[Line]:
 
 def _read_conll(lines: Lines, task: TaskConfig) -> Iterator[Line]:
     """Read sentences; a model that was trained with its documents gets them here too."""
+    sentences = _sentences(lines, task.reader)
     if task.context == "sentence":
-        return (line for line in _sentences(lines) if line is not None)
-    return _in_documents(_sentences(lines))
+        return (line for line in sentences if line is not None)
+    return _in_documents(sentences)
 
 
-def _sentences(lines: Lines) -> Iterator[Line | None]:
-    """Yield the sentences, and None where a document begins."""
+def _read_conllu(lines: Lines, task: TaskConfig) -> Iterator[Line]:
+    return _read_conll(lines, replace(task, reader="conllu"))
+
+
+def _sentences(lines: Lines, reader: str) -> Iterator[Line | None]:
+    """Yield the sentences, and None where a document begins; `reader`: see task.reader."""
     words: list[str] = []
     start, fault = 1, ""
     for number, text in itertools.chain(lines, [(0, "")]):
@@ -278,21 +309,34 @@ def _sentences(lines: Lines) -> Iterator[Line | None]:
             fault = NOT_UTF8
             continue
         cells = text.split()
-        if cells and cells[0] != NO_SENTENCE:
-            if not _is_comment(text):
+        is_document = bool(cells) and (cells[0] == NO_SENTENCE or text.startswith(BEGIN_DOCUMENT))
+        if cells and not is_document:
+            word = None if _is_comment(text) else _word(text, reader)
+            if word is not None:
                 start = start if words else number
-                words.append(cells[0])
+                words.append(word)
             continue
         if words or fault:
             yield Line(start, None if fault else words, fault=fault)
             words, fault = [], ""
-        if cells:
+        if is_document:
             yield None
+
+
+def _word(text: str, reader: str) -> str | None:
+    """Return the word of a row; None for a row of CoNLL-U that only groups or adds words."""
+    cells = text.split()
+    if reader == "conllu" and len(columns := text.split("\t")) == conllu.COLUMNS:
+        return columns[conllu.WORD] if columns[0].isdigit() else None
+    if reader == "conll2012" and len(cells) >= conll2012.FEWEST:
+        return cells[conll2012.WORD]
+    return cells[0]
 
 
 def _is_comment(text: str) -> bool:
     """Return True for comments of CoNLL-U and of training files; `# O` is a word and its tag."""
-    return bool(COMMENT.fullmatch(text.strip())) or text.startswith(("# newdoc", "# newpar"))
+    starts = ("# newdoc", "# newpar", END_DOCUMENT)
+    return bool(COMMENT.fullmatch(text.strip())) or text.startswith(starts)
 
 
 def _in_documents(sentences: Iterator[Line | None]) -> Iterator[Line]:

@@ -10,13 +10,14 @@ A reference is `<run>/<task>`, the beginning of a fingerprint, or a folder.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from data_prep.errors import UsageError
+from data_prep.files import is_text
 from data_prep.text.words import TextWords
 from pipeline.inference.results import (
     Number,
@@ -42,6 +43,7 @@ Item = str | tuple[str, str] | list[str] | tuple[str, list[str]] | Example
 
 # Forms of items, as messages call them.
 TEXT = "a text"
+TEXT_OR_WORDS = "a text or a list of words"
 PAIR = "a pair (text, text)"
 CHOICES = "a context and its choices (text, [text, text, …])"
 
@@ -71,6 +73,8 @@ class FinetunedModel:
         """The form of an item, in words."""
         if self.kind == "choice":
             return CHOICES
+        if self.kind == "tag":
+            return TEXT_OR_WORDS
         return PAIR if self.kind == "span" or self.finetuned.task.text_b is not None else TEXT
 
     def predict(self, items: Sequence[Item]) -> list[Result]:
@@ -85,6 +89,8 @@ class FinetunedModel:
 
     def answer(self, items: Sequence[Item]) -> Answered:
         """Return what `predict` returns, and the number of truncated items."""
+        if isinstance(items, str):
+            raise UsageError("predict: give a list of items; for one text, [text]")
         examples = [self.example(item) for item in items]
         asked = [example for example in examples if example.texts]  # no words, no tags
         if not asked:
@@ -116,6 +122,8 @@ class FinetunedModel:
         """Return an item as the task's example, without an answer."""
         if isinstance(item, Example):
             return item
+        if not all(is_text(text) for text in _strings(item)):
+            raise UsageError("predict: a text has half a character (a lone surrogate); repair it")
         texts = self._texts(item)
         # Tags that were learnt from whole texts are predicted on whole texts.
         if isinstance(item, str) and texts and self.finetuned.task.reader in OF_TEXTS:
@@ -126,15 +134,15 @@ class FinetunedModel:
         form = self.item_form
         if isinstance(item, str) and self.kind == "tag":
             return self._words(item).every
-        if isinstance(item, list) and self.kind == "tag":
+        if isinstance(item, list) and self.kind == "tag" and _are_texts(item):
             return tuple(item)
         if isinstance(item, str) and form == TEXT:
             return (item,)
-        if isinstance(item, tuple) and len(item) == 2:
+        if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str):
             first, second = item
             if form == PAIR and isinstance(second, str):
                 return (first, second)
-            if form == CHOICES and isinstance(second, list) and second:
+            if form == CHOICES and isinstance(second, list) and second and _are_texts(second):
                 return (first, *second)
         raise UsageError(f"predict: an item must be {form}, not a {type(item).__name__}")
 
@@ -164,6 +172,19 @@ class FinetunedModel:
             tags, scores = [answers.labels[tag] for tag in chosen[own]], sure[own].tolist()
             results.append(tags_of(tags, scores, example.texts, places, text))
         return results
+
+
+def _strings(item: Item) -> Iterator[str]:
+    """Yield the texts of an item, whatever its form."""
+    if isinstance(item, str):
+        yield item
+    elif isinstance(item, list | tuple):
+        for part in item:
+            yield from _strings(part)
+
+
+def _are_texts(parts: Sequence[object]) -> bool:
+    return all(isinstance(part, str) for part in parts)
 
 
 def _number(guess: Prediction) -> float:

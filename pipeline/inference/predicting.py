@@ -7,6 +7,7 @@ Writes one JSON line per item to `<output>.part`, and renames it when all are th
 import hashlib
 import json
 import os
+import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -19,9 +20,11 @@ from pipeline.inference.items import STANDARD_INPUT, Line, read_items
 from pipeline.inference.models import FinetunedModel
 from pipeline.inference.results import as_json
 from pipeline.store.models import FILE
+from pipeline.tasks.examples import Example
 
 SHOWN_FAULTS = 5
 BATCH_ITEMS = 512  # sorted by length together; bounds memory and what an interruption loses
+BATCH_CHARACTERS = 1 << 20  # bounds memory where items are whole documents
 
 
 @dataclass
@@ -46,7 +49,8 @@ def predict_file(model: FinetunedModel, source: str, output: Path) -> Tally:
     """Write the answers to a file; return the counts.
 
     Goes on with `<output>.part` if it belongs to the same model and input. Raises UsageError if it
-    belongs to others.
+    belongs to others, or to standard input, of which nothing tells that it is the same again. Only
+    one process at a time may write an output: see `store.lease`.
     """
     partial = output.with_name(f"{output.name}.part")
     about = output.with_name(f"{partial.name}.json")
@@ -78,11 +82,29 @@ def predict_lines(
     rest = iter(lines)
     for line in islice(rest, done):
         tally.note(line)
-    while batch := list(islice(rest, BATCH_ITEMS)):
+    while batch := list(_next_batch(rest)):
         for answer in _answers(model, batch, tally):
             sink.write(json.dumps(answer, ensure_ascii=False).encode() + b"\n")
         sink.flush()
     return tally
+
+
+def _next_batch(lines: Iterator[Line]) -> Iterator[Line]:
+    """Yield lines up to the limits of a batch; at least one, however long it is."""
+    characters = 0
+    for line in islice(lines, BATCH_ITEMS):
+        yield line
+        characters += _length(line.item)
+        if characters >= BATCH_CHARACTERS:
+            return
+
+
+def _length(item: object) -> int:
+    """Return the characters of an item."""
+    if isinstance(item, str):
+        return len(item)
+    parts = item.texts if isinstance(item, Example) else item
+    return sum(map(_length, parts)) if isinstance(parts, list | tuple) else 0
 
 
 def _answers(model: FinetunedModel, batch: list[Line], tally: Tally) -> Iterator[dict[str, object]]:
@@ -107,7 +129,7 @@ def _identity(model: FinetunedModel, source: str) -> dict[str, object]:
         status = path.stat()
         stated.update(f"{path.name} {status.st_size} {status.st_mtime_ns}\n".encode())
     if source == STANDARD_INPUT:
-        return {"model": stated.hexdigest(), "input": STANDARD_INPUT}
+        return {"model": stated.hexdigest(), "input": uuid.uuid4().hex}
     found = os.stat(source) if os.path.exists(source) else None
     size = [found.st_size, found.st_mtime_ns] if found else []
     return {"model": stated.hexdigest(), "input": [os.path.basename(source), *size]}

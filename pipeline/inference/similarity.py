@@ -4,6 +4,7 @@ A word is encoded as a text of one word. Vectors of words and sentences are pool
 Pairs with a word that static vectors do not know are left out and counted, as is usual.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,9 +43,11 @@ def read_pairs(path: Path) -> list[Pair]:
         if not line.strip() or line.startswith("#"):
             continue
         try:
-            first, second, score = cells[:3]
-            pairs.append((first, second, float(score)))
-        except ValueError:
+            first, second, score = cells[0], cells[1], float(cells[2])
+            if not math.isfinite(score):
+                raise ValueError(score)
+            pairs.append((first, second, score))
+        except (ValueError, IndexError):
             if pairs:
                 raise SesameError(
                     f"{path}:{number}: not two words and a number separated by tabs"

@@ -6,7 +6,7 @@ tokenizer's files and README.md. Try it: sesame export encoder=demo@best
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,8 @@ from pipeline.config.schema import Config, ExportConfig
 from pipeline.models.config import ModelConfig
 from pipeline.models.registry import family_of
 from pipeline.stages.tokenizer import upstream
-from pipeline.store.models import find_model
-from pipeline.store.outputs import Output, fingerprint
+from pipeline.store.models import find_model, models_of
+from pipeline.store.outputs import Output, Store, fingerprint
 from pipeline.store.references import Folder, resolve
 from pipeline.store.runs import Runs
 from pipeline.store.verify import refuse_damage
@@ -132,12 +132,24 @@ def _meant_pretraining(graph: Planner, name: str | None) -> tuple[str, Config] |
 
 
 def _finetuned(graph: Planner, text: str) -> Input | None:
-    """Return the fine-tuned model `<run>/<task>` as an encoder; None for other references."""
+    """Return a fine-tuned model as an encoder: `<run>/<task>` or a fingerprint's beginning.
+
+    None for other references, and for a fingerprint that a pretraining has too.
+    """
     run, slash, task = text.partition("/")
-    if not slash or not task or Path(text).exists() or run not in Runs(graph.store).names():
+    names = Runs(graph.store).names()
+    is_named = bool(slash and task) and run in names
+    if Path(text).exists() or not (is_named or _is_model_fingerprint(graph.store, text, names)):
         return None
     folder = find_model(f"encoder={text}", text, graph.store)
     return Input(f"model/{folder.name}", folder)
+
+
+def _is_model_fingerprint(store: Store, text: str, names: Sequence[str]) -> bool:
+    if text in names or not models_of(text, store):
+        return False
+    pretrainings = store.outputs("pretrain")
+    return not any(output.fingerprint.startswith(text) for output in pretrainings)
 
 
 def _vectors(graph: Planner, folder: Folder, config: Config) -> Node | None:

@@ -20,7 +20,7 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from data_prep.errors import SesameError
+from data_prep.errors import SesameError, UsageError
 from data_prep.fields import check, check_types
 from data_prep.files import atomic_write, write_atomically
 from data_prep.reading.untrusted import read_object
@@ -42,13 +42,13 @@ from pipeline.tasks.batches import TaskData
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
 from pipeline.tasks.examples import Example
 from pipeline.tasks.heads import Head
-from pipeline.tasks.kinds import restore
+from pipeline.tasks.kinds import find_fault, restore
 from pipeline.tasks.model import Model, head_outputs
 
 FORMAT = 2
 HEAD = "head.safetensors"
 TOLERANCE = 1e-5
-# Settings without which a model cannot be used; others belong to its making.
+# Settings that a model needs to answer. The other settings matter only for training.
 TASK_KEYS = (
     "name", "kind", "reader", "text_a", "text_b", "choices", "label", "columns", "aliases",
     "metric", "context", "unanswerable", "stride", "max_question", "max_answer",
@@ -163,8 +163,12 @@ def load_finetuned(folder: Path) -> Finetuned:
     content = read_object(path)
     if content.get("format") != FORMAT:
         raise SesameError(
-            f"{path}: format {content.get('format')!s:.20}; this version reads {FORMAT}"
+            f"{path}: format {content.get('format')!s:.20}, but this version of Sesame reads "
+            f"{FORMAT}; use the version that wrote it, or fine-tune again"
         )
+    for key in ("task", "finetune", "answers"):
+        if not isinstance(content.get(key), dict):
+            raise SesameError(f"{path}: {key} is missing or no object; copy the folder again")
     try:
         rule = content["task"].get(RULE, PUNCTUATION)
         task = TaskConfig(**{key: content["task"][key] for key in TASK_KEYS} | {RULE: rule})
@@ -172,12 +176,15 @@ def load_finetuned(folder: Path) -> Finetuned:
         for own, prefix in ((task, "task."), (config, "finetune.")):
             check_types(own, prefix)
             check(own, prefix)
-        answers = restore(task, content["answers"])
         is_own = content["form"] == "sesame"
-    except (KeyError, TypeError) as error:
-        raise SesameError(
-            f"{path}: is not complete ({error!s:.60}); copy the folder again"
-        ) from error
+    except KeyError as error:
+        raise SesameError(f"{path}: {error.args[0]} is missing; copy the folder again") from error
+    except UsageError as error:
+        raise SesameError(f"{path}: {error}; copy the folder again") from error
+    fault = find_fault(task.kind, content["answers"])
+    if fault:
+        raise SesameError(f"{path}: answers.{fault}; copy the folder again")
+    answers = restore(task, content["answers"])
     with torch.random.fork_rng(devices=[]):
         encoder = load_encoder(folder / OF_MODEL if is_own else folder)
         finetuned = build(encoder, answers, task, config)

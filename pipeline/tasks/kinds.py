@@ -11,6 +11,16 @@ from pipeline.tasks.examples import Example
 from pipeline.tasks.multilabel_answers import MultilabelAnswers
 from pipeline.tasks.span_answers import SpanAnswers
 
+# What `Answers.fitted` holds, by kind of task.
+FITTED = {
+    "classify": ("labels",),
+    "multilabel": ("labels", "threshold"),
+    "regress": ("mean", "deviation", "least", "most"),
+    "tag": ("labels",),
+    "span": ("threshold",),
+    "choice": ("labels",),
+}
+
 
 def make_answers(task: TaskConfig, labels: Sequence[str], train: Sequence[Example]) -> Answers:
     """Return the task's `Answers`, fitted to the training examples."""
@@ -22,6 +32,22 @@ def make_answers(task: TaskConfig, labels: Sequence[str], train: Sequence[Exampl
     if task.kind in WEIGHTED:
         fitted["weights"] = class_weights(task, labels, train)
     return restore(task, fitted)
+
+
+def find_fault(kind: str, fitted: dict[str, Any]) -> str:
+    """Return what is wrong with the `fitted` of a file, as a message; "" if nothing is."""
+    for key in FITTED[kind]:
+        value = fitted.get(key)
+        if value is None:
+            return f"{key} is missing"
+        if key == "labels":
+            is_list = isinstance(value, list) and all(isinstance(each, str) for each in value)
+            if not is_list or len(set(value)) < len(value):
+                return f"{key} must be a list of different texts"
+        elif not isinstance(value, int | float) or isinstance(value, bool):
+            return f"{key} must be a number"
+    more = sorted(fitted.keys() - set(FITTED[kind]))
+    return f"{more[0]:.40} is no key of kind {kind}" if more else ""
 
 
 def restore(task: TaskConfig, fitted: dict[str, Any]) -> Answers:

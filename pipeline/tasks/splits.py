@@ -202,6 +202,36 @@ def read_splits(task: TaskConfig, seed: int) -> Splits:
     )
 
 
+def read_test(task: TaskConfig, labels: Sequence[str], seed: int) -> list[Example]:
+    """Return the test examples that a finished model with these labels is scored on.
+
+    Reads only the test file, else the development file, if the task names one; they need no
+    training file. Raises a SesameError for a faulty file and for a label that the model lacks.
+    """
+    name = task.test or task.dev
+    if name is None or task.test_documents:
+        examples, path = read_splits(task, seed).test, str(task.train)
+    else:
+        alone = replace(task, train=name, dev=None, test=None, further_tests={}, unlabelled={})
+        file = TaskFile(_named_files(alone)[name])
+        where = task.where | task.scored_where
+        examples, path = (
+            list(READERS[task.reader](file, replace(task, where=where))),
+            str(file.path),
+        )
+        if not examples:
+            raise SesameError(f"{path}: too few examples; the file has none to score")
+        examples = _sample(examples, task.test_examples, CUT_SEED)
+    for example in examples if task.kind in LABELLED else ():
+        found = (str(example.gold),) if task.kind == "classify" else example.tags
+        if not set(labels).issuperset(found):
+            raise SesameError(
+                f"{path}:{example.line}: the label is not among the {len(labels)} of the model; "
+                "evaluate on a file with the same labels"
+            )
+    return examples
+
+
 def _labels(task: TaskConfig, train: Sequence[Example]) -> list[str]:
     """Return the labels or tags in the head's order.
 

@@ -143,3 +143,9 @@ def test_a_broken_pipe_of_another_kind_is_no_silent_end(monkeypatch: pytest.Monk
     monkeypatch.setattr(cli, "_run", fail)
     with pytest.raises(BrokenPipeError, match="a worker is gone"):
         run(["plan"])
+
+
+def test_a_name_between_colons_stays_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """rich would print a picture for it, in a path and in `file:top: no list data`."""
+    assert run(["predict", "model=:top:/x", "input=a.txt"]) == 2
+    assert "model=:top:/x" in capsys.readouterr().err

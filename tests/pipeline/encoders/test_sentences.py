@@ -1,6 +1,7 @@
 """A sentence's vector is its pooled units, alone or beside others, in memory or in a file."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -81,3 +82,12 @@ def test_the_command_writes_sentences_and_answers_mistakes(
         assert says in capfd.readouterr().err
     with pytest.raises(UsageError, match="unit=page: must be word or sentence"):
         StaticEncoder(VectorTable(["a"], np.ones((1, 2), np.float32))).embed(["a"], unit="page")
+
+
+@pytest.mark.parametrize("unit", ["word", "sentence"])
+@pytest.mark.parametrize("sentence", ["they \ud83d", ["they", "\ud83d"], ["they", 3], 3, None])
+def test_what_is_no_text_is_refused(bert: Encoder, sentence: Any, unit: str) -> None:
+    with pytest.raises(UsageError, match=r"sentence 1 \(counted from 0\) is not a valid text"):
+        bert.embed(["they rose", sentence], unit=unit)
+    with pytest.raises(UsageError, match=r"for one sentence, \[sentence\]"):
+        bert.embed("they rose", unit=unit)

@@ -1,6 +1,7 @@
 """A published folder is complete, states its licence, and holds nothing of its machine."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,26 @@ def test_what_must_not_be_published_is_refused(model: Path, tmp_path: Path) -> N
     told = Statement("mit", data=f"The texts of {Path.home()}/notes.")
     with pytest.raises(SesameError, match=r"README\.md: names a folder of this machine"):
         prepare(model, tmp_path / "out", told, "toy")
+    assert not list(tmp_path.iterdir()), "nothing half-written that could be uploaded"
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(UsageError, match="has files already"):
+        prepare(model, tmp_path / "file", Statement("mit"), "toy")
+
+
+@pytest.mark.parametrize("place", ["/data/patients/bert", "~/models/bert", "C:\\models\\bert"])
+def test_a_setting_that_names_a_folder_anywhere_is_refused(
+    place: str, model: Path, tmp_path: Path
+) -> None:
+    """Other people's folders say where their model lay, as `_name_or_path`."""
+    copy = tmp_path / "copy"
+    shutil.copytree(model, copy)
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps(config | {"_name_or_path": place}))
+    with pytest.raises(SesameError, match=r"config\.json: names a folder of this machine"):
+        prepare(copy, tmp_path / "out", Statement("mit"), "toy")
+    assert not (tmp_path / "out").exists()
+    (copy / "config.json").write_text(json.dumps(config | {"_name_or_path": "KB/bert-base"}))
+    prepare(copy, tmp_path / "out", Statement("mit"), "toy")
 
 
 class FakeHub:
@@ -122,6 +143,7 @@ def test_the_command_uploads_only_when_it_is_told(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HF_TOKEN", raising=False)
     hub = FakeHub()
+    (tmp_path / "latin.md").write_bytes(b"b\xe4ttre")
     asked = ["publish", f"model={model}", "licence=mit", "out=here"]
     assert run(asked) == 0
     assert (tmp_path / "here" / "README.md").exists()
@@ -132,6 +154,7 @@ def test_the_command_uploads_only_when_it_is_told(
         (*asked, "repo=me/x"): "--upload and repo=<owner>/<name> go together",
         (*asked, "out=there", "repo=me/x", "--upload"): "--upload: set HF_TOKEN",
         (*asked, "out=there", "data=none.md"): "data=none.md: give a file",
+        (*asked, "out=there", "data=latin.md"): "data=latin.md: not UTF-8 at byte 1",
     }.items():
         assert run(list(wrong)) == 2
         assert says in capfd.readouterr().err

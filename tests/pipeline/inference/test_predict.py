@@ -11,10 +11,11 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from data_prep.errors import SesameError, UsageError
-from pipeline import load_model
+from pipeline import load_encoder, load_model
 from pipeline.commands.main import run
 from pipeline.encoders import random_encoder
 from pipeline.inference import predicting
@@ -316,7 +317,7 @@ def test_choices_are_read_from_every_form(name: str, tmp_path: Path) -> None:
 
 def test_choices_are_evaluated(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["evaluate", "model=mine/ends", "task=ends"]) == 0
-    assert "accuracy" in capsys.readouterr().err
+    assert "accuracy" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("item", [3, ("a", "b", "c"), ["a", "b"], ("a", "b")])
@@ -501,10 +502,78 @@ def test_standard_input_is_answered_line_by_line(
 
 def test_a_model_is_scored_on_a_task(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["evaluate", "model=mine/mood", "experiment=bert_tiny", "task=mood"]) == 0
-    said = capsys.readouterr().err
-    assert "accuracy" in said
+    assert "accuracy" in capsys.readouterr().out
     assert run(["evaluate", "model=mine/mood", "experiment=bert_tiny", "task=names"]) == 2
     assert "its kind is tag, the model's classify" in capsys.readouterr().err
+
+
+def test_another_file_is_scored_without_a_training_file(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All of its examples; labels of the model that it lacks do no harm."""
+    (place / "other.tsv").write_text("sentence\tlabel\ngood film\tup\ngood plot\tup\n")
+    asked = ["evaluate", "model=mine/mood", "task=mood", "task.train=none.tsv"]
+    assert run([*asked, "task.test=other.tsv"]) == 0
+    said = capsys.readouterr().out
+    assert "2 examples" in said and "100.0" in said
+    assert run([*asked, "task.test=none.tsv"]) == 2
+    assert "there is no file none.tsv" in capsys.readouterr().err
+    (place / "other.tsv").write_text("sentence\tlabel\ngood film\tup\nbad\tsideways\n")
+    assert run([*asked, "task.test=other.tsv"]) == 1
+    said = capsys.readouterr().err
+    assert "other.tsv:3: the label is not among the 2 of the model" in said
+
+
+def test_models_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["list"]) == 0
+    said = "".join(capsys.readouterr().out.split())
+    assert "mine/mood" in said and "mine/quiz" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["predict", "input=a.txt", "notes"], "notes: not an override"),
+        (["evaluate", "task=mood", "notes"], "notes: not an override"),
+        (["predict", "input=a.txt", "finetune.max_seq_length=8"], "uses the settings of the model"),
+        (["evaluate", "task=mood", "finetune.max_seq_length=8"], "uses the settings of the model"),
+        (["predict", "input=a.txt", "output=d.jsonl"], "output=d.jsonl: is a folder; name a file"),
+        (["predict", "input=a.txt", "output=d.tsv"], "output=d.tsv.jsonl: is a folder"),
+        (["predict", "input=a.txt", "output=a.txt/o.jsonl"], "is a file, not a folder"),
+    ],
+)
+def test_a_command_that_cannot_do_what_it_says_does_nothing(
+    words: list[str],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    store = Path("store").absolute()
+    monkeypatch.setenv("SESAME_STORE", str(store))
+    shutil.copytree("conf", tmp_path / "conf")
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_text("good film\n")
+    for name in ("d.jsonl", "d.tsv.jsonl"):
+        Path(name).mkdir()
+    before = sorted(Path().rglob("*"))
+    assert run([words[0], "model=mine/mood", *words[1:]]) == 2
+    assert says in " ".join(capsys.readouterr().err.split())
+    assert sorted(Path().rglob("*")) == before
+
+
+def test_the_second_of_two_predictions_to_one_output_waits(place: Path, tmp_path: Path) -> None:
+    source, output = tmp_path / "many.txt", tmp_path / "out.jsonl"
+    source.write_text("good film bad plot\n" * 20_000)
+    command = [sys.executable, "-m", "pipeline.commands.main", "predict", "model=mine/mood",
+               f"input={source}", f"output={output}"]  # fmt: skip
+    both = [subprocess.Popen(command, cwd=place, stderr=subprocess.PIPE) for _ in range(2)]
+    said = [each.communicate()[1].decode() for each in both]
+    assert [each.returncode for each in both] == [0, 0], said
+    assert sum("waiting for process" in " ".join(text.split()) for text in said) == 1
+    lines = predicted(output)
+    assert [line["line"] for line in lines] == list(range(1, 20_001))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["many.txt", "out.jsonl"]
 
 
 @pytest.mark.parametrize(
@@ -539,6 +608,19 @@ def test_a_model_is_an_encoder_of_the_next_task(capsys: pytest.CaptureFixture[st
     assert run(["finetune", *settings, "encoder=mine/mood", "task=alike"]) == 0
     assert "alike" in capsys.readouterr().err
     assert run(["predict", "model=next/alike", "input=mood.tsv"]) == 2
+
+
+def test_every_reference_to_a_model_names_its_own_encoder() -> None:
+    """As `encoder=` takes them: not the encoder that the model was made from."""
+    folder = load_model("mine/mood").folder
+    references = ("mine/mood", folder.name[:10], str(folder))
+    own, *others = [load_encoder(each).embed(["good film"]) for each in references]
+    for other in others:
+        np.testing.assert_array_equal(other[0], own[0])
+    assert np.abs(load_encoder("./encoder").embed(["good film"])[0] - own[0]).max() > 1e-3
+    wrong = "0000" if not folder.name.startswith("0000") else "1111"
+    with pytest.raises(UsageError, match=f"encoder={wrong}: no run with a pretrain, fingerprint"):
+        load_encoder(wrong)
 
 
 def test_the_best_of_several_seeds_is_kept_and_trained_again_if_need_be(

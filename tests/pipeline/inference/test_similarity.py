@@ -51,3 +51,24 @@ def test_a_bad_line_is_named(tmp_path: Path) -> None:
     path.write_text("word\tother\tjudged\na\tb\t1\nc\td\n")
     with pytest.raises(SesameError, match=":3: not two words and a number"):
         read_pairs(path)
+
+
+@pytest.mark.parametrize("number", ["nan", "inf"])
+def test_a_judgement_must_be_a_number(number: str, tmp_path: Path) -> None:
+    """Correlations with it would be no numbers, or perfect."""
+    path = tmp_path / "pairs.tsv"
+    path.write_text(f"a\tb\t1\nc\td\t{number}\n")
+    with pytest.raises(SesameError, match=":2: not two words and a number"):
+        read_pairs(path)
+
+
+def test_names_of_lists_are_shown_as_they_are(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "v.txt").write_text("a 1 0\nb 0 1\nc 4 3\n")
+    (tmp_path / "p[red].txt").write_text("a\tb\t1\na\tc\t2\n")
+    asked = ["similarity", f"encoder={tmp_path}/v.txt", f"pairs={tmp_path}/p[red].txt"]
+    assert run(asked) == 0
+    assert "p[red]" in capfd.readouterr().out
+    assert run([*asked, "more"]) == 2
+    assert "more: not an override" in capfd.readouterr().err
