@@ -15,6 +15,7 @@ Try it: sesame finetune experiment=demo task=polarity
 
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -144,8 +145,11 @@ class Finetune(Stage):
             guessed: list[Any] = [guess.answer for guess in outcome.predictions]
             named["by_type"] = scores_by_type(gold_tags, guessed)
         write_atomically(work.out / "scores.json", json.dumps(named, indent=1))
-        shutil.rmtree(work.out / TRAINING, ignore_errors=True)
         return scores
+
+    def tidy(self, out: Path, inputs: Mapping[str, Path]) -> None:
+        """Remove the checkpoints."""
+        shutil.rmtree(out / TRAINING, ignore_errors=True)
 
     def how_far(self, out: Path) -> str:
         """Return the step of the last checkpoint as text, for the plan."""

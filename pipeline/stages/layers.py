@@ -7,7 +7,7 @@ Try it: sesame layers experiment=demo encoder=demo task=mentions
 """
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
@@ -114,13 +114,19 @@ class Layers(Stage):
         write_atomically(work.out / "layers.json", json.dumps(found, indent=1))
         return found
 
+    def tidy(self, out: Path, inputs: Mapping[str, Path]) -> None:
+        """Remove the scores of single heads, which stand in layers.json too."""
+        from pipeline.tasks.layer_table import RESULTS
+
+        (out / RESULTS).unlink(missing_ok=True)
+
     def foretell(self, node: Node, nodes: Collection[Node]) -> str:
         """Return which encoders run through transformers, and why."""
         return foreign_note(node)
 
     def how_far(self, out: Path) -> str:
         """Return the number of trained heads as text."""
-        path = out / ".results.json"
+        path = out / ".results.json"  # RESULTS; importing its module would import torch
         done = sum(map(len, json.loads(path.read_text()).values())) if path.exists() else 0
         return f"{done} heads trained"
 

@@ -10,8 +10,9 @@ Try it: sesame finetune encoder=demo task=mentions; sesame predict model=demo/me
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from data_prep.files import write_atomically
@@ -90,9 +91,14 @@ class Model(Stage):
         made = json.loads((tuned[best] / MANIFEST).read_text())
         recipe = {key: value for key, value in made["config"]["finetune"].items() if key != "seed"}
         write_atomically(work.out / "README.md", model_card(stated, facts, recipe))
-        for path in tuned.values():
-            shutil.rmtree(path / KEPT, ignore_errors=True)
         return facts | {"form": stated["form"]}
+
+    def tidy(self, out: Path, inputs: Mapping[str, Path]) -> None:
+        """Remove the models that the fine-tunings left, and checkpoints of one done again."""
+        for role, path in inputs.items():
+            if role.startswith(TUNED):
+                shutil.rmtree(path / KEPT, ignore_errors=True)
+        shutil.rmtree(out / TRAINING, ignore_errors=True)
 
 
 def gather(found: Iterable[dict[str, Any]], seed: int) -> dict[str, Any]:
@@ -121,4 +127,3 @@ def _train_again(work: Work, seed: int) -> None:
     for path in sorted(made.iterdir()):
         os.replace(path, work.out / path.name)
     made.rmdir()
-    shutil.rmtree(work.out / TRAINING, ignore_errors=True)

@@ -36,7 +36,8 @@ def fill_table(
 ) -> Scores:
     """Return the development and the test score of every choice and seed.
 
-    Each is written to `out` at once, so that a restarted call computes only missing ones. Calls
+    Each is written to RESULTS below `out` at once, so that a restarted call computes only missing
+    ones; remove that file when the output is finished. Calls
     `scored` with the number of each head, its choice and its development score, earlier ones
     included.
     """
@@ -66,7 +67,6 @@ def fill_table(
                 markup=False,
             )
             scored(number, choice, dev)
-    path.unlink(missing_ok=True)
     return {choice: scores[choice] for choice in LAYERS if choice in scores}
 
 

@@ -70,6 +70,7 @@ def execute(node: Node) -> None:
         counts = _work(node, None, held.check)
         facts = run_facts(node.config.name, started, time.monotonic() - clock)
         node.output.finish(node.request, counts, facts, held.check)
+        node.maker.tidy(node.output.path, _folders(node))
 
 
 def remake(node: Node) -> None:
@@ -163,15 +164,18 @@ def _check_inputs(node: Node) -> None:
     known.save()
 
 
+def _folders(node: Node) -> dict[str, Path]:
+    return {role: item.path for role, item in node.inputs.items()}
+
+
 def _work(node: Node, share: ArraySlice | None, check_lease: Callable[[], None]) -> dict[str, Any]:
     _check_inputs(node)
     node.output.begin(node.request)
     keep_config(node)
-    inputs = {role: item.path for role, item in node.inputs.items()}
     out, fingerprint = node.output.path, node.output.fingerprint
     files_read = node.request["files_read"]
     work = Work(
-        node.config, inputs, out, fingerprint, share, node.files, files_read, check_lease,
+        node.config, _folders(node), out, fingerprint, share, node.files, files_read, check_lease,
         node.report,
     )  # fmt: skip
     try:

@@ -181,6 +181,13 @@ class Stage(ABC):
         Must be restartable: after a kill it is called again with the same folder.
         """
 
+    def tidy(self, out: Path, inputs: Mapping[str, Path]) -> None:  # noqa: B027 (most need none)
+        """Remove what was needed only until the output is finished.
+
+        Called after its manifest is written, with the folders of `Work`: a kill before that loses
+        nothing. A kill at that moment may skip it.
+        """
+
     def keys(self, config: Config) -> dict[str, Any]:
         """Return the settings that determine the output, by section; they enter the fingerprint."""
         return {section: result_keys(getattr(config, section)) for section in self.sections}

@@ -136,6 +136,7 @@ def test_an_interrupted_loop_goes_on_to_the_bit(
             assert Finetune().how_far(work.out) == f"step {int(saved.name)}"
     assert launches == 2
     assert (journal(work), json.loads((work.out / "scores.json").read_text())) == whole
+    Finetune().tidy(work.out, work.inputs)
     assert not (work.out / TRAINING).exists()
 
 

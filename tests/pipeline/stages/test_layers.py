@@ -70,7 +70,7 @@ def test_states_are_computed_once_and_finished_heads_survive(
     assert list(scores) == ["embeddings", "last", "second_to_last", "sum_all", "mix"]
     assert all(one.keys() == {"dev", "test"} for own in scores.values() for one in own.values())
     assert all(list(by_seed) == ["1", "2"] for by_seed in scores.values())
-    assert list(whole.iterdir()) == []
+    assert [path.name for path in whole.iterdir()] == [RESULTS]
 
     done = 0
 
@@ -102,7 +102,12 @@ def test_states_are_computed_once_and_finished_heads_survive(
     assert [number for number, _ in told] == list(range(1, 11))
     assert {choice for _, choice in told[:4]} == {"mix", "sum_all"}  # those of most states
     assert heard == [[0, 1, 2]]
-    assert not (killed / STATES).exists() and not (killed / RESULTS).exists()
+    assert not (killed / STATES).exists()
+    # A kill between the last head and the manifest, say: nothing is trained again.
+    assert fill_table(TwoLayers(), splits, task, config, 2, killed) == scores
+    assert done == 5 + 6
+    Layers().tidy(killed, {})
+    assert list(killed.iterdir()) == []
 
 
 def test_the_stage_writes_ours_beside_the_published(task: TaskConfig, tmp_path: Path) -> None:
@@ -118,6 +123,7 @@ def test_the_stage_writes_ours_beside_the_published(task: TaskConfig, tmp_path: 
     assert set(found["choices"]) == {"embeddings", "last", "mix"}
     assert found["published"]["concat_last_4"] == 96.1
     assert Layers().closing(out).row_count == 3
+    Layers().tidy(out, {})
     assert sorted(path.name for path in out.iterdir()) == [".tracking", "layers.json"]
     lines = (out / ".tracking" / "metrics.jsonl").read_text().splitlines()
     heads = [json.loads(line) for line in lines]

@@ -20,7 +20,7 @@ from pipeline.config.schema import Config
 from pipeline.stages import STAGES
 from pipeline.store import content
 from pipeline.store.lease import read_holder
-from pipeline.store.outputs import LEASE, Store
+from pipeline.store.outputs import LEASE, Output, Store
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
 from pipeline.workflow import execute as execute_module
 from pipeline.workflow.execute import PROCESS_BYTES, SomeFailed, execute, execute_all
@@ -134,6 +134,34 @@ def test_the_lease_is_checked_when_the_manifest_is_written_and_has_no_name_yet(
     assert found[0] == [".request.json"]
     assert [name.split(".")[1] for name in found[1]] == ["manifest", "request", "json"]
     assert sorted(path.name for path in output.path.iterdir()) == [".request.json", "run.json"]
+
+
+def test_what_a_rerun_needs_is_removed_after_the_manifest_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(work: Work) -> dict[str, Any]:
+        (work.out / "file").write_text("content")
+        (work.out / ".checkpoint").write_text("hours")
+        return {}
+
+    def tidy(stage: Stage, out: Path, inputs: object) -> None:
+        assert Store(tmp_path).output("toy", "0" * 16).is_done
+        (out / ".checkpoint").unlink()
+
+    def interrupted(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Toy, "tidy", tidy)
+    node = toy_node(tmp_path, run)
+    monkeypatch.setattr(Output, "finish", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        execute(node)
+    assert (node.output.path / ".checkpoint").exists()
+    monkeypatch.undo()
+    monkeypatch.setattr(Toy, "tidy", tidy)
+    execute(node)
+    left = sorted(path.name for path in node.output.path.iterdir())
+    assert left == ["file", "manifest.json", "run.json"]
 
 
 def test_a_stage_can_ask_whether_its_launch_still_holds_the_lease(
