@@ -48,6 +48,7 @@ ON_DEV = (
     "Scores on dev are too high: the task has no test file, so the epoch was chosen on the set "
     "that is scored."
 )
+BEST_ON_DEV = "it was chosen on the set that is scored, so this score is too high"
 CEILING = (
     "Published models have read billions of words and learned from all labels: they show the "
     "ceiling, and only scores on the same split compare to the digit."
@@ -143,9 +144,13 @@ def headline(scores: Sequence[Score]) -> Facts | None:
         if gain:
             notes[0] += f", {difference(gain)} over random weights: {gain.verdict}"
         if len(trained) > 1:
-            notes.append(f"the best of {len(trained)} by development score")
+            rank = "first" if best.dev_mean is None else "best"
+            choice = f"{encoder_name(best)}: the {rank} of {len(trained)}"
+            notes.append(choice if best.dev_mean is None else f"{choice} by development score")
         if best.is_too_high:
             notes.append(CHOSEN_ON_DEV)
+        elif len(trained) > 1 and best.split == "dev":
+            notes.append(BEST_ON_DEV)
         facts.append(Fact(task, mean_and_deviation(best), "; ".join(notes)))
     return Facts(facts) if facts else None
 
@@ -153,7 +158,7 @@ def headline(scores: Sequence[Score]) -> Facts | None:
 def best_by_development(scores: Sequence[Score]) -> Score:
     """Return the score with the best development score. Test scores choose nothing.
 
-    Scores without a development score (of earlier versions) come last.
+    Scores without a development score (suites of earlier versions) come last.
     """
     return max(scores, key=lambda score: -1.0 if score.dev_mean is None else score.dev_mean)
 

@@ -125,6 +125,17 @@ def chosen_on_scored(found: dict[str, Any]) -> bool:
     return found.get("split") == "dev" and len(found.get("dev_scores", ())) != 1
 
 
+def dev_score(found: dict[str, Any]) -> float | None:
+    """Return the development score of the chosen epoch; None for a suite of an earlier version.
+
+    found: the content of scores.json. Formats before 8 have only the scores of all epochs.
+    """
+    if "dev_score" in found:
+        return float(found["dev_score"])
+    scores = found.get("dev_scores")
+    return float(scores[found["best_epoch"] - 1]) if scores else None
+
+
 def summarise(
     score_files: Sequence[Path], runs: Sequence[str] = (), unnamed: Sequence[str] = ()
 ) -> list[Score]:
@@ -146,7 +157,7 @@ def summarise(
         group = list(by_seed.values())
         values = tuple(scores["score"] for scores in group)
         tested, others = group[0]["test_examples"], _others(group, metric)
-        dev_values = tuple(one["dev_score"] for one in group if "dev_score" in one)
+        dev_values = tuple(value for one in group if (value := dev_score(one)) is not None)
         summarised.append(
             Score(
                 task, metric, encoder, values, variant, run, labels, tested, split, others,
