@@ -113,9 +113,9 @@ COMMANDS = {
     ),
     "path": Command(
         "pipeline.commands.stages:path",
-        "print where a stage's output is or would be",
+        "print where an output or a kept model is or would be",
         CONFIG_OPTIONS,
-        takes="<stage> [overrides]",
+        takes="<stage> [overrides] or model model=<run>/<task>",
     ),
     "list": Command("pipeline.commands.list:list_runs", "list runs with state and results"),
     "board": Command(

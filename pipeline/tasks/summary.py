@@ -254,7 +254,7 @@ def scores_table(outputs: Sequence[Path]) -> Table:
         "encoder": [score.encoder for score in scores],
         "settings": [score.variant for score in scores],
         "seeds": [str(len(score.values)) for score in scores],
-        "mean": [_mean(score) for score in scores],
+        "mean": [mean_and_deviation(score) for score in scores],
         "median": [f"{100 * score.median:.1f}" for score in scores],
         "over random": [_verdict(beside.get(score)) for score in scores],
     }
@@ -278,7 +278,8 @@ def scores_table(outputs: Sequence[Path]) -> Table:
     return table
 
 
-def _mean(score: Score) -> str:
+def mean_and_deviation(score: Score) -> str:
+    """Format as `71.2 ± 0.5`; for a single seed only the mean."""
     deviation = f" ± {100 * score.deviation:.1f}" if len(score.values) > 1 else ""
     return f"{100 * score.mean:.1f}{deviation}"
 
