@@ -30,7 +30,7 @@ from pipeline.tasks.significance import LEVEL, SEEDS, Sample, is_clear
 
 JUDGED = (
     f"clearly behind: a t-test over at least {SEEDS} seeds against the best gives p < {LEVEL:g}, "
-    "divided by the number of pairs of variants. cannot tell: it gives more"
+    "divided by the number of pairs of variants. cannot tell: p is larger"
 )
 POINT, SUMMARY = "point.json", "summary.json"
 # The objective of a sweep by stage: its name, and whether the largest or smallest value is best.

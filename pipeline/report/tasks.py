@@ -35,10 +35,10 @@ METRICS = {
     "average": "average of tasks",
 }
 EXPLANATION = (
-    "Means over seeds with the sample deviation, in points of a hundred. Labels are the training "
-    "examples each fine-tuning saw. A difference is clear where a t-test over at least "
-    f"{SEEDS} seeds each gives p < {LEVEL:g}. It assumes that seeds are independent draws. Where "
-    "it gives more, the page says that it cannot tell."
+    "Scores are percentages: the mean over seeds ± the sample standard deviation. The column "
+    "“labels” is the number of training examples. “Clearly ahead” and “clearly behind” mean that a "
+    f"t-test over at least {SEEDS} seeds each gives p < {LEVEL:g}; otherwise the page says “cannot "
+    "tell”. The test assumes that seeds are independent."
 )
 CHOICE = (
     "The epoch of every fine-tuning, and the score at the top of the page, are chosen by the "
@@ -46,12 +46,12 @@ CHOICE = (
 )
 ON_DEV = (
     "Scores on dev are too high: the task has no test file, so the epoch was chosen on the set "
-    "that is scored."
+    "that is scored. So was the score at the top of the page, where there are several."
 )
 BEST_ON_DEV = "it was chosen on the set that is scored, so this score is too high"
 CEILING = (
-    "Published models have read billions of words and learned from all labels: they show the "
-    "ceiling, and only scores on the same split compare to the digit."
+    "Published models were pretrained on billions of words and fine-tuned on all labels, so their "
+    "scores are an upper limit. Compare exact figures only on the same split."
 )
 INTERVALS = "Disc and bar: mean and deviation over seeds. Rings: single seeds."
 RANDOM_COLOUR = 4

@@ -25,7 +25,7 @@ LABELS = ("task.train_fraction", "task.train_examples")  # shown as the number o
 CHOSEN_ON_DEV = "the epoch was chosen on the set that is scored, so these scores are too high"
 VERDICTS = (
     f"clearly ahead, clearly behind: a t-test over at least {SEEDS} seeds each gives "
-    f"p < {LEVEL:g}; it assumes that seeds are independent. cannot tell: it gives more"
+    f"p < {LEVEL:g} (it assumes independent seeds). cannot tell: p is larger"
 )
 
 
