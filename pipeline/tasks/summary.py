@@ -8,7 +8,7 @@ differ. `significance` decides whether a difference is clear.
 import json
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
@@ -115,6 +115,7 @@ class _Tuning:
     settings: dict[str, Any]
     encoder: str
     run: str
+    encoders: Sequence[str]  # references of the outputs that it read as its encoders
 
 
 def chosen_on_scored(found: dict[str, Any]) -> bool:
@@ -169,7 +170,11 @@ def summarise(
 
 
 def _read(score_files: Sequence[Path], runs: Sequence[str]) -> list[_Tuning]:
-    """Read every fine-tuning; use one name per encoder, even if a run also calls it `pretrain`."""
+    """Read every fine-tuning; use one name per encoder, even if a run also calls it `pretrain`.
+
+    Encoders of one name (`a/mnli` and `b/mnli`, or two points of a sweep over pretraining) get the
+    beginning of their fingerprint.
+    """
     names: dict[tuple[str, str], str] = {}
     tunings = []
     for path, run in zip(score_files, runs or [""] * len(score_files), strict=True):
@@ -178,8 +183,23 @@ def _read(score_files: Sequence[Path], runs: Sequence[str]) -> list[_Tuning]:
         encoder = scores["encoder"]
         if manifest["upstream"]:
             encoder = names.setdefault((run, json.dumps(manifest["upstream"])), encoder)
-        tunings.append(_Tuning(scores, _settings(manifest["config"]), encoder, run))
-    return tunings
+        encoders = [ref for role, ref in manifest["upstream"].items() if role.startswith("encoder")]
+        tunings.append(_Tuning(scores, _settings(manifest["config"]), encoder, run, encoders))
+    sources = defaultdict(set)
+    for one in tunings:
+        if one.encoders:  # neither random weights nor a suite, whose inputs are fine-tunings
+            sources[one.run, one.encoder].add(tuple(one.encoders))
+    return [
+        replace(one, encoder=f"{one.encoder} ({_beginnings(one.encoders)})")
+        if len(sources[one.run, one.encoder]) > 1 and one.encoders
+        else one
+        for one in tunings
+    ]
+
+
+def _beginnings(references: Sequence[str]) -> str:
+    """Return the beginnings of the fingerprints of references, `<stage>/<fingerprint>`."""
+    return " + ".join(reference.partition("/")[2][:8] for reference in references)
 
 
 def gains(scores: Sequence[Score]) -> dict[Score, Gain]:
