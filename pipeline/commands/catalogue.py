@@ -184,7 +184,7 @@ COMMANDS = {
         "pipeline.commands.similarity:similarity",
         "compare cosines of words or sentences with human judgements",
         takes="encoder=<run or folder> [pairs=<file of word pairs> or task=stsb task.data_dir=…] "
-        "[pooling=mean, first or max] [layers=top or mix] [overrides]",
+        "[pooling=mean, first or max] [layers=last or mix] [overrides]",
     ),
     "embed": Command(
         "pipeline.commands.embed:embed",
