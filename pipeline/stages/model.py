@@ -10,7 +10,7 @@ Try it: sesame finetune encoder=demo task=mentions; sesame predict model=demo/me
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -75,7 +75,7 @@ class Model(Stage):
         scores = {
             role: json.loads((path / "scores.json").read_text()) for role, path in tuned.items()
         }
-        best = min(scores, key=lambda role: (-scores[role]["dev_score"], scores[role]["seed"]))
+        best = best_by_development(scores)
         kept = tuned[best] / KEPT
         if kept.is_dir():
             shutil.copytree(kept, work.out, dirs_exist_ok=True)
@@ -93,6 +93,14 @@ class Model(Stage):
         for path in tuned.values():
             shutil.rmtree(path / KEPT, ignore_errors=True)
         return facts | {"form": stated["form"]}
+
+
+def best_by_development(scores: Mapping[str, dict[str, Any]]) -> str:
+    """Return the role with the best development score; among equal ones the smallest seed.
+
+    scores: the content of scores.json, by role.
+    """
+    return min(scores, key=lambda role: (-scores[role]["dev_score"], scores[role]["seed"]))
 
 
 def gather(found: Iterable[dict[str, Any]], seed: int) -> dict[str, Any]:
