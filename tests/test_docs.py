@@ -21,6 +21,7 @@ import yaml
 
 from pipeline.cluster.site import read_site
 from pipeline.commands.arguments import parse
+from pipeline.commands.bench import subjects
 from pipeline.commands.catalogue import COMMANDS
 from pipeline.commands.reference import pages
 from pipeline.commands.store_files import BESIDE_OUTPUTS, EVERY_OUTPUT, STORE_FILES, StoreFile
@@ -70,6 +71,12 @@ def commands(code: str) -> list[tuple[str, ...]]:
     return [tuple(words) for part in parts if (words := shlex.split(part, comments=True))]
 
 
+def shown_on(page: Path) -> list[tuple[str, ...]]:
+    """The sesame commands of a page's shell blocks."""
+    codes = [code for name, code in FENCE.findall(text_of(page)) if name == "bash"]
+    return [words[1:] for code in codes for words in commands(code) if words[0] == "sesame"]
+
+
 ALL = dict.fromkeys(words for _, code in blocks("bash") for words in commands(code))
 SESAME = [words[1:] for words in ALL if words[0] == "sesame"]
 
@@ -111,6 +118,16 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_readme_shows_both_commands() -> None:
     assert {("make", "demo"), ("make", "test")} <= ALL.keys()
+
+
+def test_readme_shows_every_use_of_a_fine_tuned_model() -> None:
+    assert {"predict", "evaluate", "embed", "onnx", "publish"} <= {w[0] for w in shown_on(README)}
+    assert "load_model(" in text_of(README)
+
+
+def test_every_subject_of_bench_is_in_measuring() -> None:
+    listed = {words[1] for words in shown_on(DOCS / "measuring.md") if words[0] == "bench"}
+    assert listed == set(subjects())
 
 
 def test_readme_is_short() -> None:

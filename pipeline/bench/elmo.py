@@ -45,7 +45,7 @@ def measure(config: Config) -> list[Figure]:
         _against(peer, "without clipping", UNCLIPPED, batch),
         _against(peer, "clipped as published", PUBLISHED, batch),
         *_evaluation(),
-        Figure(f"words spelt of {2 * WORDS:,} read", len(batch.characters_UC), "words"),
+        Figure(f"distinct words among {2 * WORDS:,}", len(batch.characters_UC), "words"),
     ]
 
 

@@ -4,7 +4,8 @@ The task, the encoder and all settings are those of `sesame finetune`, on one CP
 finetune.seed and the two seeds after it. The peer trains the encoder's folder with the class of
 transformers for this kind of task (see `transformers_loop`), on the same examples, tokens, batches
 of examples and schedule. Both sides evaluate the development set after every epoch and score the
-test set with the weights of the best one. Each side has its own process with all threads; they
+test set with the weights of the best one (a task without a test file: the development set, as its
+line says). Each side has its own process with all threads; they
 alternate in turns of a second or two. Memory is each process's peak.
 Try it: sesame bench parity encoder=/models/minilm task=wnut17 task.data_dir=/data/wnut17
 """
@@ -68,7 +69,8 @@ def measure(config: Config) -> list[Figure]:
     peaks = [max(laps[side][1].peak for laps in rounds) / 1e6 for side in (0, 1)]
     return [
         Figure(
-            f"test {task.metric}, {SEEDS} seeds", fmean(ours), "%", fmean(theirs), None,
+            f"{task.metric} on {task.scored_split}, {SEEDS} seeds",
+            fmean(ours), "%", fmean(theirs), None,
             f"deviations {stdev(ours):.1f}, {stdev(theirs):.1f}",
         ),
         compared(

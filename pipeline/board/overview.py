@@ -8,7 +8,7 @@ from pipeline.store.journal import read_lines
 from pipeline.store.lease import read_holder
 from pipeline.store.outputs import LEASE, Output, Store
 from pipeline.store.runs import Entry, Runs
-from pipeline.tasks.summary import summarise
+from pipeline.tasks.summary import mean_and_deviation, summarise
 from pipeline.workflow.graph import Stages
 
 METRICS, TIMING = "metrics.jsonl", "timing.jsonl"
@@ -76,7 +76,7 @@ def run_results(outputs: list[Output]) -> str:
     """Return the mean scores of a run's finished fine-tunings."""
     tunings = [output for output in outputs if output.stage == "finetune" and output.is_done]
     return "; ".join(
-        f"{score.task} {score.encoder} {100 * score.mean:.1f} ± {100 * score.deviation:.1f}"
+        f"{score.task} {score.encoder} {mean_and_deviation(score)}"
         for score in summarise([output.path / "scores.json" for output in tunings])
     )
 

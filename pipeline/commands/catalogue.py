@@ -113,9 +113,9 @@ COMMANDS = {
     ),
     "path": Command(
         "pipeline.commands.stages:path",
-        "print where a stage's output is or would be",
+        "print where an output or a kept model is or would be",
         CONFIG_OPTIONS,
-        takes="<stage> [overrides]",
+        takes="<stage> [overrides] or model model=<run>/<task>",
     ),
     "list": Command("pipeline.commands.list:list_runs", "list runs with state and results"),
     "board": Command(
@@ -184,7 +184,7 @@ COMMANDS = {
         "pipeline.commands.similarity:similarity",
         "compare cosines of words or sentences with human judgements",
         takes="encoder=<run or folder> [pairs=<file of word pairs> or task=stsb task.data_dir=…] "
-        "[pooling=mean, first or max] [layers=top or mix] [overrides]",
+        "[pooling=mean, first or max] [layers=last or mix] [overrides]",
     ),
     "embed": Command(
         "pipeline.commands.embed:embed",

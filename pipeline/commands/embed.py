@@ -56,7 +56,9 @@ def embed(arguments: Arguments) -> None:
         pooling = own["pooling"] or "mean"
         sentences, cut = embed_sentence_file(encoder, source, out, layers, pooling)
         told = f"{sentences:,} sentences" + (f", {cut:,} truncated" if cut else "")
-    console.print(f"{told}, {encoder.states} layers of {encoder.hidden}: {own['layers']}")
+    console.print(
+        f"{told}: layers={own['layers']} of {encoder.states}, {encoder.hidden} numbers per vector"
+    )
     print(out)
 
 

@@ -15,18 +15,20 @@ from pipeline.stages.prepare_encoder import prepare_encoder
 from pipeline.tasks.splits import read_splits
 
 LISTS = ("simlex999.txt", "wordsim353.tsv")  # in the package gensim
-OWN = {"pairs": "", "pooling": "mean", "layers": "top"}
+OWN = {"pairs": "", "pooling": "mean", "layers": "last"}
 
 
 def similarity(arguments: Arguments) -> None:
     """Print the correlations: with a task's sentence pairs, the user's word pairs, or two lists."""
+    from pipeline.encoders.embed import ALIASES
     from pipeline.encoders.pooling import POOLINGS
     from pipeline.inference.similarity import correlate, measure
 
     arguments.refuse_words()
     own, overrides = take_own(arguments.overrides, OWN)
     config = compose_config(overrides)
-    for key, allowed in (("pooling", POOLINGS), ("layers", ("top", "mix"))):
+    own["layers"] = ALIASES.get(own["layers"], own["layers"])
+    for key, allowed in (("pooling", POOLINGS), ("layers", ("last", "mix"))):
         if own[key] not in allowed:
             raise UsageError(f"{key}={own[key]}: must be one of {', '.join(allowed)}")
     is_task = config.task.train is not None

@@ -7,8 +7,9 @@ from pathlib import Path
 from data_prep.errors import UsageError
 from data_prep.passes import ArraySlice
 from data_prep.progress import console
-from pipeline.commands.arguments import Arguments
+from pipeline.commands.arguments import Arguments, take_own
 from pipeline.commands.plan_sweep import plan_sweep
+from pipeline.commands.source_folder import source_folder
 from pipeline.commands.sweep import Do, at_once, run_sweep
 from pipeline.config.compose import compose_config
 from pipeline.config.schema import Config
@@ -51,9 +52,13 @@ def show_plan(arguments: Arguments) -> None:
 
 
 def path(arguments: Arguments) -> None:
-    """Print where a stage's output is or would be."""
+    """Print where a stage's output is or would be, or where a kept model is."""
     if len(arguments.words) != 1 or arguments.words[0] not in STAGES:
         raise UsageError(f"path: name one stage of {', '.join(STAGES)}")
+    own, overrides = take_own(arguments.overrides, {"model": ""})
+    if arguments.words == ["model"] and own["model"]:
+        print(source_folder(own["model"], arguments, overrides))
+        return
     config = compose_config(arguments.overrides)
     _, target = stage_graph(arguments.words[0], config, arguments.overrides)
     print(target.output.path)

@@ -73,6 +73,6 @@ def load_encoder(folder: Path) -> Encoder:
 
 def random_encoder(model: ModelConfig, tokenizer: Path, seed: int) -> Encoder:
     """Return an untrained encoder of the given shape: the baseline for pretrained encoders."""
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=[]):  # without devices it would copy the state of every GPU
         torch.manual_seed(seed)
         return MAKERS[family_of(model).folder_format].random(model, tokenizer)

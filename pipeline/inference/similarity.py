@@ -74,7 +74,7 @@ def correlate(
 ) -> Similarity:
     """Return the correlations for pairs of texts and numbers; `pairs` counts those not used too.
 
-    layers: see `embed.Layers`; `top` or `mix`. Both correlations are 0 without pairs.
+    layers: see `embed.Layers`; `last` or `mix`. Both correlations are 0 without pairs.
     """
     if not used:
         return Similarity(name, 0.0, 0.0, 0, pairs)

@@ -116,14 +116,15 @@ def lines(
             ),
         ),
     ]
-    if all(len(points) == 1 for _, points in thinned):
-        fill = alt.Fill("colour:N", scale=None)
-        layers.append(base.mark_point(size=40, strokeWidth=0).encode(x, alt.Y("y:Q"), fill))
+    lone = [row for item, points in thinned if len(points) == 1 for row in values(points, item, 0)]
+    if lone:  # a line needs two points
+        dots = alt.Chart(alt.NamedData("lone")).mark_point(size=40, strokeWidth=0)
+        layers.append(dots.encode(x, alt.Y("y:Q"), alt.Fill("colour:N", scale=None)))
     marks = [{"x": x, "colour": _colour(item)} for item in series for x in item.marks]
     if marks:
         rules = alt.Chart(alt.NamedData("marks")).mark_rule(strokeDash=[2, 3], strokeWidth=1)
         layers.append(rules.encode(alt.X("x:Q"), alt.Stroke("colour:N", scale=None)))
-    datasets = {"points": data, "marks": marks}
+    datasets = {"points": data, "lone": lone, "marks": marks}
     return _draw(alt.layer(*layers), datasets, name, title, _height(series))
 
 

@@ -11,6 +11,7 @@ from pipeline.pages.wording import count, percent
 from pipeline.report.predictions import RIGHT, Judged
 
 GROUPS = 10  # of about equally many predictions, by confidence
+SMALLEST = 30  # predictions per group; in smaller ones chance alone makes large gaps
 
 
 @dataclass(frozen=True)
@@ -23,10 +24,14 @@ class Group:
 
 
 def calibration_groups(predictions: Sequence[Judged]) -> list[Group]:
-    """Divide predictions at the deciles of their confidence; equal confidences stay together."""
+    """Divide predictions into equal groups by confidence; equal confidences stay together.
+
+    There are GROUPS groups, or fewer if a group would have less than SMALLEST predictions.
+    """
+    parts = max(1, min(GROUPS, len(predictions) // SMALLEST))
     confidences = np.array([each.confidence for each in predictions])
     right = np.array([each.is_right for each in predictions])
-    edges = np.unique(np.quantile(confidences, np.linspace(0, 1, GROUPS + 1)[1:-1]))
+    edges = np.unique(np.quantile(confidences, np.linspace(0, 1, parts + 1)[1:-1]))
     place = np.searchsorted(edges, confidences, side="left")
     chosen = (place == number for number in np.unique(place))
     return [
@@ -66,5 +71,5 @@ def calibration_blocks(
         x_title="mean confidence",
         whole=False,
     )
-    caption = f"Share of right predictions by confidence. Right: {RIGHT[kind]}."
+    caption = f"Percentage of right predictions by mean confidence. Right means {RIGHT[kind]}."
     return [Table(f"{title}, {error}", columns, rows), Figures([Figure(name, title, caption, svg)])]

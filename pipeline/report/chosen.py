@@ -5,15 +5,18 @@ The choice goes by the development score. A choice by test score would show the 
 
 from pipeline.report.collect import Collected, FinishedOutput
 from pipeline.tasks.config import RANDOM
+from pipeline.tasks.summary import dev_score
 
 
 def chosen_finetunings(collected: Collected) -> dict[str, FinishedOutput]:
     """Return the trained fine-tuning with the best development score, by task."""
     chosen: dict[str, FinishedOutput] = {}
+    best: dict[str, float] = {}
     for made in collected.of("finetune"):
-        if made.counts["encoder"] == RANDOM or "dev_score" not in made.counts:
+        score = dev_score(made.counts)
+        if made.counts["encoder"] == RANDOM or score is None:
             continue
-        rival = chosen.setdefault(made.counts["task"], made)
-        if made.counts["dev_score"] > rival.counts["dev_score"]:
-            chosen[made.counts["task"]] = made
+        task = made.counts["task"]
+        if task not in chosen or score > best[task]:
+            chosen[task], best[task] = made, score
     return chosen

@@ -29,7 +29,7 @@ from pipeline.report.predictions import judged_predictions
 from pipeline.report.tasks import RANDOM_COLOUR, encoder_name, name_metric, with_most_labels
 from pipeline.tasks.summary import Score
 
-CURVES = "One line per seed. An evaluation per epoch, unless finetune.eval_every is set."
+CURVES = "One line per seed. One evaluation per epoch, unless finetune.eval_every is set."
 ANSWERABLE = {"": "all questions", "_answerable": "with an answer", "_unanswerable": "without one"}
 
 
@@ -82,7 +82,10 @@ def _training(number: int, task: str, scores: Sequence[Score]) -> list[Block]:
         for found in score.found
     ]
     if any(len(curve.points) > 1 for curve in curves):
-        name, title = f"dev-{number}", f"{task}: {name_metric(scores[0].metric)} on development"
+        name, title = (
+            f"dev-{number}",
+            f"{task}: {name_metric(scores[0].metric)} on the development set",
+        )
         svg = charts.lines(name, title, curves, x_title="evaluation", legend=True, width=1.0)
         blocks.append(Figures([Figure(name, title, CURVES, svg)]))
     return blocks
@@ -145,7 +148,7 @@ def _closer(number: int, task: str, made: FinishedOutput, share_text: bool) -> l
     if not blocks:
         return []
     which = named(made.run, counts["encoder"], f"seed {counts['seed']}")
-    said = f"Of one fine-tuning, the best of {task} by development score: {which}."
+    said = f"From here on, one fine-tuning: the best of {task} by development score, {which}."
     return [Note(said), *blocks]
 
 

@@ -11,10 +11,10 @@ from pipeline.tasks.config import LayersConfig
 from pipeline.tasks.summary import Score
 
 EXPLANATION = (
-    "The encoder is frozen under a two-layer BiLSTM that sees one choice of its hidden states: "
-    "means over seeds with the sample deviation. Published are CoNLL-2003 dev scores of BERT base "
-    "(Devlin et al. 2019, table 7), so compare them with scores on dev. The epoch of every head "
-    "was chosen on dev."
+    "The encoder is frozen. A two-layer BiLSTM reads one choice of its hidden states per row. "
+    "Scores are means over seeds ± the sample standard deviation. The published scores are those "
+    "of BERT base on CoNLL-2003's dev set (Devlin et al. 2019, table 7): compare them with the dev "
+    "columns. The epoch of every head was chosen on dev."
 )
 
 

@@ -15,8 +15,8 @@ from pipeline.report.tasks import (
 from pipeline.tasks.summary import Score
 
 EXPLANATION = (
-    "Means over seeds with the sample deviation, by the number of labels learned from. A good "
-    "encoder shows where labels are few."
+    "Mean over seeds ± the sample standard deviation, by the number of training examples "
+    "(labels). A good encoder is ahead mainly where labels are few."
 )
 Learner = list[Score]  # the scores of one encoder, sorted by number of labels
 

@@ -11,10 +11,10 @@ from pipeline.tasks.squad_scores import answer_scores
 
 # What counts as right, by kind of task. Numbers are neither right nor wrong.
 RIGHT = {
-    "classify": "the label",
+    "classify": "the gold label",
     "tag": "all tags of a sentence; its confidence is that of the least certain word",
     "span": "an exact match",
-    "choice": "the choice",
+    "choice": "the gold choice",
     "multilabel": "all labels of a text; its confidence is that of the least certain label",
 }
 

@@ -28,7 +28,7 @@ def subtitle(collected: Collected) -> str:
             if budget.get(key) is not None:
                 said.append(f"pretrained for {budget[key]:,} {unit}")
     for made in collected.of("tokenizer")[:1]:
-        said.insert(1, f"{count(made.counts['vocab_size'])} {made.counts['kind']} pieces")
+        said.insert(1, f"{count(made.counts['vocab_size'])} {made.counts['kind']} tokens")
     return ", ".join(said)
 
 

@@ -35,10 +35,10 @@ METRICS = {
     "average": "average of tasks",
 }
 EXPLANATION = (
-    "Means over seeds with the sample deviation, in points of a hundred. Labels are the training "
-    "examples each fine-tuning saw. A difference is clear where a t-test over at least "
-    f"{SEEDS} seeds each gives p < {LEVEL:g}. It assumes that seeds are independent draws. Where "
-    "it gives more, the page says that it cannot tell."
+    "Scores are percentages: the mean over seeds ± the sample standard deviation. The column "
+    "“labels” is the number of training examples. “Clearly ahead” and “clearly behind” mean that a "
+    f"t-test over at least {SEEDS} seeds each gives p < {LEVEL:g}; otherwise the page says “cannot "
+    "tell”. The test assumes that seeds are independent."
 )
 CHOICE = (
     "The epoch of every fine-tuning, and the score at the top of the page, are chosen by the "
@@ -46,11 +46,12 @@ CHOICE = (
 )
 ON_DEV = (
     "Scores on dev are too high: the task has no test file, so the epoch was chosen on the set "
-    "that is scored."
+    "that is scored. So was the score at the top of the page, where there are several."
 )
+BEST_ON_DEV = "it was chosen on the set that is scored, so this score is too high"
 CEILING = (
-    "Published models have read billions of words and learned from all labels: they show the "
-    "ceiling, and only scores on the same split compare to the digit."
+    "Published models were pretrained on billions of words and fine-tuned on all labels, so their "
+    "scores are an upper limit. Compare exact figures only on the same split."
 )
 INTERVALS = "Disc and bar: mean and deviation over seeds. Rings: single seeds."
 RANDOM_COLOUR = 4
@@ -143,9 +144,13 @@ def headline(scores: Sequence[Score]) -> Facts | None:
         if gain:
             notes[0] += f", {difference(gain)} over random weights: {gain.verdict}"
         if len(trained) > 1:
-            notes.append(f"the best of {len(trained)} by development score")
+            rank = "first" if best.dev_mean is None else "best"
+            choice = f"{encoder_name(best)}: the {rank} of {len(trained)}"
+            notes.append(choice if best.dev_mean is None else f"{choice} by development score")
         if best.is_too_high:
             notes.append(CHOSEN_ON_DEV)
+        elif len(trained) > 1 and best.split == "dev":
+            notes.append(BEST_ON_DEV)
         facts.append(Fact(task, mean_and_deviation(best), "; ".join(notes)))
     return Facts(facts) if facts else None
 
@@ -153,7 +158,7 @@ def headline(scores: Sequence[Score]) -> Facts | None:
 def best_by_development(scores: Sequence[Score]) -> Score:
     """Return the score with the best development score. Test scores choose nothing.
 
-    Scores without a development score (of earlier versions) come last.
+    Scores without a development score (suites of earlier versions) come last.
     """
     return max(scores, key=lambda score: -1.0 if score.dev_mean is None else score.dev_mean)
 

@@ -76,7 +76,7 @@ class Model(Stage):
         scores = {
             role: json.loads((path / "scores.json").read_text()) for role, path in tuned.items()
         }
-        best = min(scores, key=lambda role: (-scores[role]["dev_score"], scores[role]["seed"]))
+        best = best_by_development(scores)
         kept = tuned[best] / KEPT
         if kept.is_dir():
             shutil.copytree(kept, work.out, dirs_exist_ok=True)
@@ -99,6 +99,14 @@ class Model(Stage):
             if role.startswith(TUNED):
                 shutil.rmtree(path / KEPT, ignore_errors=True)
         shutil.rmtree(out / TRAINING, ignore_errors=True)
+
+
+def best_by_development(scores: Mapping[str, dict[str, Any]]) -> str:
+    """Return the role with the best development score; among equal ones the smallest seed.
+
+    scores: the content of scores.json, by role.
+    """
+    return min(scores, key=lambda role: (-scores[role]["dev_score"], scores[role]["seed"]))
 
 
 def gather(found: Iterable[dict[str, Any]], seed: int) -> dict[str, Any]:

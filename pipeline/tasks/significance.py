@@ -10,8 +10,8 @@ most 5 % of cases without a difference also for skewed and discrete scores and f
 differ by a factor of 4, and for equally distributed scores around two values (simulated by
 tests/pipeline/tasks/test_significance.py, 3 to 10 seeds). It is not paired, although seeds draw the
 same labels for both: a paired test has half the degrees of freedom, and with three seeds finds a
-third as many differences of five deviations. It does not cover an encoder that fails so rarely that
-none of its seeds did.
+quarter as many differences of five deviations, if both sets vary independently. It does not cover
+an encoder that fails so rarely that none of its seeds did.
 """
 
 import math

@@ -8,7 +8,7 @@ differ. `significance` decides whether a difference is clear.
 import json
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
@@ -25,7 +25,7 @@ LABELS = ("task.train_fraction", "task.train_examples")  # shown as the number o
 CHOSEN_ON_DEV = "the epoch was chosen on the set that is scored, so these scores are too high"
 VERDICTS = (
     f"clearly ahead, clearly behind: a t-test over at least {SEEDS} seeds each gives "
-    f"p < {LEVEL:g}; it assumes that seeds are independent. cannot tell: p is larger"
+    f"p < {LEVEL:g} (it assumes independent seeds). cannot tell: p is larger"
 )
 
 
@@ -115,6 +115,7 @@ class _Tuning:
     settings: dict[str, Any]
     encoder: str
     run: str
+    encoders: Sequence[str]  # references of the outputs that it read as its encoders
 
 
 def chosen_on_scored(found: dict[str, Any]) -> bool:
@@ -123,6 +124,17 @@ def chosen_on_scored(found: dict[str, Any]) -> bool:
     found: the content of scores.json. A single evaluation leaves no choice.
     """
     return found.get("split") == "dev" and len(found.get("dev_scores", ())) != 1
+
+
+def dev_score(found: dict[str, Any]) -> float | None:
+    """Return the development score of the chosen epoch; None for a suite of an earlier version.
+
+    found: the content of scores.json. Formats before 8 have only the scores of all epochs.
+    """
+    if "dev_score" in found:
+        return float(found["dev_score"])
+    scores = found.get("dev_scores")
+    return float(scores[found["best_epoch"] - 1]) if scores else None
 
 
 def summarise(
@@ -146,7 +158,7 @@ def summarise(
         group = list(by_seed.values())
         values = tuple(scores["score"] for scores in group)
         tested, others = group[0]["test_examples"], _others(group, metric)
-        dev_values = tuple(one["dev_score"] for one in group if "dev_score" in one)
+        dev_values = tuple(value for one in group if (value := dev_score(one)) is not None)
         summarised.append(
             Score(
                 task, metric, encoder, values, variant, run, labels, tested, split, others,
@@ -158,7 +170,11 @@ def summarise(
 
 
 def _read(score_files: Sequence[Path], runs: Sequence[str]) -> list[_Tuning]:
-    """Read every fine-tuning; use one name per encoder, even if a run also calls it `pretrain`."""
+    """Read every fine-tuning; use one name per encoder, even if a run also calls it `pretrain`.
+
+    Encoders of one name (`a/mnli` and `b/mnli`, or two points of a sweep over pretraining) get the
+    beginning of their fingerprint.
+    """
     names: dict[tuple[str, str], str] = {}
     tunings = []
     for path, run in zip(score_files, runs or [""] * len(score_files), strict=True):
@@ -167,8 +183,23 @@ def _read(score_files: Sequence[Path], runs: Sequence[str]) -> list[_Tuning]:
         encoder = scores["encoder"]
         if manifest["upstream"]:
             encoder = names.setdefault((run, json.dumps(manifest["upstream"])), encoder)
-        tunings.append(_Tuning(scores, _settings(manifest["config"]), encoder, run))
-    return tunings
+        encoders = [ref for role, ref in manifest["upstream"].items() if role.startswith("encoder")]
+        tunings.append(_Tuning(scores, _settings(manifest["config"]), encoder, run, encoders))
+    sources = defaultdict(set)
+    for one in tunings:
+        if one.encoders:  # neither random weights nor a suite, whose inputs are fine-tunings
+            sources[one.run, one.encoder].add(tuple(one.encoders))
+    return [
+        replace(one, encoder=f"{one.encoder} ({_beginnings(one.encoders)})")
+        if len(sources[one.run, one.encoder]) > 1 and one.encoders
+        else one
+        for one in tunings
+    ]
+
+
+def _beginnings(references: Sequence[str]) -> str:
+    """Return the beginnings of the fingerprints of references, `<stage>/<fingerprint>`."""
+    return " + ".join(reference.partition("/")[2][:8] for reference in references)
 
 
 def gains(scores: Sequence[Score]) -> dict[Score, Gain]:
@@ -243,7 +274,7 @@ def scores_table(outputs: Sequence[Path]) -> Table:
         "encoder": [score.encoder for score in scores],
         "settings": [score.variant for score in scores],
         "seeds": [str(len(score.values)) for score in scores],
-        "mean": [_mean(score) for score in scores],
+        "mean": [mean_and_deviation(score) for score in scores],
         "median": [f"{100 * score.median:.1f}" for score in scores],
         "over random": [_verdict(beside.get(score)) for score in scores],
     }
@@ -267,7 +298,8 @@ def scores_table(outputs: Sequence[Path]) -> Table:
     return table
 
 
-def _mean(score: Score) -> str:
+def mean_and_deviation(score: Score) -> str:
+    """Format as `71.2 ± 0.5`; for a single seed only the mean."""
     deviation = f" ± {100 * score.deviation:.1f}" if len(score.values) > 1 else ""
     return f"{100 * score.mean:.1f}{deviation}"
 

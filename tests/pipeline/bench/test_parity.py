@@ -10,6 +10,7 @@ import transformers
 from data_prep.errors import UsageError
 from pipeline.bench import parity, predict
 from pipeline.bench.transformers_loop import IGNORED, TransformersLoop, _labels
+from pipeline.bench.turns import Spent
 from pipeline.config.schema import Config
 from pipeline.models.bert.config import BertConfig
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
@@ -73,6 +74,19 @@ def test_both_sides_learn_the_same_examples(kind: str, tmp_path: Path) -> None:
         found = side()
         assert found.score >= 0.9, "sixty steps on four examples learn them"
         assert found.peak > 1e8
+
+
+def test_the_line_of_scores_names_the_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On dev the epoch was chosen on the scored set, so that is no test score."""
+    done = (Spent(1.0, 1.0, 0.0), parity.Found(0.5, 1_000_000))
+    monkeypatch.setattr(parity, "prepare_encoder", lambda *_: {"encoder": "minilm"})
+    monkeypatch.setattr(parity, "read_splits", lambda *_: Splits([], [], [], []))
+    monkeypatch.setattr(parity, "race", lambda _: [done, done])
+    config = Config(encoder="minilm", finetune=FinetuneConfig())
+    for files, split in (({"dev": "dev.tsv"}, "dev"), ({"test": "test.tsv"}, "test")):
+        task = TaskConfig(name="sst2", train="a.tsv", metric="accuracy", **files)
+        first = parity.measure(replace(config, task=task))[0]
+        assert first.name == f"accuracy on {split}, 3 seeds"
 
 
 @pytest.mark.parametrize(

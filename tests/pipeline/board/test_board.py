@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.board.overview import run_rows, trainings
+from pipeline.board.overview import run_results, run_rows, trainings
 from pipeline.board.submission_graph import boxes, draw_graph
 from pipeline.cluster.frozen import Submission, SubmittedJob
 from pipeline.cluster.status import JobRow
@@ -17,6 +17,7 @@ from pipeline.stages import STAGES
 from pipeline.store.lease import lease
 from pipeline.store.outputs import LEASE, Store
 from pipeline.store.runs import Entry, Runs
+from tests.pipeline.reported import SampleRun
 
 HOSTILE = "<script>alert(1)</script>"
 REQUEST = {"config": {"trainer": {"max_steps": 1000}}, "upstream": {}, "files_read": {}}
@@ -130,3 +131,12 @@ def test_the_page_tells_when_it_was_written(
 
     monkeypatch.setattr(command, "datetime", Clock)
     assert "as of 2026-11-18 09:00:01" in write_board(Store(tmp_path), 0).read_text()
+
+
+def test_a_single_seed_has_no_deviation(tmp_path: Path) -> None:
+    """`± 0.0` would say that seeds agree."""
+    run = SampleRun(tmp_path)
+    alone = [run.write_finetuning("polarity", "pretrain", 2)]
+    assert run_results(alone) == "polarity pretrain 72.0"
+    seeds = [*alone, run.write_finetuning("polarity", "pretrain", 3)]
+    assert run_results(seeds) == "polarity pretrain 72.2 ± 0.3"

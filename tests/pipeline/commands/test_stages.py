@@ -56,6 +56,17 @@ def test_a_page_about_runs_belongs_to_them(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_the_folder_of_a_kept_model_is_named_by_its_reference(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model = SampleRun(tmp_path).write_model("mentions")
+    Runs(Store(tmp_path)).record("mine", [Entry("model", model.fingerprint, "")], replace=True)
+    assert run(["path", "model", "model=mine/mentions", f"paths.store={tmp_path}"]) == 0
+    assert capfd.readouterr().out == f"{model.path}\n"
+    assert run(["path", "model", "model=mine/sst2", f"paths.store={tmp_path}"]) == 2
+    assert "the models of this run are mine/mentions" in " ".join(capfd.readouterr().err.split())
+
+
 @pytest.mark.parametrize(
     ("typed", "says"),
     [

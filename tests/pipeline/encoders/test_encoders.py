@@ -186,6 +186,13 @@ def test_random_weights_follow_the_seed_alone(tokenizer: Path) -> None:
     assert not torch.equal(weights(1), weights(2))
 
 
+def test_random_weights_touch_no_gpu(tokenizer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copying the state of every GPU takes memory on all of them, also those of other jobs."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda *_: pytest.fail("a GPU was touched"))
+    random_encoder(MODEL, tokenizer, 1)
+
+
 def test_a_longer_input_than_positions_is_refused(encoder: Encoder) -> None:
     with pytest.raises(SesameError, match=r"finetune\.max_seq_length=64: .* 32 positions"):
         encoder.encode_texts([("a",)], max_length=64)

@@ -40,6 +40,8 @@ def test_sentence_pairs_of_a_task_are_compared_by_cosine(
     asked = ["similarity", "encoder=./vectors.txt", "task=stsb", "task.data_dir=."]
     assert run(asked) == 0
     assert "1.000 │   1.000 │ 3 of 3" in capfd.readouterr().out
+    for layers in ("last", "top"):  # as `sesame embed` calls it, and AllenNLP
+        assert run([*asked, f"layers={layers}"]) == 0
     assert run([*asked, "pooling=last"]) == 2
     assert "pooling=last: must be one of mean, first, max" in capfd.readouterr().err
     assert run(["similarity", "encoder=./vectors.txt", "task=sst2", "task.data_dir=."]) == 2

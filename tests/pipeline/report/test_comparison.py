@@ -1,5 +1,6 @@
 """A page about two runs: curves over one another, settings that differ, scores beside papers'."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from pipeline.report.curves import HOURS, MINUTES, STEPS, TOKENS, Journal, draw_
 from pipeline.report.layers import layers_section
 from pipeline.report.learning import learning_section
 from pipeline.report.page import make_page
-from pipeline.report.tasks import headline, read_scores, tasks_section
+from pipeline.report.tasks import BEST_ON_DEV, headline, read_scores, tasks_section
 from tests.pipeline.reported import CHOICES, SampleRun, write_two_runs
 
 
@@ -148,11 +149,62 @@ def test_the_headline_is_chosen_on_the_development_set(tmp_path: Path) -> None:
     assert facts is not None
     [fact] = facts.facts
     assert fact.value == "70.2 ± 0.1"
-    assert fact.note == "accuracy; the best of 2 by development score"
+    assert fact.note == "accuracy; pretrain · finetune.lr=5e-05: the best of 2 by development score"
     [table] = confusion_tables(collected, share_text=False).values()
     assert table.caption == "polarity: predictions of pretrain, seed 3"
     [made] = chosen_finetunings(collected).values()
     assert made.config["finetune"]["lr"] == 5e-5
+
+
+def test_the_headline_names_the_encoder_that_it_is_about(tmp_path: Path) -> None:
+    """A floor may be ahead; its score must not pass for the trained encoder's."""
+    run = SampleRun(tmp_path)
+    run.write_finetuning("polarity", "pretrain", 1)
+    run.write_finetuning("polarity", "tfidf", 1, more={"score": 0.9, "dev_score": 0.9})
+    facts = headline(read_scores(collect(run.inputs)))
+    assert facts is not None
+    assert "tfidf: the best of 2 by development score" in facts.facts[0].note
+
+
+def test_fine_tunings_of_earlier_formats_are_chosen_by_their_best_epoch(tmp_path: Path) -> None:
+    """They have the development scores of all epochs and the number of the best one."""
+    run = SampleRun(tmp_path)
+    for seed, developed in ((1, 0.6), (2, 0.8)):
+        more = {"dev_scores": [0.1, developed, 0.2], "score": 1.0 - developed}
+        output = run.write_finetuning("polarity", "pretrain", seed, lr=seed * 1e-5, more=more)
+        for path in (output.path / "scores.json", output.path / "manifest.json"):
+            path.write_text(re.sub(r'"dev_score": [\d.]+, ?', "", path.read_text()))
+    collected = collect(run.inputs)
+    [made] = collected.made[1:]
+    assert "dev_score" not in made.counts
+    facts = headline(read_scores(collected))
+    assert facts is not None and facts.facts[0].value == "20.0"
+    assert chosen_finetunings(collected)["polarity"].counts["seed"] == 2
+
+
+def test_no_score_is_called_the_best_without_a_development_score(tmp_path: Path) -> None:
+    run = SampleRun(tmp_path)
+    for lr in (2e-5, 5e-5):
+        run.write_finetuning("polarity", "pretrain", 1, lr=lr)
+    scores = [replace(score, dev_values=()) for score in read_scores(collect(run.inputs))]
+    facts = headline(scores)
+    assert facts is not None
+    assert facts.facts[0].note == "accuracy; pretrain · finetune.lr=2e-05: the first of 2"
+
+
+def test_the_headline_says_where_it_was_chosen_on_the_scored_set(tmp_path: Path) -> None:
+    """One evaluation leaves no choice of an epoch, but a sweep leaves one of its variants."""
+    run = SampleRun(tmp_path)
+    run.config = replace(run.config, task=replace(run.config.task, dev="dev.tsv"))
+    run.write_finetuning("sst2", "pretrain", 1, lr=2e-5, more={"dev_scores": [0.8]})
+    page = make_page(collect(run.inputs), Config(name="x")).html
+    assert BEST_ON_DEV not in page
+    run.write_finetuning("sst2", "pretrain", 1, lr=5e-5, more={"dev_scores": [0.7]})
+    assert BEST_ON_DEV in make_page(collect(run.inputs), Config(name="x")).html
+    run.inputs.clear()
+    for lr in (2e-5, 5e-5):
+        run.write_finetuning("sst2", "pretrain", 1, lr=lr, test="test.tsv")
+    assert BEST_ON_DEV not in make_page(collect(run.inputs), Config(name="x")).html
 
 
 def test_the_page_says_where_the_epoch_was_chosen_on_the_scored_set(tmp_path: Path) -> None:

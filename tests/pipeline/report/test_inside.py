@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.config.schema import Config
 from pipeline.pages.blocks import Examples, Note, Section, Table
-from pipeline.report.calibration import calibration_error, calibration_groups
+from pipeline.report.calibration import SMALLEST, calibration_error, calibration_groups
 from pipeline.report.collect import collect
 from pipeline.report.errors import LONGEST, SHOWN, sample_errors
 from pipeline.report.inside import inside_section
@@ -83,7 +83,7 @@ def test_types_are_named_only_where_text_is_shared(tmp_path: Path, share_text: b
     assert [row[0] for row in rows] == (["no", "yes"] if share_text else ["type 1", "type 2"])
     assert rows[0][1:] == ["48.0", "60.0", "30.0", "31", "28"]  # of the better seed
     said = [block.text for block in found.blocks if isinstance(block, Note)]
-    assert said[0].endswith("the best of mentions by development score: pretrain · seed 2.")
+    assert said[0].endswith("the best of mentions by development score, pretrain · seed 2.")
     errors = [block for block in found.blocks if isinstance(block, Examples)]
     assert len(errors) == int(share_text)
 
@@ -129,6 +129,20 @@ def test_calibration_is_right_for_predictions_that_know_how_sure_they_are() -> N
     assert calibration_error(calibration_groups(boastful)) == pytest.approx(0.25, abs=0.01)
 
 
+def test_few_predictions_make_few_groups() -> None:
+    """In groups of six, chance alone gives a perfectly calibrated model an error of 15 points."""
+    rng = np.random.default_rng(0)
+    errors = []
+    for _ in range(200):
+        confidences, drawn = rng.uniform(0.5, 1.0, 64), rng.random(64)
+        honest = [judged(float(c), bool(d < c)) for c, d in zip(confidences, drawn, strict=True)]
+        groups = calibration_groups(honest)
+        assert min(group.size for group in groups) >= SMALLEST
+        errors.append(calibration_error(groups))
+    assert np.mean(errors) < 0.08
+    assert [group.size for group in calibration_groups(honest[:5])] == [5]
+
+
 def test_equal_confidences_stay_in_one_group() -> None:
     """The majority baseline is as sure of every answer as of any other."""
     constant = [judged(0.7, number % 10 < 7) for number in range(100)]
@@ -142,9 +156,9 @@ def test_the_table_of_calibration_is_that_of_the_predictions(tmp_path: Path) -> 
     run.write_finetuning("polarity", "pretrain", 1)
     found = section(run)
     rows = table(found, "polarity: calibration, expected calibration error")[1:]
-    assert [row[0] for row in rows] == ["10"] * 10
-    assert rows[0][1] == "52.2"  # the mean of 0.5, 0.505, …, 0.545, which is 52.25
-    assert {row[2] for row in rows} <= {"70.0", "80.0"}
+    assert [row[0] for row in rows] == ["34", "33", "33"]
+    assert rows[0][1] == "58.2"  # the mean of 0.5, 0.505, …, 0.665, which is 58.25
+    assert {row[2] for row in rows} <= {"73.5", "75.8"}
     assert "calibration-1" in [figure.name for figure in found.figures]
 
 

@@ -243,6 +243,16 @@ def test_long_curves_are_thinned_to_means_inside_their_bounds() -> None:
     assert charts.thin(points[:5]) == [charts.Point(x, y, y, y) for x, y in points[:5]]
 
 
+@pytest.mark.parametrize("other", [1, 3])
+def test_a_curve_of_one_point_is_a_dot(other: int) -> None:
+    """Also beside longer curves, such as the diagonal of a calibration."""
+    one = charts.Series("one", [(2.0, 5.0)], colour=0)
+    more = charts.Series("more", [(float(x), 4.0) for x in range(1, 1 + other)], colour=4)
+    svg = charts.lines("c", "title", [one, more])
+    dots = re.search(r'<g class="mark-symbol role-mark.*?</g>', svg, re.DOTALL)
+    assert dots is not None and dots[0].count("<path") == (2 if other == 1 else 1)
+
+
 def test_numbers_read_well() -> None:
     assert [wording.short(value) for value in (0, 7, 3650.4, 12_345, 999_999, 6.04e6, 0.1234)] == [
         "0", "7", "3,650", "12.3\u202fk", "1\u202fM", "6.04\u202fM", "0.123",

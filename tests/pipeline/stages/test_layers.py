@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -108,6 +109,18 @@ def test_states_are_computed_once_and_finished_heads_survive(
     assert done == 5 + 6
     Layers().tidy(killed, {})
     assert list(killed.iterdir()) == []
+
+
+def test_development_scores_stand_apart_from_test_scores(
+    task: TaskConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The published column is one of development scores."""
+    outcome = SimpleNamespace(dev_score=0.7, scores={"entity_f1": 0.3})
+    monkeypatch.setattr(layer_table, "finetune", lambda *_: outcome)
+    config = FinetuneConfig(mode="frozen", accelerator="cpu")
+    scores = fill_table(TwoLayers(), read_splits(task, 0), task, config, 1, tmp_path / "out")
+    assert list(scores.values()) == [{"1": {"dev": 0.7, "test": 0.3}}] * len(scores)
+    assert len(scores) == 5
 
 
 def test_the_stage_writes_ours_beside_the_published(task: TaskConfig, tmp_path: Path) -> None:
