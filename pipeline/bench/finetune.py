@@ -98,8 +98,8 @@ def _race(
     for seed in SEEDS:
         own = [replace(config, seed=seed) for config in configs]
         sides: list[Side] = [partial(_Ours, encoder, task, splits, each) for each in own]
-        sides.append(partial(_Peer, encoder, splits, own[0], width))
-        rounds.append([Lap(*lap) for lap in race(sides)])
+        peer = partial(_Peer, encoder, splits, own[0], width)
+        rounds.append([Lap(*lap) for lap in race(sides, peer)])
     return rounds
 
 

@@ -22,7 +22,7 @@ import torch
 from data_prep.errors import UsageError
 from pipeline.bench.figures import Figure, compared
 from pipeline.bench.transformers_loop import KINDS, TransformersLoop
-from pipeline.bench.turns import Side, Spent, race
+from pipeline.bench.turns import Spent, race
 from pipeline.bench.usage import peak_bytes
 from pipeline.config.schema import Config
 from pipeline.encoders import load_encoder
@@ -63,8 +63,7 @@ def measure(config: Config) -> list[Figure]:
         settings = replace(config.finetune, seed=seed, accelerator="cpu")
         job = Job(folder, task, read_splits(task, seed), settings)
         trained = len(job.splits.train) * settings.epochs
-        sides: list[Side] = [partial(_Ours, job), partial(_Peer, job)]
-        rounds.append(race(sides))
+        rounds.append(race([partial(_Ours, job)], partial(_Peer, job)))
     ours, theirs = ([100 * laps[side][1].score for laps in rounds] for side in (0, 1))
     peaks = [max(laps[side][1].peak for laps in rounds) / 1e6 for side in (0, 1)]
     return [

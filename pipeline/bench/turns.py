@@ -9,7 +9,8 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import psutil
 
 Side = Callable[[], Callable[[], Any]]  # prepares, and returns the work to time
+OURS = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")  # environment variables that `sesame` sets
 TURN_SECONDS = 1.5  # short compared with the minutes in which a machine's load changes
 
 
@@ -87,18 +89,20 @@ def _turn(work: Callable[[], object]) -> Spent:
     return clock.spent().divided(calls)
 
 
-def race(sides: Sequence[Side]) -> list[tuple[Spent, Any]]:
-    """Return the time and result of each side's work; the sides advance in short turns.
+def race(sides: Sequence[Side], peer: Side) -> list[tuple[Spent, Any]]:
+    """Return the time and result of each side's work, the peer's last; they take short turns.
 
     A side is a picklable callable that prepares and returns its work; only the work is timed. Each
     side has its own process, which is stopped (SIGSTOP) during the others' turns. So even work
-    that takes minutes alternates.
+    that takes minutes alternates. The peer's process has the environment that its users have.
     """
     context = multiprocessing.get_context("spawn")
     runners = []
     try:
         for side in sides:
             runners.append(_Runner(context, side))
+        with _without(OURS):
+            runners.append(_Runner(context, peer))
         waiting = list(runners)
         while waiting:
             for runner in list(waiting):
@@ -108,6 +112,16 @@ def race(sides: Sequence[Side]) -> list[tuple[Spent, Any]]:
         for runner in runners:
             runner.end()
     return [(runner.spent, runner.result) for runner in runners]
+
+
+@contextmanager
+def _without(names: Sequence[str]) -> Iterator[None]:
+    """Hide environment variables from processes that are started in the `with` block."""
+    hidden = {name: os.environ.pop(name) for name in names if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(hidden)
 
 
 class _Runner:

@@ -115,8 +115,8 @@ class BertEncoder(TokenEncoder):
         )
         return states
 
-    def first_states(self, batch: InputBatch) -> Tensor:
-        """Return the last hidden states of [CLS]; the last layer skips all other positions."""
-        return self.bert.first_states(
-            batch.tokens_N, batch.positions_N, batch.segments_N, batch.lengths
+    def last_states(self, batch: InputBatch, rows_R: Tensor) -> Tensor:
+        """Return the last hidden states of some units; the last layer skips all others."""
+        return self.bert.last_states(
+            batch.tokens_N, batch.positions_N, batch.segments_N, batch.lengths, rows_R
         )

@@ -15,6 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pipeline.data.device import send
+
 Ints = NDArray[np.int64]
 # Words of a sentence. A tuple: words separated by single spaces, as in CoNLL files. A
 # `data_prep.text.words.TextWords`: words with their positions in a text. Both are hashable.
@@ -49,6 +51,11 @@ class InputBatch:
     second: Ints  # [E] position in the input where the second sentence starts; on the host
     word_starts_W: Tensor  # index into N of each word's first unit; empty for plain texts
     word_counts: Ints  # [E] words per input; on the host
+
+    @property
+    def firsts_E(self) -> Tensor:
+        """Index into N of each input's first unit."""
+        return send(np.cumsum(self.lengths) - self.lengths, self.tokens_N.device)
 
     def to(self, device: torch.device) -> "InputBatch":
         """The same batch on another device."""

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from data_prep.errors import UsageError
@@ -71,11 +70,10 @@ class Encoder(nn.Module, ABC):
         texts = [each if isinstance(each, str) else " ".join(each) for each in sentences]
         return list(embed_sentences(self, texts, layers or "last", pooling))
 
-    def first_states(self, batch: InputBatch) -> Tensor:
-        """Return the last hidden state of each input's first unit, x_ED."""
-        lengths_E = torch.from_numpy(batch.lengths).to(batch.tokens_N.device)
-        first_ED: Tensor = self(batch)[-1][lengths_E.cumsum(0) - lengths_E]
-        return first_ED
+    def last_states(self, batch: InputBatch, rows_R: Tensor) -> Tensor:
+        """Return the last hidden states of some units of a batch, x_RD."""
+        x_RD: Tensor = self(batch)[-1][rows_R]
+        return x_RD
 
     def word_units(self, sentences: Sequence[Words]) -> WordUnits:
         """Return the units that each word takes, for cutting windows that fit."""

@@ -69,7 +69,7 @@ def _batches(
     def compute(rows: Ints) -> Batch:
         batch = inputs.batch(rows).to(device)
         if (layers.choice, pooling) == ("last", "first"):
-            values = encoder.first_states(batch)
+            values = encoder.last_states(batch, batch.firsts_E)
         else:
             values = pool(layers.of(encoder(batch)), batch.lengths, pooling)
         return rows, values.float().cpu().numpy()

@@ -163,10 +163,11 @@ class TransformersEncoder(TokenEncoder):
         states = self.network(**told, output_hidden_states=True).hidden_states
         return [x_ELD[real_EL] for x_ELD in states]
 
-    def first_states(self, batch: InputBatch) -> Tensor:
-        """Return the last hidden state of each input's first unit, x_ED."""
-        first_ED: Tensor = self.network(**self._padded(batch)[1]).last_hidden_state[:, 0]
-        return first_ED
+    def last_states(self, batch: InputBatch, rows_R: Tensor) -> Tensor:
+        """Return the last hidden states of some units of a batch, x_RD."""
+        real_EL, told = self._padded(batch)
+        x_RD: Tensor = self.network(**told).last_hidden_state[real_EL][rows_R]
+        return x_RD
 
     def _padded(self, batch: InputBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the units that are not padding, and the network's arguments."""

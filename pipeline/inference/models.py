@@ -10,8 +10,9 @@ A reference is `<run>/<task>`, the beginning of a fingerprint, or a folder.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -28,9 +29,11 @@ from pipeline.inference.results import (
     labels_of,
     tags_of,
 )
+from pipeline.models.host_threads import one_ahead
 from pipeline.store.models import find_model
 from pipeline.store.outputs import Store
 from pipeline.tasks.answers import Floats, Prediction, TagAnswers
+from pipeline.tasks.batches import TaskData
 from pipeline.tasks.config import OF_TEXTS
 from pipeline.tasks.examples import Document, Example
 from pipeline.tasks.finetuned import Finetuned, load_finetuned
@@ -40,6 +43,8 @@ from pipeline.tasks.multilabel_answers import MultilabelAnswers
 # A text, the two texts of a pair, a question and its passage, the words of a sentence, a context
 # and its choices, or a sentence with its document.
 Item = str | tuple[str, str] | list[str] | tuple[str, list[str]] | Example
+
+BATCH_ITEMS = 512  # sorted by length together; bounds memory and what an interruption loses
 
 # Forms of items, as messages call them.
 TEXT = "a text"
@@ -54,6 +59,15 @@ class Answered:
 
     results: list[Result]
     cut: int  # items that were truncated to what the model reads
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Items of a batch, ready for the network."""
+
+    items: Sequence[Item]
+    examples: list[Example]
+    data: TaskData | None  # of the examples that have words; None if none has
 
 
 @dataclass(frozen=True)
@@ -85,18 +99,34 @@ class FinetunedModel:
         text is answered too. A text that is longer than the model reads is truncated; only tags and
         answers are found in all of it.
         """
-        return self.answer(items).results
-
-    def answer(self, items: Sequence[Item]) -> Answered:
-        """Return what `predict` returns, and the number of truncated items."""
         if isinstance(items, str):
             raise UsageError("predict: give a list of items; for one text, [text]")
+        rest = iter(items)
+        batches = iter(lambda: list(islice(rest, BATCH_ITEMS)), [])
+        return [result for answered in self.answers(batches) for result in answered.results]
+
+    def answers(self, batches: Iterable[Sequence[Item]]) -> Iterator[Answered]:
+        """Yield what `predict` returns for each batch, and the number of truncated items.
+
+        While the network computes a batch, the next one is encoded and the last one decoded.
+        """
+        for asked, outputs in one_ahead(self._compute, map(self._encode, batches)):
+            yield self._decode(asked, outputs)
+
+    def _encode(self, items: Sequence[Item]) -> _Asked:
         examples = [self.example(item) for item in items]
         asked = [example for example in examples if example.texts]  # no words, no tags
-        if not asked:
+        return _Asked(items, examples, self.finetuned.encode(asked) if asked else None)
+
+    def _compute(self, asked: _Asked) -> tuple[_Asked, Floats]:
+        if asked.data is None:
+            return asked, np.empty((0, 0), np.float32)
+        return asked, head_outputs(self.finetuned.model, asked.data)
+
+    def _decode(self, asked: _Asked, outputs: Floats) -> Answered:
+        items, examples, data = asked.items, asked.examples, asked.data
+        if data is None:
             return Answered([self._no_tags(item) for item in items], 0)
-        data = self.finetuned.encode(asked)
-        outputs = head_outputs(self.finetuned.model, data)
         answers = self.finetuned.answers
         results: list[Result]
         match self.kind:

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import uuid
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -17,13 +18,12 @@ from typing import BinaryIO
 from data_prep.errors import UsageError
 from data_prep.files import read_json_object, write_atomically
 from pipeline.inference.items import STANDARD_INPUT, Line, read_items
-from pipeline.inference.models import FinetunedModel
-from pipeline.inference.results import as_json
+from pipeline.inference.models import BATCH_ITEMS, FinetunedModel, Item
+from pipeline.inference.results import Result, as_json
 from pipeline.store.models import FILE
 from pipeline.tasks.examples import Example
 
 SHOWN_FAULTS = 5
-BATCH_ITEMS = 512  # sorted by length together; bounds memory and what an interruption loses
 BATCH_CHARACTERS = 1 << 20  # bounds memory where items are whole documents
 
 
@@ -82,8 +82,16 @@ def predict_lines(
     rest = iter(lines)
     for line in islice(rest, done):
         tally.note(line)
-    while batch := list(_next_batch(rest)):
-        for answer in _answers(model, batch, tally):
+    batches: deque[list[Line]] = deque()  # whose answers are not written yet
+
+    def asked() -> Iterator[list[Item]]:
+        while batch := list(_next_batch(rest)):
+            batches.append(batch)
+            yield [line.item for line in batch if line.item is not None]
+
+    for answered in model.answers(asked()):
+        tally.cut += answered.cut
+        for answer in _answers(batches.popleft(), answered.results, tally):
             sink.write(json.dumps(answer, ensure_ascii=False).encode() + b"\n")
         sink.flush()
     return tally
@@ -107,11 +115,9 @@ def _length(item: object) -> int:
     return sum(map(_length, parts)) if isinstance(parts, list | tuple) else 0
 
 
-def _answers(model: FinetunedModel, batch: list[Line], tally: Tally) -> Iterator[dict[str, object]]:
-    items = [line.item for line in batch if line.item is not None]
-    answered = model.answer(items)
-    tally.cut += answered.cut
-    results = iter(answered.results)
+def _answers(batch: list[Line], results: list[Result], tally: Tally) -> Iterator[dict[str, object]]:
+    """Yield the JSON object of every line; `results` are those of lines without a fault."""
+    rest = iter(results)
     for line in batch:
         tally.items += 1
         tally.note(line)
@@ -119,7 +125,7 @@ def _answers(model: FinetunedModel, batch: list[Line], tally: Tally) -> Iterator
         if line.item is None:
             yield {"line": line.number, **named, "error": line.fault}
         else:
-            yield {"line": line.number, **named, **as_json(next(results))}
+            yield {"line": line.number, **named, **as_json(next(rest))}
 
 
 def _identity(model: FinetunedModel, source: str) -> dict[str, object]:

@@ -211,24 +211,31 @@ class Head(nn.Module):
             and not (self.context or self.alike or self.crf)
         )
 
-    @property
-    def reads_first(self) -> bool:
-        """True if the head reads only the last hidden state of each input's first unit."""
-        return (
-            self.kind in SENTENCES
-            and self.layers.choice == "last"
-            and self.pooling in ("first", "pooler")
-            and self.context is None
-            and self.alike is None
-        )
+    def rows(self, batch: InputBatch) -> Tensor | None:
+        """Return the units of which the head reads the last hidden states, and nothing else.
+
+        None if it reads other states too; then `forward` takes all of them.
+        """
+        if self.layers.choice != "last":
+            return None
+        if self.kind == "tag":
+            return batch.word_starts_W
+        is_first = self.kind in SENTENCES and self.pooling in ("first", "pooler")
+        return batch.firsts_E if is_first and not (self.context or self.alike) else None
+
+    def read(self, x_RD: Tensor, batch: InputBatch) -> Tensor:
+        """Return what `forward` does, from the last hidden states of the `rows`."""
+        if self.context is not None:
+            x_RD = self.context(x_RD, batch.word_counts)
+        return self.answer(x_RD)
 
     def forward(self, states: list[Tensor], batch: InputBatch) -> Tensor:
         """Return logits [U, C], or predicted numbers [U, 1]. `states`: one [N, D] per layer."""
-        x, lengths = self.layers(states), batch.lengths
+        x = self.layers(states)
         if self.kind == "tag":
-            x, lengths = x[batch.word_starts_W], batch.word_counts
+            return self.read(x[batch.word_starts_W], batch)
         if self.context is not None:
-            x = self.context(x, lengths)
+            x = self.context(x, batch.lengths)
         if self.kind in SENTENCES:
             x = self._pooled(x, batch)
         return self.answer(x)

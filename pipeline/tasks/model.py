@@ -48,8 +48,9 @@ class Model(nn.Module):
         return answers if gold is None else self.head.loss_sums(answers.float(), gold, batch)[0]
 
     def _answers(self, batch: InputBatch) -> Tensor:
-        if self.head.reads_first:
-            return self.head.answer(self.encoder.first_states(batch))
+        rows_R = self.head.rows(batch)
+        if rows_R is not None and not (self.training and self.head.kind == "tag"):
+            return self.head.read(self.encoder.last_states(batch, rows_R), batch)
         answers: Tensor = self.head(self.encoder(batch), batch)
         return answers
 

@@ -199,13 +199,18 @@ class Bert(nn.Module):
         states = self.encode(tokens_N, positions_N, segments_N, lengths, plan)
         return [plan.restore(x_ND) for x_ND in states]
 
-    def first_states(
-        self, tokens_N: Tensor, positions_N: Tensor, segments_N: Tensor, lengths: NDArray[np.int64]
+    def last_states(
+        self,
+        tokens_N: Tensor,
+        positions_N: Tensor,
+        segments_N: Tensor,
+        lengths: NDArray[np.int64],
+        rows_R: Tensor,
     ) -> Tensor:
-        """Return the last hidden state of each example's first token, x_ED."""
+        """Return the last hidden states of some tokens, x_RD."""
         plan = AttentionPlan.of(lengths, tokens_N.device)
-        states = self.encode(tokens_N, positions_N, segments_N, lengths, plan, plan.starts_E)
-        return states[-1]
+        rows_R = plan.rows(rows_R)
+        return self.encode(tokens_N, positions_N, segments_N, lengths, plan, rows_R)[-1]
 
     def encode(
         self,

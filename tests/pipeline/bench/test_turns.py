@@ -1,5 +1,6 @@
 """Timing in turns: long works alternate, CPU seconds are the sides' own, noise is called noise."""
 
+import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -10,7 +11,7 @@ import pytest
 
 from pipeline.bench import turns
 from pipeline.bench.figures import Figure, compared
-from pipeline.bench.turns import Spent, alternate, race
+from pipeline.bench.turns import OURS, Spent, alternate, race
 from pipeline.commands.bench import caption
 
 
@@ -43,7 +44,7 @@ def test_long_works_take_turns_and_each_is_charged_its_own_time(
     monkeypatch.setattr(turns, "TURN_SECONDS", 0.05)
     log = tmp_path / "log"
     (short, first), (long, second) = race(
-        [partial(computing, log, "short", 0.2), partial(computing, log, "long", 0.4)]
+        [partial(computing, log, "short", 0.2)], partial(computing, log, "long", 0.4)
     )
     assert (first, second) == ("short", "long")
     names = log.read_text().split()
@@ -54,7 +55,19 @@ def test_long_works_take_turns_and_each_is_charged_its_own_time(
 
 def test_a_side_that_fails_ends_the_race_with_its_error() -> None:
     with pytest.raises(ValueError, match="no such luck"):
-        race([failing])
+        race([], failing)
+
+
+def asked() -> Callable[[], list[str | None]]:
+    return lambda: [os.environ.get(name) for name in OURS]
+
+
+def test_the_peer_does_not_run_with_our_threads_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in OURS:
+        monkeypatch.setenv(name, "7")
+    (_, ours), (_, peers) = race([asked], asked)
+    assert ours == ["7"] * len(OURS) and peers == [None] * len(OURS)
+    assert os.environ[OURS[0]] == "7"
 
 
 def test_short_calls_are_repeated_to_fill_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:

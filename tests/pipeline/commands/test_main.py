@@ -14,7 +14,7 @@ from pipeline.commands import catalogue
 from pipeline.commands import main as cli
 from pipeline.commands.arguments import parse
 from pipeline.commands.catalogue import COMMANDS
-from pipeline.commands.main import run
+from pipeline.commands.main import SPINS, run
 
 HUB = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HUB_DISABLE_TELEMETRY")
 PRINTING = {"run", "plan", "path", "submit", "estimate", "rehearse", *(
@@ -50,14 +50,17 @@ def test_nothing_is_asked_of_the_hub_unless_the_user_says_so(
 
 
 @pytest.mark.parametrize("given", [None, "ACTIVE"])
-def test_threads_sleep_while_they_wait_unless_the_user_says_otherwise(
+def test_threads_that_wait_long_sleep_unless_the_user_says_otherwise(
     given: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
+        monkeypatch.setenv(name, "")  # restored after the test
+        monkeypatch.delenv(name)
     if given:
         monkeypatch.setenv("OMP_WAIT_POLICY", given)
     assert run(["--help"]) == 0
     assert os.environ["OMP_WAIT_POLICY"] == (given or "PASSIVE")
+    assert os.environ.get("GOMP_SPINCOUNT") == (None if given else SPINS)
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))

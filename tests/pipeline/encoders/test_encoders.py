@@ -170,11 +170,14 @@ def test_sentences_read_apart_are_as_if_each_were_alone(encoder: Encoder) -> Non
     assert batch.lengths.tolist() == (alone.lengths[::2] + alone.lengths[1::2]).tolist()
 
 
-def test_first_states_are_those_of_first_pieces(encoder: Encoder) -> None:
+def test_last_states_are_those_of_the_given_units(encoder: Encoder) -> None:
     inputs = encoder.encode_texts([("a b c", "d"), ("d", "a"), ("e", "went home"), ("", "")], 32)
     batch = inputs.batch(np.array([1, 2, 0, 3]))
     starts = np.cumsum(batch.lengths) - batch.lengths
-    torch.testing.assert_close(encoder.first_states(batch), encoder(batch)[-1][starts])
+    assert batch.firsts_E.tolist() == starts.tolist()
+    whole = encoder(batch)[-1]
+    for rows in (batch.firsts_E, torch.tensor([len(whole) - 1, 0, 2])):
+        torch.testing.assert_close(encoder.last_states(batch, rows), whole[rows])
 
 
 def test_random_weights_follow_the_seed_alone(tokenizer: Path) -> None:

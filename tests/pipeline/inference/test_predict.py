@@ -461,16 +461,16 @@ def test_an_interrupted_prediction_goes_on(tmp_path: Path, monkeypatch: pytest.M
     model = read_model("mine/mood")
     whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
     predict_file(model, str(source), whole)
-    asked: list[int] = []
-    answer = FinetunedModel.answer
+    decoded: list[int] = []
+    decode = FinetunedModel._decode
 
-    def stop_at_third(self: FinetunedModel, items: Any) -> Any:
-        asked.append(len(items))
-        if len(asked) == 3:
+    def stop_at_third(self: FinetunedModel, *asked: Any) -> Any:
+        decoded.append(len(asked[1]))
+        if len(decoded) == 3:
             raise KeyboardInterrupt
-        return answer(self, items)
+        return decode(self, *asked)
 
-    monkeypatch.setattr(FinetunedModel, "answer", stop_at_third)
+    monkeypatch.setattr(FinetunedModel, "_decode", stop_at_third)
     with pytest.raises(KeyboardInterrupt):
         predict_file(model, str(source), cut)
     assert not cut.exists()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from pipeline.models.host_threads import side_by_side
+from pipeline.models.host_threads import one_ahead, side_by_side
 
 
 @pytest.fixture(autouse=True)
@@ -51,3 +51,31 @@ def test_few_results_wait_for_a_slow_reader() -> None:
     assert len(computed) <= 6
     results.close()
     assert len(computed) <= 6 and torch.get_num_threads() == 2
+
+
+def test_the_next_item_is_made_while_one_is_computed() -> None:
+    is_made = [threading.Event() for _ in range(4)]
+
+    def items() -> Iterator[int]:
+        for number, event in enumerate(is_made):
+            event.set()
+            yield number
+
+    def compute(number: int) -> int:
+        if number + 1 < len(is_made):
+            assert is_made[number + 1].wait(timeout=30)
+        return number
+
+    assert list(one_ahead(compute, items())) == [0, 1, 2, 3]
+
+
+def test_one_item_at_most_is_computed_ahead() -> None:
+    computed: list[int] = []
+    results = one_ahead(computed.append, iter(range(1000)))
+    next(results)
+    results.close()
+    assert len(computed) <= 2
+    errors = one_ahead(lambda item: 1 // item, [1, 0, 1])
+    assert next(errors) == 1
+    with pytest.raises(ZeroDivisionError):
+        next(errors)

@@ -214,16 +214,28 @@ def test_lazy_tables_change_nothing_but_the_price(
             torch.testing.assert_close(value, eager[name], rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("changed", [{}, {"pooling": "mean"}, {"layers": "mix"}, {"head": "bigru"}])
-def test_a_head_that_reads_first_units_answers_as_any_other(
-    changed: dict[str, str], tokenizer: Path
+@pytest.mark.parametrize(
+    ("kind", "changed", "reads_few"),
+    [
+        ("classify", {}, True),
+        ("classify", {"pooling": "mean"}, False),
+        ("classify", {"layers": "mix"}, False),
+        ("classify", {"head": "bigru"}, False),
+        ("tag", {}, True),
+        ("tag", {"layers": "mix"}, False),
+        ("tag", {"head": "bigru"}, True),
+        ("span", {}, False),
+    ],
+)
+def test_a_head_that_reads_few_states_answers_as_if_it_read_all(
+    kind: str, changed: dict[str, str], reads_few: bool, tokenizer: Path
 ) -> None:
     encoder = new_encoder(tokenizer)
-    config = replace(FAST, pooling="first")
-    head = Head("classify", 2, encoder, replace(config, **changed))
-    assert head.reads_first == (not changed)
+    head = Head(kind, 2, encoder, replace(FAST, **{"pooling": "first", **changed}))
     model = Model(encoder, head, frozen=False).eval()
-    batch = encoder.encode_texts([("good film",), ("the cast was dull",)], 32).batch(np.arange(2))
+    words = [(["the", "cast", "was", "dull"],), (["good", "film"],), (["filmfilmgood", "dull"],)]
+    batch = encoder.encode_words(words, 32).batch(np.array([1, 0, 2]))
+    assert (head.rows(batch) is not None) == reads_few
     torch.testing.assert_close(model(batch), head(encoder(batch), batch))
 
 
