@@ -42,7 +42,7 @@ SIZES = {
     "mini": BertConfig(layers=4, hidden=256, heads=4, intermediate=1024),
     "base": BertConfig(layers=12, hidden=768, heads=12, intermediate=3072),
 }
-COUNTS = {"mini": 2048, "base": 96}  # sentences; some seconds for the peer
+COUNTS = {"mini": 8192, "base": 96}  # sentences; some seconds for the peer
 ROUNDS = 3
 VOCAB, USED = 30_522, 2000  # tokens of the model, distinct words of generated sentences
 LONGEST, BATCH = 128, 32

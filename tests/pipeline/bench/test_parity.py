@@ -81,7 +81,7 @@ def test_the_line_of_scores_names_the_split(monkeypatch: pytest.MonkeyPatch) -> 
     done = (Spent(1.0, 1.0, 0.0), parity.Found(0.5, 1_000_000))
     monkeypatch.setattr(parity, "prepare_encoder", lambda *_: {"encoder": "minilm"})
     monkeypatch.setattr(parity, "read_splits", lambda *_: Splits([], [], [], []))
-    monkeypatch.setattr(parity, "race", lambda _: [done, done])
+    monkeypatch.setattr(parity, "race", lambda *_: [done, done])
     config = Config(encoder="minilm", finetune=FinetuneConfig())
     for files, split in (({"dev": "dev.tsv"}, "dev"), ({"test": "test.tsv"}, "test")):
         task = TaskConfig(name="sst2", train="a.tsv", metric="accuracy", **files)
