@@ -69,11 +69,15 @@ def test_counts_grow_linearly_with_the_corpus(
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_memory_does_not_grow_with_the_corpus(stage: str, grown: list[Footprints]) -> None:
-    """A merge holds one description per unit; nothing holds the units' content."""
+    """A merge holds one description per unit; nothing holds the units' content.
+
+    Descriptions take 2,500 to 3,200 bytes each (when Python collects garbage varies); the text of a
+    unit takes 7,000 more.
+    """
     *_, half, whole = (of_stage(each, stage) for each in grown)
     units = sum(each.units for each in whole.values()) - sum(each.units for each in half.values())
     for name in whole:
-        allowed = 3_000 * units if name.endswith("merge") else 4 * SMALLEST // 2
+        allowed = 4_000 * units if name.endswith("merge") else 4 * SMALLEST // 2
         growth = whole[name].memory - half[name].memory
         assert growth < allowed + 0.02 * half[name].memory, f"{name}: {growth} bytes more"
 
