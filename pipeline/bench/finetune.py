@@ -66,7 +66,7 @@ def measure(config: Config) -> list[Figure]:
     padded = _race(encoder, task, few, [once], LONGEST)
     unit = "sentences/s"
     trained, padded_trained = len(splits.train) * EPOCHS, len(few.train) * PADDED_EPOCHS
-    ours, peers = ([laps[side].accuracy for laps in rounds] for side in (0, PEER))
+    ours, peers = ([runs[side].accuracy for runs in rounds] for side in (0, PEER))
     return [
         compared("peer pads to the longest", trained, unit, _timed(rounds, 0)),
         compared(f"peer pads to {LONGEST}", padded_trained, unit, _timed(padded, 0)),
@@ -79,7 +79,7 @@ def measure(config: Config) -> list[Figure]:
     ]  # fmt: skip
 
 
-class Lap(NamedTuple):
+class TimedRun(NamedTuple):
     """One fine-tuning of one side."""
 
     spent: Spent
@@ -92,20 +92,20 @@ def _race(
     splits: Splits,
     configs: Sequence[FinetuneConfig],
     width: int | None,
-) -> list[list[Lap]]:
+) -> list[list[TimedRun]]:
     """Run, seed by seed, ours with each config, then the peer with the first config."""
     rounds = []
     for seed in SEEDS:
         own = [replace(config, seed=seed) for config in configs]
         sides: list[Side] = [partial(_Ours, encoder, task, splits, each) for each in own]
         peer = partial(_Peer, encoder, splits, own[0], width)
-        rounds.append([Lap(*lap) for lap in race(sides, peer)])
+        rounds.append([TimedRun(*run) for run in race(sides, peer)])
     return rounds
 
 
-def _timed(rounds: list[list[Lap]], side: int) -> list[tuple[Spent, Spent]]:
+def _timed(rounds: list[list[TimedRun]], side: int) -> list[tuple[Spent, Spent]]:
     """Return what ours with one config and the peer spent, round by round."""
-    return [(laps[side].spent, laps[PEER].spent) for laps in rounds]
+    return [(runs[side].spent, runs[PEER].spent) for runs in rounds]
 
 
 def _sentences(config: Config) -> tuple[TaskConfig, Splits]:

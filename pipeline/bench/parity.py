@@ -45,7 +45,7 @@ class Job(NamedTuple):
     config: FinetuneConfig
 
 
-class Found(NamedTuple):
+class SideResult(NamedTuple):
     """Result of one side's fine-tuning."""
 
     score: float  # the task's metric on the test set
@@ -57,15 +57,15 @@ def measure(config: Config) -> list[Figure]:
     _check(config)
     folder = str(prepare_encoder("bench", config, [])["encoder"])
     task = replace(config.task, further_tests={}, unlabelled={})
-    rounds: list[list[tuple[Spent, Found]]] = []
+    rounds: list[list[tuple[Spent, SideResult]]] = []
     trained = 0
     for seed in range(config.finetune.seed, config.finetune.seed + SEEDS):
         settings = replace(config.finetune, seed=seed, accelerator="cpu")
         job = Job(folder, task, read_splits(task, seed), settings)
         trained = len(job.splits.train) * settings.epochs
         rounds.append(race([partial(_Ours, job)], partial(_Peer, job)))
-    ours, theirs = ([100 * laps[side][1].score for laps in rounds] for side in (0, 1))
-    peaks = [max(laps[side][1].peak for laps in rounds) / 1e6 for side in (0, 1)]
+    ours, theirs = ([100 * runs[side][1].score for runs in rounds] for side in (0, 1))
+    peaks = [max(runs[side][1].peak for runs in rounds) / 1e6 for side in (0, 1)]
     return [
         Figure(
             f"{task.metric} on {task.scored_split}, {SEEDS} seeds",
@@ -74,7 +74,7 @@ def measure(config: Config) -> list[Figure]:
         ),
         compared(
             "training with its evaluations", trained, "examples/s",
-            [(laps[0][0], laps[1][0]) for laps in rounds],
+            [(runs[0][0], runs[1][0]) for runs in rounds],
         ),
         Figure("peak memory", peaks[0], "MB", peaks[1], peaks[1] / peaks[0]),
     ]  # fmt: skip
@@ -108,11 +108,11 @@ class _Ours:
     def __init__(self, job: Job) -> None:
         self._job, self._encoder = job, load_encoder(Path(job.folder))
 
-    def __call__(self) -> Found:
+    def __call__(self) -> SideResult:
         """Train and score."""
         job = self._job
         outcome = finetune(self._encoder, job.splits, job.task, job.config)
-        return Found(outcome.scores[job.task.metric], peak_bytes())
+        return SideResult(outcome.scores[job.task.metric], peak_bytes())
 
 
 class _Peer:
@@ -137,7 +137,7 @@ class _Peer:
         self._metric = task.metric
         self._loop = TransformersLoop(model, job.config, model.config.pad_token_id)
 
-    def __call__(self) -> Found:
+    def __call__(self) -> SideResult:
         """Train, keep the weights of the best epoch, and score."""
         best, weights = -math.inf, {}
         for _ in self._loop.epochs(self._train):
@@ -146,7 +146,7 @@ class _Peer:
                 state = self._loop.model.state_dict()
                 best, weights = score, {name: value.clone() for name, value in state.items()}
         self._loop.model.load_state_dict(weights)
-        return Found(self._score(self._test), peak_bytes())
+        return SideResult(self._score(self._test), peak_bytes())
 
     def _score(self, data: Any) -> float:
         guesses = self._answers.decode(self._loop.outputs(data), data)

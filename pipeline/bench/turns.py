@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 
 Side = Callable[[], Callable[[], Any]]  # prepares, and returns the work to time
-OURS = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")  # environment variables that `sesame` sets
+OPENMP_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")  # environment variables that `sesame` sets
 TURN_SECONDS = 1.5  # short compared with the minutes in which a machine's load changes
 
 
@@ -101,7 +101,7 @@ def race(sides: Sequence[Side], peer: Side) -> list[tuple[Spent, Any]]:
     try:
         for side in sides:
             runners.append(_Runner(context, side))
-        with _without(OURS):
+        with _without(OPENMP_VARIABLES):
             runners.append(_Runner(context, peer))
         waiting = list(runners)
         while waiting:

@@ -19,8 +19,8 @@ MOST_POINTS = 240  # maximum points per line; more would not be visible
 FONT = "Helvetica, Arial, Liberation Sans, sans-serif"
 MOST_TICKS = 8  # of an axis with a tick per whole number
 NUMBER = ".3~r"  # three digits, never an exponent
-LONG = 22  # maximum characters of a name in a legend with two columns
-LINE = 14  # pixels per line of a legend
+LONG_NAME = 22  # maximum characters of a name in a legend with two columns
+LEGEND_LINE_HEIGHT = 14  # pixels per line of a legend
 
 INK, MUTED, RULE = "#23272e", "#636b75", "#dedbd4"
 SERIES = ("#2f6299", "#b9771c", "#2c7f6d", "#8c4f82", "#7a6a58", "#c0503f")
@@ -333,13 +333,13 @@ def _legend(alt: Any, series: Sequence[Series] | Sequence[Band], always: bool = 
 
 
 def _legend_columns(names: set[str]) -> int:
-    return 2 if max(map(len, names)) <= LONG else 1
+    return 2 if max(map(len, names)) <= LONG_NAME else 1
 
 
 def _height(series: Sequence[Series] | Sequence[Band]) -> int:
     """Return the height of a chart, larger for a legend of several lines."""
     names = {item.name for item in series}
-    return HEIGHT + LINE * ((len(names) - 1) // _legend_columns(names))
+    return HEIGHT + LEGEND_LINE_HEIGHT * ((len(names) - 1) // _legend_columns(names))
 
 
 def _draw(

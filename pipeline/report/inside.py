@@ -47,7 +47,7 @@ def inside_section(
         blocks += [Heading(task), *_training(number, task, group), *_mixes(task, group)]
         blocks += _answerable(task, group)
         if task in chosen:
-            blocks += _closer(number, task, chosen[task], share_text)
+            blocks += _details_of_best(number, task, chosen[task], share_text)
     return Section("inside", "Inside the fine-tunings", blocks) if blocks else None
 
 
@@ -136,7 +136,7 @@ def _answerable(task: str, scores: Sequence[Score]) -> list[Block]:
     return [Table(f"{task}: questions with and without an answer", columns, rows)] if rows else []
 
 
-def _closer(number: int, task: str, made: FinishedOutput, share_text: bool) -> list[Block]:
+def _details_of_best(number: int, task: str, made: FinishedOutput, share_text: bool) -> list[Block]:
     """Return types, calibration and errors of one fine-tuning."""
     kind, counts = made.counts["kind"], made.counts
     predictions = judged_predictions(made)

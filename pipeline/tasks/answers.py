@@ -43,7 +43,7 @@ class Answers(ABC):
 
     @abstractmethod
     def fitted(self) -> dict[str, Any]:
-        """Return what was learnt besides weights, as JSON: the arguments of `kinds.restore`."""
+        """Return the fitted state other than weights, as JSON: arguments of `kinds.restore`."""
 
     @abstractmethod
     def encode(self, encoder: Encoder, examples: Sequence[Example], max_length: int) -> TaskData:

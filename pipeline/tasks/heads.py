@@ -125,7 +125,10 @@ class Standardised(nn.Module):
         self.square = nn.Parameter(torch.zeros(()), requires_grad=False)
 
     def forward(self, x_E: Tensor, is_counted: bool = True) -> Tensor:
-        """With `is_counted` False the moments stay; ranks must call this equally often."""
+        """Standardise x_E; all ranks must call this equally often.
+
+        `is_counted=False` leaves the running moments unchanged.
+        """
         if self.training:
             seen_E = x_E.detach().float()
             self._update(seen_E if is_counted else seen_E[:0])

@@ -52,7 +52,7 @@ class History:
         return max(self.evaluations, key=lambda each: each.score, default=None)
 
     def best_before(self, step: int) -> Evaluation | None:
-        """Return the best evaluation before `step`: the best one for a training set back there."""
+        """Return the best evaluation before `step`; used when training is rolled back to `step`."""
         earlier = [each for each in self.evaluations if each.step < step]
         return max(earlier, key=lambda each: each.score, default=None)
 
@@ -84,7 +84,7 @@ class Follower(Protocol):
         """Take a score; may raise to end the training."""
 
 
-class Nobody:
+class NullFollower:
     """A follower that ignores everything."""
 
     def write(self, line: dict[str, Any]) -> None:

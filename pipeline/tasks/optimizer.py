@@ -43,7 +43,7 @@ def parameter_groups(encoder: Encoder, head: nn.Module, config: FinetuneConfig) 
 
 
 def shown_peak(config: FinetuneConfig) -> float:
-    """Return the peak rate that stands for all: the encoder's; if that is 0, the head's."""
+    """Return the peak rate written to the journal: the encoder's; if that is 0, the head's."""
     return config.lr or config.head_lr or 0.0
 
 

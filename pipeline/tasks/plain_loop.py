@@ -33,7 +33,7 @@ from pipeline.tasks.history import (
     LOSS,
     Follower,
     History,
-    Nobody,
+    NullFollower,
     journal_line,
 )
 from pipeline.tasks.lazy_rows import lazy_tables
@@ -72,7 +72,7 @@ class PlainLoop:
         files: TrainingFiles | None = None,
     ) -> None:
         self._task, self._config, self._files = task, config, files
-        self._follower: Follower = follower or Nobody()
+        self._follower: Follower = follower or NullFollower()
 
     def fit(self, model: Model, train: TaskData, dev: TaskData, answers: Answers) -> History:
         """Train the model in place; at the end it has the best evaluation's weights.

@@ -11,7 +11,7 @@ differ by a factor of 4, and for equally distributed scores around two values (s
 tests/pipeline/tasks/test_significance.py, 3 to 10 seeds). It is not paired, although seeds draw the
 same labels for both: a paired test has half the degrees of freedom, and with three seeds finds a
 quarter as many differences of five deviations, if both sets vary independently. It does not cover
-an encoder that fails so rarely that none of its seeds did.
+rare training failures that no observed seed shows.
 """
 
 import math
@@ -33,7 +33,7 @@ class Sample:
 
     @property
     def variance(self) -> float:
-        """Variance over seeds, with that of a value inside its step of the scale.
+        """Variance over seeds, plus the rounding variance of one step (resolution²/12).
 
         Without the latter, equal scores of a small test set would have no deviation at all, and any
         difference to another set would be clear.

@@ -78,7 +78,7 @@ def test_both_sides_learn_the_same_examples(kind: str, tmp_path: Path) -> None:
 
 def test_the_line_of_scores_names_the_split(monkeypatch: pytest.MonkeyPatch) -> None:
     """On dev the epoch was chosen on the scored set, so that is no test score."""
-    done = (Spent(1.0, 1.0, 0.0), parity.Found(0.5, 1_000_000))
+    done = (Spent(1.0, 1.0, 0.0), parity.SideResult(0.5, 1_000_000))
     monkeypatch.setattr(parity, "prepare_encoder", lambda *_: {"encoder": "minilm"})
     monkeypatch.setattr(parity, "read_splits", lambda *_: Splits([], [], [], []))
     monkeypatch.setattr(parity, "race", lambda *_: [done, done])

@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.bench import turns
 from pipeline.bench.figures import Figure, compared
-from pipeline.bench.turns import OURS, Spent, alternate, race
+from pipeline.bench.turns import OPENMP_VARIABLES, Spent, alternate, race
 from pipeline.commands.bench import caption
 
 
@@ -59,15 +59,15 @@ def test_a_side_that_fails_ends_the_race_with_its_error() -> None:
 
 
 def asked() -> Callable[[], list[str | None]]:
-    return lambda: [os.environ.get(name) for name in OURS]
+    return lambda: [os.environ.get(name) for name in OPENMP_VARIABLES]
 
 
 def test_the_peer_does_not_run_with_our_threads_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in OURS:
+    for name in OPENMP_VARIABLES:
         monkeypatch.setenv(name, "7")
     (_, ours), (_, peers) = race([asked], asked)
-    assert ours == ["7"] * len(OURS) and peers == [None] * len(OURS)
-    assert os.environ[OURS[0]] == "7"
+    assert ours == ["7"] * len(OPENMP_VARIABLES) and peers == [None] * len(OPENMP_VARIABLES)
+    assert os.environ[OPENMP_VARIABLES[0]] == "7"
 
 
 def test_short_calls_are_repeated_to_fill_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from pipeline.models.classes import SCORE_CHOICES
 from pipeline.tasks.expected_form import expected_form
 from pipeline.tasks.finetuned import load_finetuned, prove_model, save_model
 from pipeline.tasks.finetuning import finetune
-from pipeline.tasks.history import Nobody
+from pipeline.tasks.history import NullFollower
 from pipeline.tasks.layer_table import fill_table
 from pipeline.tasks.plain_loop import PlainLoop
 from tests.pipeline.encoders.foreign_models import MODELS, TEXTS, write_model
@@ -44,7 +44,7 @@ CLASSES = {
 SHAPES = ("classify", "tag", "span", "choice")  # kinds whose heads differ in form
 
 
-class Lines(Nobody):
+class Lines(NullFollower):
     """Keeps the lines of the journal."""
 
     def __init__(self) -> None:
