@@ -17,7 +17,7 @@ from pipeline.pages.blocks import (
 from pipeline.pages.wording import count, named, percent, plain
 from pipeline.report.collect import Collected
 from pipeline.report.published import published
-from pipeline.tasks.config import AVERAGE
+from pipeline.tasks.config import AVERAGE, RANDOM
 from pipeline.tasks.significance import LEVEL, SEEDS
 from pipeline.tasks.summary import CHOSEN_ON_DEV, LABELS, Gain, Score, gains, summarise
 
@@ -46,7 +46,8 @@ CHOICE = (
 )
 ON_DEV = (
     "Scores on dev are too high: the task has no test file, so the epoch was chosen on the set "
-    "that is scored. So was the score at the top of the page, where there are several."
+    "that is scored. If a task has several encoders or settings, the score at the top was chosen "
+    "on this set too."
 )
 BEST_ON_DEV = "it was chosen on the set that is scored, so this score is too high"
 CEILING = (
@@ -270,5 +271,8 @@ def interval(name: str, score: Score) -> charts.Interval:
 
 def encoder_name(score: Score) -> str:
     """Return an encoder's name with run and variant."""
-    name = "random weights" if score.is_random else score.encoder
+    name = score.encoder
+    if score.is_random:
+        twin = name.removeprefix(RANDOM)  # of `random:mine`, or the beginning of a fingerprint
+        name = "random weights" + (f" of {twin[1:]}" if twin.startswith(":") else twin)
     return named(score.run, name, score.variant)

@@ -7,7 +7,7 @@ differ. `significance` decides whether a difference is clear.
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, median, stdev
@@ -16,9 +16,10 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from pipeline.store.outputs import MANIFEST
+from pipeline.store.outputs import MANIFEST, Store
 from pipeline.tasks.config import RANDOM
 from pipeline.tasks.significance import LEVEL, SEEDS, Sample, is_clear
+from pipeline.tasks.twins import origin
 
 SEED = "finetune.seed"
 LABELS = ("task.train_fraction", "task.train_examples")  # shown as the number of labels instead
@@ -45,6 +46,8 @@ class Score:
     others: tuple[tuple[str, float], ...] = ()  # means of the other metrics
     seeds: tuple[int, ...] = ()  # of the values
     dev_values: tuple[float, ...] = ()  # development score of the chosen epoch, one per seed
+    origin: str = ""  # model and tokenizer of the encoder; empty if unknown, see `twins`
+    recipe: str = ""  # `variant` without the model, which only random encoders have as settings
     # The content of scores.json, one per seed.
     found: tuple[dict[str, Any], ...] = field(default=(), compare=False, repr=False)
 
@@ -76,7 +79,7 @@ class Score:
     @property
     def is_random(self) -> bool:
         """True if the encoder was never trained."""
-        return self.encoder == RANDOM
+        return self.encoder == RANDOM or self.encoder.startswith((f"{RANDOM}:", f"{RANDOM} ("))
 
     @property
     def sample(self) -> Sample:
@@ -86,7 +89,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Gain:
-    """A score and the score of the same encoder with random weights."""
+    """A score and the score of the same encoder with random weights, its untrained twin."""
 
     score: Score
     baseline: Score
@@ -116,6 +119,12 @@ class _Tuning:
     encoder: str
     run: str
     encoders: Sequence[str]  # references of the outputs that it read as its encoders
+    origin: str  # see `Score`
+
+    @property
+    def is_random(self) -> bool:
+        """True if the encoder was never trained."""
+        return bool(self.scores["encoder"] == RANDOM)
 
 
 def chosen_on_scored(found: dict[str, Any]) -> bool:
@@ -148,13 +157,16 @@ def summarise(
     tunings = _read(score_files, runs)
     # One score per seed: two label samples of the same size under one seed are not two seeds.
     groups: dict[tuple[Any, ...], dict[int, dict[str, Any]]] = defaultdict(dict)
-    for one, variant in zip(tunings, _variants(tunings, unnamed), strict=True):
+    for one, differing in zip(tunings, _differing(tunings, unnamed), strict=True):
         task, metric, labels = (one.scores[key] for key in ("task", "metric", "train_examples"))
         split = one.scores.get("split", "")  # earlier versions did not write it
-        key = (task, metric, one.encoder, variant, one.run, labels, split)
+        fitted = {key: value for key, value in differing.items() if not _is_of_model(key)}
+        named = _named(differing), _named(fitted)
+        key = (task, metric, one.encoder, *named, one.run, labels, split, one.origin)
         groups[key].setdefault(one.scores["seed"], one.scores)
     summarised = []
-    for (task, metric, encoder, variant, run, labels, split), by_seed in groups.items():
+    for key, by_seed in groups.items():
+        task, metric, encoder, variant, recipe, run, labels, split, weights = key
         group = list(by_seed.values())
         values = tuple(scores["score"] for scores in group)
         tested, others = group[0]["test_examples"], _others(group, metric)
@@ -162,7 +174,8 @@ def summarise(
         summarised.append(
             Score(
                 task, metric, encoder, values, variant, run, labels, tested, split, others,
-                tuple(by_seed), dev_values if len(dev_values) == len(values) else (), tuple(group),
+                tuple(by_seed), dev_values if len(dev_values) == len(values) else (), weights,
+                recipe, tuple(group),
             )
         )  # fmt: skip
     order = list(dict.fromkeys(score.task for score in summarised))
@@ -183,18 +196,33 @@ def _read(score_files: Sequence[Path], runs: Sequence[str]) -> list[_Tuning]:
         encoder = scores["encoder"]
         if manifest["upstream"]:
             encoder = names.setdefault((run, json.dumps(manifest["upstream"])), encoder)
-        encoders = [ref for role, ref in manifest["upstream"].items() if role.startswith("encoder")]
-        tunings.append(_Tuning(scores, _settings(manifest["config"]), encoder, run, encoders))
+        encoders = [
+            ref
+            for role, ref in manifest["upstream"].items()
+            if role.startswith("tokenizer" if scores["encoder"] == RANDOM else "encoder")
+        ]
+        weights = origin(manifest, Store(path.parents[2]))
+        settings = _settings(manifest["config"])
+        tunings.append(_Tuning(scores, settings, encoder, run, encoders, weights))
     sources = defaultdict(set)
     for one in tunings:
-        if one.encoders:  # neither random weights nor a suite, whose inputs are fine-tunings
+        if one.encoders:  # not a suite, whose inputs are fine-tunings
             sources[one.run, one.encoder].add(tuple(one.encoders))
     return [
-        replace(one, encoder=f"{one.encoder} ({_beginnings(one.encoders)})")
+        replace(one, encoder=_distinct_name(one, tunings))
         if len(sources[one.run, one.encoder]) > 1 and one.encoders
         else one
         for one in tunings
     ]
+
+
+def _distinct_name(one: _Tuning, tunings: Sequence[_Tuning]) -> str:
+    """Return a name with the beginning of a fingerprint; of an untrained twin, with its encoder."""
+    if one.is_random and one.origin:
+        for other in tunings:
+            if (other.run, other.origin) == (one.run, one.origin) and not other.is_random:
+                return f"{RANDOM}:{other.encoder}"
+    return f"{one.encoder} ({_beginnings(one.encoders)})"
 
 
 def _beginnings(references: Sequence[str]) -> str:
@@ -203,15 +231,16 @@ def _beginnings(references: Sequence[str]) -> str:
 
 
 def gains(scores: Sequence[Score]) -> dict[Score, Gain]:
-    """Pair each trained encoder's score with the random encoder's of the same task and settings.
+    """Pair each trained encoder's score with that of its untrained twin, of like task and settings.
 
-    Scores without a random counterpart are left out.
+    The twin has the same model and tokenizer. Scores whose twin is unknown or was not scored are
+    left out: other random weights are no baseline.
     """
 
     def like(s: Score) -> tuple[Any, ...]:
-        return s.task, s.metric, s.variant, s.run, s.train_examples
+        return s.task, s.metric, s.recipe, s.run, s.train_examples, s.origin
 
-    baselines = {like(s): s for s in scores if s.is_random}
+    baselines = {like(s): s for s in scores if s.is_random and s.origin}
     pairs = ((s, baselines.get(like(s))) for s in scores)
     return {s: Gain(s, baseline) for s, baseline in pairs if baseline and not s.is_random}
 
@@ -224,29 +253,39 @@ def _others(group: Sequence[dict[str, Any]], metric: str) -> tuple[tuple[str, fl
     )
 
 
-def _variants(tunings: Sequence[_Tuning], unnamed: Sequence[str]) -> list[str]:
+def _differing(tunings: Sequence[_Tuning], unnamed: Sequence[str]) -> list[dict[str, Any]]:
     """Return, per fine-tuning, the settings in which those of its task and run differ.
 
-    The form is "key=value, key=value". Seeds are not settings.
+    Seeds are not settings.
     """
     alike: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for one in tunings:
         alike[one.scores["task"], one.run].append(one.settings)
-    told = []
+    found = []
     for one in tunings:
         own, others = one.settings, alike[one.scores["task"], one.run]
-        keys = [
-            key
-            for key in sorted(own.keys() - {*unnamed})
-            # Only random encoders have a model among their settings; trained ones have an input.
-            if any(
-                each.get(key) != own[key]
-                for each in others
-                if key in each or not key.startswith("model.")
-            )
-        ]
-        told.append(", ".join(f"{key}={_short(own[key])}" for key in keys))
-    return told
+        found.append(
+            {
+                key: own[key]
+                for key in sorted(own.keys() - {*unnamed})
+                # Only random encoders have a model among their settings; others have an input.
+                if any(
+                    each.get(key) != own[key]
+                    for each in others
+                    if key in each or not _is_of_model(key)
+                )
+            }
+        )
+    return found
+
+
+def _is_of_model(key: str) -> bool:
+    return key.startswith("model.")
+
+
+def _named(settings: Mapping[str, Any]) -> str:
+    """Return settings as "key=value, key=value"."""
+    return ", ".join(f"{key}={_short(value)}" for key, value in settings.items())
 
 
 def _short(value: Any) -> str:

@@ -46,6 +46,7 @@ class SampleRun:
         self.seconds = {"shard": 12.3, "pretrain": 431.0, "finetune": 9.8}
         self.task_words = ["a", "warm"]  # of every test example
         self.formats: dict[str, int] = {}  # by stage, where not the current one
+        self.tokenizer = "1"  # of the encoders of fine-tunings
 
     def finish(
         self, role: str, sections: tuple[str, ...], counts: dict[str, Any],
@@ -252,10 +253,24 @@ class SampleRun:
         role += f", {labels} labels" if labels != 400 else ""
         predictions = self._predictions(str(scores["kind"]), labels_of_task)
         files = {"scores.json": json.dumps(named), "predictions.jsonl": _lines(predictions)}
-        output = self.finish(role, sections, scores, files)
+        output = self.finish(role, sections, scores, files, self._upstream(encoder))
         if run:
             self.of_run(run, role)
         return output
+
+    def _upstream(self, encoder: str) -> dict[str, str]:
+        """What an encoder was made from: all have one tokenizer, and trained ones this model."""
+        tokenizer = {"tokenizer": f"tokenizer/{self.tokenizer:0>16}"}
+        if encoder in ("random", "tfidf"):
+            return tokenizer if encoder == "random" else {}
+        model = result_keys(self.config.model)
+        name = fingerprint({"encoder": encoder, "model": model} | tokenizer)
+        for stage, config, upstream in (
+            ("pretrain", {"model": model}, tokenizer),
+            ("export", {}, {"pretrain": f"pretrain/{name}"} | tokenizer),
+        ):
+            self.store.output(stage, name).begin({"config": config, "upstream": upstream})
+        return {"encoder": f"export/{name}"}
 
     def _predictions(self, kind: str, labels: list[str]) -> list[dict[str, Any]]:
         """100 test examples with confidences from 0.5 up; three of four are right."""

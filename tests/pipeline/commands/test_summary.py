@@ -112,7 +112,7 @@ def test_encoders_of_a_task_stand_together(tmp_path: Path) -> None:
 
 
 def score(*values: float, encoder: str = "pretrain", variant: str = "") -> Score:
-    return Score("t", "accuracy", encoder, values, variant)
+    return Score("t", "accuracy", encoder, values, variant, recipe=variant, origin="bert")
 
 
 def test_verdicts_are_those_of_the_test_over_seeds() -> None:
@@ -163,6 +163,44 @@ def test_gains_compare_only_like_with_like() -> None:
     assert gains([trained, other, random]) == {trained: Gain(trained, random)}
 
 
+def test_random_weights_are_the_baseline_of_their_own_twin_only(tmp_path: Path) -> None:
+    """`encoder=mine,other,random:mine,random:other`: twins of two tokenizers were taken for one,
+    and `other` was said to be clearly ahead of the twin of `mine`."""
+    run = SampleRun(tmp_path)
+    made = []
+    levels = (("mine", 0.80, 0.50), ("other", 0.70, 0.75))
+    for tokenizer, (encoder, trained, random) in enumerate(levels):
+        run.tokenizer = str(tokenizer)
+        for seed in (1, 2, 3):
+            for name, level in ((encoder, trained), ("random", random)):
+                value = level + 0.001 * seed
+                made.append(run.write_finetuning("polarity", name, seed, more={"score": value}))
+    scores = summarise([output.path / "scores.json" for output in made])
+    assert [score.encoder for score in scores] == [
+        "mine", "random:mine", "other", "random:other",
+    ]  # fmt: skip
+    assert [len(score.values) for score in scores] == [3, 3, 3, 3]
+    assert [score.is_random for score in scores] == [False, True, False, True]
+    beside = gains(scores)
+    told = {score.encoder: (gain.difference, gain.verdict) for score, gain in beside.items()}
+    assert told == {
+        "mine": (pytest.approx(0.30), "clearly ahead"),
+        "other": (pytest.approx(-0.05), "clearly behind"),
+    }
+
+
+def test_no_gain_is_claimed_over_random_weights_of_another_encoder(tmp_path: Path) -> None:
+    """Of a folder or a baseline no twin is known, and `other` has one that was not scored."""
+    run = SampleRun(tmp_path)
+    made = [run.write_finetuning("polarity", name, 1) for name in ("tfidf", "pretrain")]
+    manifest = made[1].manifest() | {"upstream": {"encoder": "folder/0000000000000001"}}
+    (made[1].path / "manifest.json").write_text(json.dumps(manifest))
+    made.append(run.write_finetuning("polarity", "random", 1))
+    run.tokenizer = "2"
+    made.append(run.write_finetuning("polarity", "other", 1))
+    assert gains(summarise([output.path / "scores.json" for output in made])) == {}
+
+
 def test_the_scores_table_says_what_pretraining_brought(tmp_path: Path) -> None:
     run = SampleRun(tmp_path)
     outputs = [
@@ -180,7 +218,7 @@ def test_the_scores_table_says_what_pretraining_brought(tmp_path: Path) -> None:
 
 
 def test_random_encoders_of_two_architectures_are_not_one(tmp_path: Path) -> None:
-    """Neither is known to be the other encoder's twin, so no gain is claimed."""
+    """Only that of the trained model is its twin."""
     run = SampleRun(tmp_path)
     made = [
         run.write_finetuning("polarity", "pretrain", 1),
@@ -195,7 +233,7 @@ def test_random_encoders_of_two_architectures_are_not_one(tmp_path: Path) -> Non
     path.write_text(json.dumps(manifest))
     scores = summarise([output.path / "scores.json" for output in made])
     assert [score.variant for score in scores] == ["", "model.layers=2", "model.layers=7"]
-    assert gains(scores) == {}
+    assert gains(scores) == {scores[0]: Gain(scores[0], scores[1])}
 
 
 def test_lists_in_settings_are_counted_not_shown(tmp_path: Path) -> None:
