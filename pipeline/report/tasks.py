@@ -45,9 +45,9 @@ CHOICE = (
     "development score, never by the test score."
 )
 ON_DEV = (
-    "Scores on dev are too high: the task has no test file, so the epoch was chosen on the set "
-    "that is scored. If a task has several encoders or settings, the score at the top was chosen "
-    "on this set too."
+    "Scores on dev are too high: the task has no test file, so the epoch or the threshold was "
+    "chosen on the set that is scored. If a task has several encoders or settings, the score at "
+    "the top was chosen on this set too."
 )
 BEST_ON_DEV = "it was chosen on the set that is scored, so this score is too high"
 CEILING = (

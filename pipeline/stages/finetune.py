@@ -3,7 +3,8 @@
 Reads the task's files and the encoder of `encoder=`: an exported folder, any Hugging Face encoder,
 word vectors, several of these, only a tokenizer (`random`) or nothing (`tfidf`, `majority`). Writes
     scores.json        the task's main score, all other scores, and the settings behind them
-    predictions.jsonl  per test example: inputs, gold, prediction and confidence
+    predictions.jsonl  per test example: inputs, gold, prediction and confidence; for tags and
+                       several labels also the probability of each word or label
     predictions.json   answers by question, for SQuAD's official script (spans)
     null_odds.json     by question, the score of "no answer" relative to the best answer (SQuAD 2.0)
     answers/           predictions for files without labels, in the leaderboard's format
@@ -46,7 +47,7 @@ class Finetune(Stage):
     """The stage that fine-tunes an encoder on a task and scores it."""
 
     name = "finetune"
-    format = 8
+    format = 9
     sections = ("task", "finetune")
     obeyed = ("tracking",)
     runs_beside = True
@@ -131,6 +132,7 @@ class Finetune(Stage):
             "repairs": splits.repairs,
             "cut_inputs": outcome.cut,
             "mix": outcome.mix,
+            "chosen_on_scored": task.scored_split == "dev" and outcome.is_chosen_on_dev,
         }
         if splits.groups:
             scores["groups"] = splits.groups

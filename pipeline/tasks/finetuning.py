@@ -47,11 +47,17 @@ class Outcome:
     steps: int  # optimizer steps
     cut: int  # inputs truncated to finetune.max_seq_length
     mix: dict[str, Any] | None = None  # learned layer weights, with finetune.layers=mix
+    is_tuned: bool = False  # True if a threshold of the answers was chosen on the development set
 
     @property
     def dev_score(self) -> float:
         """The development score of the weights that were used."""
         return self.dev_scores[self.best_epoch - 1]
+
+    @property
+    def is_chosen_on_dev(self) -> bool:
+        """True if the epoch or a threshold was chosen; a single evaluation leaves no choice."""
+        return len(self.dev_scores) > 1 or self.is_tuned
 
 
 def finetune(
@@ -82,6 +88,7 @@ def finetune(
         train, dev, test = encode(splits.train), encode(splits.dev), encode(splits.test)
         model.to(device)
         history = loop.fit(model, train, dev, answers)
+    fitted = answers
     if answers.is_tunable:
         answers = answers.tuned(head_outputs(model, dev), dev)
     keep(Finetuned(model, answers, task, config))
@@ -99,6 +106,7 @@ def finetune(
         steps=history.evaluations[-1].step,
         cut=sum(part.inputs.cut for part in (train, dev, test)),
         mix=model.head.layers.learned(),
+        is_tuned=answers is not fitted,
     )
 
 

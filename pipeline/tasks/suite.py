@@ -14,6 +14,7 @@ from typing import Any
 from data_prep.errors import UsageError
 from data_prep.files import atomic_write
 from pipeline.tasks.config import AVERAGE, TaskConfig
+from pipeline.tasks.summary import chosen_on_scored
 
 ANSWERS = "answers"  # folder in a fine-tuning's output: one file per entry of task.unlabelled
 SUBMISSION = "submission.zip"
@@ -60,6 +61,7 @@ def score_suite(task: TaskConfig, folders: Mapping[str, Path], out: Path) -> dic
         "scores": {AVERAGE: average, **scores},
         "dev_score": fmean(one["dev_score"] for one in made.values()),
         "split": splits.pop() if len(splits) == 1 else "",
+        "chosen_on_scored": any(map(chosen_on_scored, made.values())),
         **{key: sum(one[key] for one in made.values()) for key in totals},
         "left_out": [name for name in task.members if name not in made],
         "answers_missing": sorted(wanted - {file.stem for file in answers}),

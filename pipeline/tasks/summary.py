@@ -23,7 +23,9 @@ from pipeline.tasks.twins import origin
 
 SEED = "finetune.seed"
 LABELS = ("task.train_fraction", "task.train_examples")  # shown as the number of labels instead
-CHOSEN_ON_DEV = "the epoch was chosen on the set that is scored, so these scores are too high"
+CHOSEN_ON_DEV = (
+    "the epoch or the threshold was chosen on the set that is scored, so these scores are too high"
+)
 VERDICTS = (
     f"clearly ahead, clearly behind: a t-test over at least {SEEDS} seeds each gives "
     f"p < {LEVEL:g} (it assumes independent seeds). cannot tell: p is larger"
@@ -73,7 +75,7 @@ class Score:
 
     @property
     def is_too_high(self) -> bool:
-        """True if the epoch of a seed was chosen on the set that is scored."""
+        """True if a seed's epoch or threshold was chosen on the set that is scored."""
         return any(map(chosen_on_scored, self.found))
 
     @property
@@ -128,10 +130,13 @@ class _Tuning:
 
 
 def chosen_on_scored(found: dict[str, Any]) -> bool:
-    """Return True if the epoch was chosen on the set that is scored.
+    """Return True if the epoch or a threshold was chosen on the set that is scored.
 
-    found: the content of scores.json. A single evaluation leaves no choice.
+    found: the content of scores.json. Formats before 9 do not say it: there a single evaluation
+    counts as no choice, also if a threshold was tuned.
     """
+    if "chosen_on_scored" in found:
+        return bool(found["chosen_on_scored"])
     return found.get("split") == "dev" and len(found.get("dev_scores", ())) != 1
 
 

@@ -11,6 +11,7 @@ import pytest
 from data_prep.errors import UsageError
 from pipeline.config.schema import Config
 from pipeline.tasks.config import TaskConfig
+from pipeline.tasks.summary import chosen_on_scored
 from tests.pipeline.stages.test_finetune_loops import (
     TUNING,
     WITHOUT_DROPOUT,
@@ -118,3 +119,29 @@ def test_both_loops_note_the_heads_rate_where_the_encoder_has_none(
         lines, _ = run(config, tokenizer, tmp_path / engine)
         found.append([line["learning_rate"] for line in lines if "loss" in line])
     assert found[0] == pytest.approx(found[1]) and found[0][0] > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "epochs", "is_chosen"),
+    [
+        ("answers", {"unanswerable": True}, 1, True),  # squad2: the threshold of "no answer"
+        ("answers", {}, 1, False),
+        ("multilabel", {"tune_threshold": True}, 1, True),
+        ("multilabel", {}, 1, False),
+        ("multilabel", {}, 2, True),
+        ("multilabel", {"test": "all.jsonl"}, 2, False),
+    ],
+)
+def test_a_score_says_if_the_epoch_or_the_threshold_was_chosen_on_its_set(
+    name: str, settings: dict[str, Any], epochs: int, is_chosen: bool,
+    tokenizer: Path, tmp_path: Path,
+) -> None:  # fmt: skip
+    """A threshold tuned on the scored set after a single epoch was not called a choice."""
+    task = replace(task_of(name, tmp_path), **settings)
+    config = Config(
+        encoder="random", model=WITHOUT_DROPOUT, task=task, keep=False,
+        finetune=replace(TUNING, epochs=epochs),
+    )  # fmt: skip
+    _, told = run(config, tokenizer, tmp_path / "out")
+    assert told["chosen_on_scored"] is is_chosen
+    assert chosen_on_scored(told) is is_chosen

@@ -20,6 +20,7 @@ from pipeline.tasks.finetuned import load_finetuned
 from pipeline.tasks.splits import missing_files, read_splits
 from pipeline.tasks.submission import write_answers
 from pipeline.tasks.suite import member_score, members_with_data, score_suite
+from pipeline.tasks.summary import chosen_on_scored
 from pipeline.workflow.stage import Work
 from tests.pipeline.toy_tokenizer import write_toy_tokenizer
 
@@ -297,6 +298,27 @@ def test_the_average_is_the_leaderboards(suite: TaskConfig, tmp_path: Path) -> N
     assert scores["answers_missing"] == sorted(
         ["CoLA", "SST-2", "STS-B", "QQP", "MNLI-m", "MNLI-mm", "AX", "QNLI", "RTE", "WNLI"]
     )
+
+
+@pytest.mark.parametrize(
+    ("splits", "chosen", "expected"),
+    [
+        (["dev", "dev", "dev", "dev"], [False, False, False, False], False),  # one evaluation each
+        (["dev", "test", "dev", "test"], [True, False, False, False], True),  # of several splits
+        (["test", "test", "test", "test"], [False, False, False, False], False),
+    ],
+)
+def test_a_suite_is_too_high_if_any_of_its_tasks_is(
+    splits: list[str], chosen: list[bool], expected: bool, suite: TaskConfig, tmp_path: Path
+) -> None:
+    """A suite was called too high if all its tasks were scored on dev, whatever was chosen there,
+    and never if some were scored on test."""
+    made = outputs(tmp_path)
+    for path, split, is_chosen in zip(made.values(), splits, chosen, strict=True):
+        content = json.loads((path / "scores.json").read_text())
+        content |= {"split": split, "chosen_on_scored": is_chosen}
+        (path / "scores.json").write_text(json.dumps(content))
+    assert chosen_on_scored(score_suite(suite, made, tmp_path)) is expected
 
 
 def test_the_stage_zips_answers_to_the_same_bytes(suite: TaskConfig, tmp_path: Path) -> None:
