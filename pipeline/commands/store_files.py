@@ -133,7 +133,9 @@ STORE_FILES: dict[str, tuple[StoreFile, ...]] = {
             "The score by the task's metric, all other scores, and the numbers of examples.",
         ),
         StoreFile(
-            "predictions.jsonl", "Inputs, gold answer, prediction and confidence per test example."
+            "predictions.jsonl",
+            "Inputs, gold answer, prediction and confidence per test example; for tags and several "
+            "labels also the probability of each word or label.",
         ),
         StoreFile(
             "predictions.json", "SQuAD: answers by question id, for the official script.", False

@@ -6,12 +6,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from pipeline.pages import charts
-from pipeline.pages.blocks import Block, Column, Figure, Figures, Table
+from pipeline.pages.blocks import Block, Column, Figure, Figures, Note, Table
 from pipeline.pages.wording import count, percent
-from pipeline.report.predictions import RIGHT, Judged
+from pipeline.report.predictions import DECISIONS, RIGHT, Decision, Judged, decisions
 
 GROUPS = 10  # of about equally many predictions, by confidence
 SMALLEST = 30  # predictions per group; in smaller ones chance alone makes large gaps
+LEFT_OUT = (
+    "calibration is left out. Fine-tunings of formats before 9 have no probability per word or "
+    "label. Run `sesame finetune` with the same settings to add it."
+)
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,7 @@ class Group:
     accuracy: float  # share of right predictions
 
 
-def calibration_groups(predictions: Sequence[Judged]) -> list[Group]:
+def calibration_groups(predictions: Sequence[Decision]) -> list[Group]:
     """Divide predictions into equal groups by confidence; equal confidences stay together.
 
     There are GROUPS groups, or fewer if a group would have less than SMALLEST predictions.
@@ -52,9 +56,13 @@ def calibration_blocks(
     """Return the reliability table and its figure; empty without predictions to judge."""
     if not predictions:
         return []
-    groups = calibration_groups(predictions)
+    judged = decisions(kind, predictions)
+    if judged is None:
+        return [Note(f"{task}: {LEFT_OUT}")]
+    groups = calibration_groups(judged)
     error = f"expected calibration error {percent(calibration_error(groups))}"
-    columns = [Column(name, True) for name in ("predictions", "mean confidence", "right")]
+    unit = DECISIONS.get(kind, "predictions")
+    columns = [Column(name, True) for name in (unit, "mean confidence", "right")]
     rows = [
         [count(group.size), percent(group.confidence), percent(group.accuracy)] for group in groups
     ]
@@ -65,11 +73,11 @@ def calibration_blocks(
         name,
         title,
         [
-            charts.Series("predictions", curve, colour=0),
+            charts.Series(unit, curve, colour=0),
             charts.Series("perfectly calibrated", [(low, low), (100, 100)], True, colour=4),
         ],
         x_title="mean confidence",
         whole=False,
     )
-    caption = f"Percentage of right predictions by mean confidence. Right means {RIGHT[kind]}."
+    caption = f"Percentage of right {unit} by mean confidence. Right means {RIGHT[kind]}."
     return [Table(f"{title}, {error}", columns, rows), Figures([Figure(name, title, caption, svg)])]

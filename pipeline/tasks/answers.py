@@ -29,8 +29,16 @@ class Prediction:
     """The predicted answer for one example."""
 
     answer: Gold
-    # Probability of the answer; when tagging, of the least certain word; None for regression.
+    # Probability of the answer; of the least certain word or label, where there are several; None
+    # for regression.
     confidence: float | None
+
+
+@dataclass(frozen=True)
+class TagPrediction(Prediction):
+    """The tags of a sentence."""
+
+    scores: tuple[float, ...]  # the probability of each word's tag
 
 
 class Answers(ABC):
@@ -172,7 +180,8 @@ class TagAnswers(Answers):
         for example in data.examples:
             start, end = end, end + len(example.texts)
             tags = tuple(self.labels[i] for i in best_U[start:end])
-            predictions.append(Prediction(tags, float(sure_U[start:end].min())))
+            sure = tuple(float(each) for each in sure_U[start:end])
+            predictions.append(TagPrediction(tags, min(sure), sure))
         return predictions
 
     def chosen(self, outputs_UC: Floats) -> tuple[NDArray[np.int64], Floats]:

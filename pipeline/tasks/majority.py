@@ -9,11 +9,12 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import Any
 
-from pipeline.tasks.answers import Prediction
+from pipeline.tasks.answers import Prediction, TagPrediction
 from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.examples import Example
 from pipeline.tasks.finetuning import Outcome, scored
 from pipeline.tasks.kinds import make_answers
+from pipeline.tasks.multilabel_answers import LabelsPrediction
 from pipeline.tasks.splits import Splits
 
 
@@ -29,7 +30,8 @@ def answer_majority(splits: Splits, task: TaskConfig) -> Outcome:
         if task.kind == "multilabel":
             return [_frequent(golds)] * len(examples)
         tag, share = _commonest(tag for tags in golds for tag in tags)
-        return [Prediction((tag,) * len(example.texts), share) for example in examples]
+        sizes = [len(example.texts) for example in examples]
+        return [TagPrediction((tag,) * size, share, (share,) * size) for size in sizes]
 
     answers = make_answers(task, splits.labels, splits.train)
     dev = answers.score(splits.dev, predict(splits.dev))[task.metric]
@@ -43,7 +45,8 @@ def _frequent(golds: Sequence[tuple[str, ...]]) -> Prediction:
     counts = Counter(label for labels in golds for label in labels)
     shares = {label: count / len(golds) for label, count in sorted(counts.items())}
     sure = min(max(share, 1 - share) for share in shares.values())
-    return Prediction(tuple(label for label, share in shares.items() if share > 0.5), sure)
+    labels = tuple(label for label, share in shares.items() if share > 0.5)
+    return LabelsPrediction(labels, sure, shares)
 
 
 def _commonest(values: Iterable[str]) -> tuple[str, float]:

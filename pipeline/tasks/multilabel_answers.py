@@ -4,6 +4,7 @@ E examples, C labels
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,13 @@ from pipeline.tasks.examples import Example
 
 HALF = 0.5
 THRESHOLDS = np.arange(1, 20) / 20  # tried by task.tune_threshold
+
+
+@dataclass(frozen=True)
+class LabelsPrediction(Prediction):
+    """The labels of a text."""
+
+    scores: dict[str, float]  # the probability of each label
 
 
 class MultilabelAnswers(Answers):
@@ -48,10 +56,12 @@ class MultilabelAnswers(Answers):
         chances_EC = 1 / (1 + np.exp(-outputs_UC.astype(np.float64)))
         is_there_EC = chances_EC > self.threshold
         sure_E = np.where(is_there_EC, chances_EC, 1 - chances_EC).min(1)
-        return [
-            Prediction(tuple(self.labels[c] for c in np.flatnonzero(row)), float(sure))
-            for row, sure in zip(is_there_EC, sure_E, strict=True)
-        ]
+        predictions: list[Prediction] = []
+        for is_there, sure, chances in zip(is_there_EC, sure_E, chances_EC, strict=True):
+            labels = tuple(self.labels[c] for c in np.flatnonzero(is_there))
+            scores = dict(zip(self.labels, chances.tolist(), strict=True))
+            predictions.append(LabelsPrediction(labels, float(sure), scores))
+        return predictions
 
     def tuned(self, outputs_UC: Floats, data: TaskData) -> "MultilabelAnswers":
         """Return a copy with the threshold of the best score on `data` (task.tune_threshold)."""

@@ -5,10 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from data_prep.files import write_atomically
-from pipeline.tasks.answers import Prediction
+from pipeline.tasks.answers import Prediction, TagPrediction
 from pipeline.tasks.choice_answers import ChoicePrediction
 from pipeline.tasks.examples import Example, Gold
+from pipeline.tasks.multilabel_answers import LabelsPrediction
 from pipeline.tasks.span_answers import SpanPrediction
+
+DIGITS = 6  # of the probabilities of words and labels
 
 
 def write_answers(
@@ -46,6 +49,10 @@ def details(guess: Prediction) -> dict[str, object]:
         return {"no_answer_margin": guess.margin, "n_best": guess.n_best}
     if isinstance(guess, ChoicePrediction):
         return {"shares": guess.shares}
+    if isinstance(guess, TagPrediction):
+        return {"scores": [round(score, DIGITS) for score in guess.scores]}
+    if isinstance(guess, LabelsPrediction):
+        return {"scores": {label: round(score, DIGITS) for label, score in guess.scores.items()}}
     return {}
 
 

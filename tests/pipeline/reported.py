@@ -283,6 +283,7 @@ class SampleRun:
                 "gold": gold,
                 "prediction": gold if number % 4 else wrong,
                 "confidence": 0.5 + number / 200,
+                **({} if kind == "classify" else {"scores": [0.5 + number / 200] * len(gold)}),
             }
             for number in range(100)
         ]

@@ -3,10 +3,12 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
+from scipy.special import expit, softmax
 
 from pipeline.config.schema import Config
 from pipeline.pages.blocks import Examples, Note, Section, Table
@@ -15,9 +17,14 @@ from pipeline.report.collect import collect
 from pipeline.report.errors import LONGEST, SHOWN, sample_errors
 from pipeline.report.inside import inside_section
 from pipeline.report.page import make_page
-from pipeline.report.predictions import RIGHT, Judged, judged_predictions
+from pipeline.report.predictions import DECISIONS, RIGHT, Judged, decisions, judged_predictions
 from pipeline.report.tasks import read_scores
-from pipeline.tasks.config import METRICS
+from pipeline.tasks.answers import Answers, TagAnswers
+from pipeline.tasks.batches import TaskData
+from pipeline.tasks.config import METRICS, TaskConfig
+from pipeline.tasks.examples import Example
+from pipeline.tasks.multilabel_answers import MultilabelAnswers
+from pipeline.tasks.submission import details
 from tests.pipeline.reported import SampleRun
 
 
@@ -127,6 +134,60 @@ def test_calibration_is_right_for_predictions_that_know_how_sure_they_are() -> N
     assert [group.size for group in groups] == [2_000] * 10
     assert calibration_error(groups) < 0.015
     assert calibration_error(calibration_groups(boastful)) == pytest.approx(0.25, abs=0.01)
+
+
+@pytest.mark.parametrize("kind", ["tag", "multilabel"])
+def test_a_calibrated_model_of_words_or_labels_looks_calibrated(kind: str, tmp_path: Path) -> None:
+    """Gold answers are drawn from its probabilities. Judged by sentence, all words right against
+    the least certain word's probability, the error of such a tagger was 50 points."""
+    rng = np.random.default_rng(0)
+    labels = ["O", "B-X", "I-X"]
+    logits = rng.normal(0, 1.5, (20_000, 3)).astype(np.float32)
+    if kind == "tag":
+        answers: Answers = TagAnswers(labels)
+        chances = softmax(logits, 1)
+        drawn = (chances.cumsum(1) < rng.random((len(chances), 1))).sum(1).clip(max=2)
+        sizes = [20] * 1_000
+        ends = np.cumsum(sizes)
+        golds = [[labels[n] for n in drawn[end - 20 : end]] for end in ends]
+    else:
+        answers = MultilabelAnswers(TaskConfig(kind="multilabel"), labels, threshold=0.4)
+        drawn = rng.random(logits.shape) < expit(logits)
+        golds = [[labels[c] for c in np.flatnonzero(row)] for row in drawn]
+    examples = [Example(("w",) * (20 if kind == "tag" else 1), tuple(g), "", 0) for g in golds]
+    data = SimpleNamespace(examples=examples)
+    guesses = answers.decode(logits, cast(TaskData, data))
+    run = SampleRun(tmp_path)
+    output = run.write_finetuning("toy", "pretrain", 1, more={"kind": kind})
+    with (output.path / "predictions.jsonl").open("w") as stream:
+        for example, guess in zip(examples, guesses, strict=True):
+            line = {"inputs": example.texts, "gold": example.gold, "prediction": guess.answer,
+                    "confidence": guess.confidence, **details(guess)}  # fmt: skip
+            stream.write(json.dumps(line) + "\n")
+    [made] = collect(run.inputs).of("finetune")
+    predictions = judged_predictions(made)
+    judged_alone = decisions(kind, predictions)
+    assert judged_alone is not None and len(judged_alone) == 20_000 * (1 if kind == "tag" else 3)
+    assert calibration_error(calibration_groups(judged_alone)) < 0.02
+    as_before = calibration_error(calibration_groups(predictions))
+    assert as_before > (0.3 if kind == "tag" else 0.1)
+    rows = table(section(run), "toy: calibration, expected calibration error")
+    assert rows[0][0] == DECISIONS[kind]
+
+
+def test_calibration_of_an_older_tagger_is_left_out_and_the_page_says_so(tmp_path: Path) -> None:
+    """Its predictions have no probabilities of words."""
+    run = SampleRun(tmp_path)
+    output = run.write_finetuning("mentions", "pretrain", 1)
+    path = output.path / "predictions.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        del line["scores"]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = section(run)
+    said = [block.text for block in found.blocks if isinstance(block, Note)]
+    assert any("mentions: calibration is left out" in text for text in said)
+    assert not [figure for figure in found.figures if figure.name.startswith("calibration")]
 
 
 def test_few_predictions_make_few_groups() -> None:
