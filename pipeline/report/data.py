@@ -152,7 +152,10 @@ def _measures(settings: dict[str, Any]) -> list[Measure]:
         wrong = "swapped" if settings["pairs"] == "sop" else "random"
         measures += [
             (f"pairs {wrong}", lambda each: share(each["other"] + each["forced"], _pairs(each))),
-            (f"pairs {wrong} for want of a next", lambda each: share(each["forced"], _pairs(each))),
+            (
+                f"pairs {wrong} because no next sentence was left",
+                lambda each: share(each["forced"], _pairs(each)),
+            ),
         ]
     measures += [
         ("pieces to predict", _predicted),
@@ -169,7 +172,8 @@ def _pairs(each: dict[str, Any]) -> int:
 
 def _predicted(each: dict[str, Any]) -> str:
     """Return the share of stored masks; dynamic masks are not stored."""
-    return share(each["predictions"], each["tokens"]) if each["predictions"] else "drawn later"
+    stored = each["predictions"]
+    return share(stored, each["tokens"]) if stored else "dynamic (not stored)"
 
 
 def _lengths(name: str, lengths: Sequence[int]) -> Figure:

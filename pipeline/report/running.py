@@ -39,11 +39,11 @@ def left_out_section(collected: Collected) -> Section | None:
 
 
 def left_out_sentence(made: FinishedOutput) -> str:
-    """Say that an output is not on the page, why, and how to make it anew."""
+    """Say that an output is not on the page, why, and how to recreate it."""
     return (
         f"{made.title} ({made.reference}) has format {made.manifest['format']} of another version "
-        f"of Sesame, which this one cannot show; sesame {made.stage} with the same settings makes "
-        "it anew"
+        f"of Sesame, which this version cannot read. Run `sesame {made.stage}` with the same "
+        "settings to recreate it."
     )
 
 

@@ -29,7 +29,7 @@ class Report(Stage):
     """The stage that writes the report page."""
 
     name = "report"
-    format = 5
+    format = 6
     sections = ("report", "share")
 
     def inputs(self, config: Config) -> dict[str, Request]:

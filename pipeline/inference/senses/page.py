@@ -46,11 +46,11 @@ JUDGING = (
     "closer to their own label's than to another's."
 )
 GROUPING = (
-    "There are no labels, so colours are groups that k-means finds in the layer where they stand "
-    "out most, two to six of them by their silhouette; the other layers of that encoder keep these "
-    "colours, other encoders have groups of their own. Silhouettes up to 0.25 mean no substantial "
+    "There are no labels, so colours are groups: k-means clusters (2 to 6, chosen by silhouette) "
+    "of the layer with the highest silhouette. The other layers of that encoder keep these "
+    "colours; other encoders have groups of their own. Silhouettes up to 0.25 mean no substantial "
     "structure, up to 0.5 a weak one (Kaufman and Rousseeuw 1990). A group may be a sense, or the "
-    "word's place in the sentence or its capital letter: the sentences tell."
+    "word's place in the sentence or its capital letter. Read the sentences to find out."
 )
 MOST_OPEN = 40  # a longer list of occurrences is folded
 HIDDEN = (
@@ -127,8 +127,8 @@ def verdict(senses: Senses, view: View) -> str:
         if best.distinct == 1:
             return "does not tell the senses apart: it has one vector for all occurrences"
         return (
-            f"does not tell the senses apart, shuffled labels do as well ({beside}): it is too "
-            "young or too small, or there are too few occurrences"
+            f"does not tell the senses apart, shuffled labels do as well ({beside}): the model may "
+            "be trained too briefly or be too small, or there are too few occurrences"
         )
     if len(senses.occurrences) < FEW:
         return f"fewer than {FEW} occurrences: groups mean little"

@@ -217,7 +217,7 @@ def test_an_output_that_cannot_be_read_any_more_is_left_out_and_named(
     run.of_run("left", "layers/old")
     text = PageReader(make_page(run, tmp_path / "out")).text
     sentence = f"{old.reference}) has format {older} of another version of Sesame"
-    assert sentence in text and "sesame layers with the same settings makes it anew" in text
+    assert sentence in text and "Run `sesame layers` with the same settings" in text
     assert "Downstream tasks" in text and "BiLSTM" not in text
     assert sentence in "".join(capsys.readouterr())
 
