@@ -21,8 +21,8 @@ READABLE = {
     "pretrain": range(1, 2),
     "export": range(2, 3),
     "finetune": range(6, 10),
-    "model": range(1, 3),
-    "layers": range(4, 5),
+    "model": range(1, 4),
+    "layers": range(4, 6),
 }
 
 

@@ -6,15 +6,20 @@ from pipeline.pages import charts
 from pipeline.pages.blocks import Block, Column, Figure, Figures, Note, Section, Table
 from pipeline.pages.wording import distinct, named, plain
 from pipeline.report.collect import Collected, FinishedOutput
+from pipeline.report.published import published_layers
 from pipeline.report.tasks import INTERVALS, interval, mean_and_deviation, name_metric
-from pipeline.tasks.config import LayersConfig
+from pipeline.tasks.config import LayersConfig, TaskConfig
 from pipeline.tasks.summary import Score
 
 EXPLANATION = (
     "The encoder is frozen. A two-layer BiLSTM reads one choice of its hidden states per row. "
-    "Scores are means over seeds ± the sample standard deviation. The published scores are those "
-    "of BERT base on CoNLL-2003's dev set (Devlin et al. 2019, table 7): compare them with the dev "
-    "columns. The epoch of every head was chosen on dev."
+    "Scores are means over seeds ± the sample standard deviation. The epoch of every head was "
+    "chosen on dev."
+)
+PUBLISHED = (
+    "The published scores are those of BERT base on CoNLL-2003's dev set (Devlin et al. 2019, "
+    "table 7): compare them with the dev columns. The paper's rows “Weighted Sum” stand beside "
+    "“sum last 4” and “sum all”, which add the layers without weights."
 )
 
 
@@ -31,6 +36,7 @@ def layers_section(collected: Collected) -> Section | None:
         title = f"{task}: {name_metric(metric)}"
         names = _names(group)
         blocks += [_table(title, group, names), Note(_width(group))]
+        blocks += [Note(PUBLISHED)] if published_layers(task, metric) else []
         for made, name in zip(group, names, strict=True):
             figures.append(_figure(len(figures) + 1, f"{title}, {name}", made))
     return Section("layers", "Layers", [*blocks, Figures(figures)])
@@ -51,28 +57,36 @@ def _names(group: Sequence[FinishedOutput]) -> list[str]:
 
 
 def _table(title: str, group: Sequence[FinishedOutput], names: Sequence[str]) -> Table:
-    by_split = {split: [_scores(made, split) for made in group] for split in ("dev", "test")}
-    choices = list(dict.fromkeys(choice for scores in by_split["dev"] for choice in scores))
-    printed: dict[str, float] = group[0].counts["published"]
+    """Return development scores, published ones, and the scores of other splits, by encoder."""
+    printed = published_layers(group[0].counts["task"], group[0].counts["metric"])
+    dev = [_scores(made, "dev") for made in group]
+    columns = [Column("layers"), *(Column(named(name, "dev"), True) for name in names)]
+    columns += [Column("published dev", True)] if printed else []
+    others = []
+    for made, name in zip(group, names, strict=True):
+        split = _scored_split(made)
+        if split != "dev":
+            columns.append(Column(named(name, split), True))
+            others.append(_scores(made, "test"))
+    choices = list(dict.fromkeys(choice for scores in dev for choice in scores))
 
-    def cells(choice: str, split: str) -> list[str]:
-        every = by_split[split]
+    def cells(choice: str, every: Sequence[dict[str, Score]]) -> list[str]:
         return [mean_and_deviation(own[choice]) if choice in own else "–" for own in every]
 
-    columns = (
-        Column("layers"), *(Column(named(name, "dev"), True) for name in names),
-        Column("published dev", True), *(Column(named(name, "test"), True) for name in names),
-    )  # fmt: skip
-    rows = [
-        [
-            plain(choice),
-            *cells(choice, "dev"),
-            f"{printed[choice]:.1f}" if choice in printed else "–",
-            *cells(choice, "test"),
-        ]
-        for choice in choices
-    ]
+    rows = []
+    for choice in choices:
+        beside = [f"{printed[choice]:.1f}" if choice in printed else "–"] if printed else []
+        rows.append([plain(choice), *cells(choice, dev), *beside, *cells(choice, others)])
     return Table(title, columns, rows)
+
+
+def _scored_split(made: FinishedOutput) -> str:
+    """Return the split of the test scores; outputs of format 4 say it by their task only."""
+    if "split" in made.counts:
+        return str(made.counts["split"])
+    task = made.config["task"]
+    files = {key: task.get(key) for key in ("test", "dev", "test_documents")}
+    return TaskConfig(**{key: value for key, value in files.items() if value}).scored_split
 
 
 def _scores(made: FinishedOutput, split: str) -> dict[str, Score]:

@@ -25,6 +25,7 @@ from pipeline.store.models import FILE
 from pipeline.store.outputs import MANIFEST, canonical
 from pipeline.tasks.expected_form import described, expected_form
 from pipeline.tasks.model_card import model_card
+from pipeline.tasks.summary import chosen_on_scored
 from pipeline.workflow.stage import Node, Planner, Request, Stage, Work, as_input
 
 TUNED = "finetune"  # beginning of the roles of fine-tunings
@@ -52,7 +53,7 @@ class Model(Stage):
     """The stage that keeps the best of several fine-tuned models."""
 
     name = "model"
-    format = 2
+    format = 3
     sections = ()
     runs_beside = True
 
@@ -123,6 +124,7 @@ def gather(found: Iterable[dict[str, Any]], seed: int) -> dict[str, Any]:
         "dev_scores": [scores["dev_score"] for scores in every],
         "test_scores": [scores["score"] for scores in every],
         "split": first["split"],
+        "chosen_on_scored": any(map(chosen_on_scored, every)),
         "examples": {name: first[f"{name}_examples"] for name in ("train", "dev", "test")},
     }
 

@@ -175,7 +175,7 @@ class TagAnswers(Answers):
     def decode(self, outputs_UC: Floats, data: TaskData) -> list[Prediction]:
         """Return the most probable tag of every word, joining the inputs of a sentence."""
         best_U, sure_U = self.chosen(outputs_UC)
-        predictions = []
+        predictions: list[Prediction] = []
         end = 0
         for example in data.examples:
             start, end = end, end + len(example.texts)

@@ -33,11 +33,9 @@ On the command line: `sesame predict model=path/to/this/folder input=file.jsonl`
 
 {metric} by seed. This is seed {seed}, which has the best score on the development set.
 
-| seed | development | test |
-| --- | --- | --- |
-{rows}
+{table}
 
-Test: mean {mean:.1f}{deviation} over {seeds}.{caution}
+{scored}: mean {mean:.1f}{deviation} over {seeds}.{caution}
 
 ## Making
 
@@ -48,9 +46,14 @@ A model repeats the errors and prejudices of the texts and labels it was trained
 vocabulary or the names of labels give away, this folder gives away.
 """
 NO_TEST_SET = (
-    " The task has no test file: the development set was scored, on which the epoch was chosen. "
-    "So these scores are too high."
+    " The task has no test file: the development set was scored, on which the epoch or the "
+    "threshold was chosen. So these scores are too high."
 )
+SPLITS = {
+    "test": "test",
+    "dev": "development",
+    "part of train": "part of the training file, held out",
+}
 ABOUT = {
     "classify": "Assigns one of {labels} labels to a text or a pair of texts.",
     "regress": "Gives a number for a text or a pair of texts.",
@@ -76,7 +79,6 @@ def model_card(stated: dict[str, Any], facts: dict[str, Any], recipe: dict[str, 
     the fine-tuning.
     """
     form, kind = stated["form"], stated["task"]["kind"]
-    rows = zip(facts["seeds"], facts["dev_scores"], facts["test_scores"], strict=True)
     tests = [100 * score for score in facts["test_scores"]]
     is_class = form != "sesame"
     return CARD.format(
@@ -88,11 +90,32 @@ def model_card(stated: dict[str, Any], facts: dict[str, Any], recipe: dict[str, 
         transformers=f" In transformers: `{form}.from_pretrained(…)`." if is_class else "",
         metric=facts["metric"],
         seed=facts["seed"],
-        rows="\n".join(f"| {s} | {100 * dev:.1f} | {100 * test:.1f} |" for s, dev, test in rows),
+        table=_table(facts),
+        scored=SPLITS[facts["split"]].capitalize(),
         mean=fmean(tests),
         deviation=f", deviation {stdev(tests):.1f}" if len(tests) > 1 else "",
-        caution=NO_TEST_SET if facts["split"] == "dev" else "",
+        caution=NO_TEST_SET if facts["chosen_on_scored"] else "",
         seeds="one seed" if len(tests) == 1 else f"{len(tests)} seeds",
         settings=json.dumps(recipe | stated["finetune"], sort_keys=True),
         **facts["examples"],
     )
+
+
+def _table(facts: dict[str, Any]) -> str:
+    """Return the scores by seed, under the names of the splits.
+
+    Where the development set is scored, it has one column; two, if the score by which the seed was
+    chosen is another one: that of fewer examples (task.dev_examples), or without the threshold.
+    """
+    columns = {
+        "seed": [str(seed) for seed in facts["seeds"]],
+        "development": [f"{100 * score:.1f}" for score in facts["dev_scores"]],
+    }
+    scored = [f"{100 * score:.1f}" for score in facts["test_scores"]]
+    if facts["split"] != "dev":
+        columns[SPLITS[facts["split"]]] = scored
+    elif scored != columns["development"]:
+        columns["development, to choose"] = columns.pop("development")
+        columns["development, scored"] = scored
+    rows = [list(columns), ["---"] * len(columns), *zip(*columns.values(), strict=True)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)

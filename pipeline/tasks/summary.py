@@ -26,6 +26,11 @@ LABELS = ("task.train_fraction", "task.train_examples")  # shown as the number o
 CHOSEN_ON_DEV = (
     "the epoch or the threshold was chosen on the set that is scored, so these scores are too high"
 )
+TITLES = {  # by the split that was scored
+    "test": "Scores on the test sets",
+    "dev": "Scores on the development sets",
+    "part of train": "Scores on held-out parts of the training files",
+}
 VERDICTS = (
     f"clearly ahead, clearly behind: a t-test over at least {SEEDS} seeds each gives "
     f"p < {LEVEL:g} (it assumes independent seeds). cannot tell: p is larger"
@@ -322,17 +327,20 @@ def scores_table(outputs: Sequence[Path]) -> Table:
         "median": [f"{100 * score.median:.1f}" for score in scores],
         "over random": [_verdict(beside.get(score)) for score in scores],
     }
+    splits = list(dict.fromkeys(score.split for score in scores))
+    if len(splits) > 1:
+        columns["scored on"] = [score.split for score in scores]
     shown = {heading: cells for heading, cells in columns.items() if any(cells)}
     notes = [CHOSEN_ON_DEV] if any(score.is_too_high for score in scores) else []
     notes += [VERDICTS] if beside else []
     table = Table(
-        title="Scores on the test sets",
+        title=TITLES.get(splits[0], "Scores") if len(splits) == 1 else "Scores",
         title_justify="left",
         caption=". ".join(notes),
         caption_justify="left",
     )
     for heading in shown:
-        is_text = heading in ("task", "metric", "encoder", "settings")
+        is_text = heading in ("task", "metric", "encoder", "settings", "scored on")
         is_short = heading in ("seeds", "mean", "median")
         table.add_column(
             heading, justify="left" if is_text else "right", overflow="fold", no_wrap=is_short

@@ -15,6 +15,7 @@ from data_prep.fields import result_keys
 from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_folder
 from pipeline.config.schema import Config, ReportConfig, ShareConfig
 from pipeline.models.bert.config import BertConfig
+from pipeline.report.published import published_layers
 from pipeline.stages import STAGES
 from pipeline.stages.report import Report
 from pipeline.store.outputs import Output, Store, fingerprint
@@ -288,11 +289,14 @@ class SampleRun:
             for number in range(100)
         ]
 
-    def write_model(self, task: str, form: str = "sesame", run: str = "") -> Output:
+    def write_model(
+        self, task: str, form: str = "sesame", run: str = "", split: str = "test"
+    ) -> Output:
         """A kept model."""
         counts = {
             "task": task, "kind": "tag", "metric": "entity_f1", "encoder": "pretrain", "seed": 2,
             "seeds": [1, 2], "dev_scores": [0.5, 0.6], "test_scores": [0.4, 0.45], "form": form,
+            "split": split,
         }  # fmt: skip
         role = f"model/{task}, {form}"
         output = self.finish(role, (), counts)
@@ -300,11 +304,11 @@ class SampleRun:
             self.of_run(run, role)
         return output
 
-    def write_layers(self, task: str, encoder: str, run: str = "") -> Output:
+    def write_layers(self, task: str, encoder: str, run: str = "", split: str = "test") -> Output:
         """A score for each choice of layers and seed."""
         counts = {
             "task": task, "metric": "entity_f1", "encoder": encoder, "width": 200,
-            "train_examples": 400, "test_examples": 2_000,
+            "train_examples": 400, "test_examples": 2_000, "split": split,
             "choices": {
                 choice: {
                     split: [level + 0.03 * place, level + 0.02 + 0.03 * place]
@@ -312,10 +316,11 @@ class SampleRun:
                 }
                 for place, choice in enumerate(CHOICES)
             },
-            "published": {"embeddings": 91.0, "last": 94.9, "concat_last_4": 96.1},
+            "published": published_layers(task, "entity_f1"),
         }  # fmt: skip
         role = f"layers/{encoder}, {task}"
-        output = self.finish(role, ("layers",), counts, {"layers.json": json.dumps(counts)})
+        files = {"layers.json": json.dumps(counts)}
+        output = self.finish(role, ("layers", "task"), counts, files)
         if run:
             self.of_run(run, role)
         return output

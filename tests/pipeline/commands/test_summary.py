@@ -8,6 +8,7 @@ from statistics import fmean, stdev
 import pytest
 from rich.console import Console
 
+from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.summary import LABELS, Gain, Score, gains, scores_table, summarise
 from tests.pipeline.reported import SampleRun
 
@@ -155,6 +156,31 @@ def test_the_table_says_where_the_epoch_was_chosen_on_the_scored_set(tmp_path: P
             console.print(scores_table([output.path]))
         said.append("chosen on the set that is scored" in " ".join(captured.get().split()))
     assert said == [False, True]
+
+
+def test_the_table_is_headed_by_the_split_that_was_scored(tmp_path: Path) -> None:
+    """Scores of a development set stood under "Scores on the test sets"."""
+    run = SampleRun(tmp_path)
+    outputs, titles = [], []
+    for files in ({"dev": "dev.tsv"}, {"test": "test.tsv"}, {}):
+        run.config = replace(run.config, task=TaskConfig(**files))
+        test = files.get("test")
+        outputs.append(run.write_finetuning("polarity", "pretrain", len(outputs), test=test))
+        table = scores_table([outputs[-1].path])
+        titles.append(table.title)
+        assert "scored on" not in [column.header for column in table.columns]
+    assert titles == [
+        "Scores on the development sets", "Scores on the test sets",
+        "Scores on held-out parts of the training files",
+    ]  # fmt: skip
+    console = Console(width=200)
+    with console.capture() as captured:
+        console.print(scores_table([outputs[0].path]))
+    assert "test" not in captured.get()
+    table = scores_table([output.path for output in outputs])
+    assert table.title == "Scores"
+    [column] = [column for column in table.columns if column.header == "scored on"]
+    assert list(column.cells) == ["dev", "test", "part of train"]
 
 
 def test_gains_compare_only_like_with_like() -> None:

@@ -1,5 +1,6 @@
 """A page about two runs: curves over one another, settings that differ, scores beside papers'."""
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,8 @@ from pipeline.report.layers import layers_section
 from pipeline.report.learning import learning_section
 from pipeline.report.page import make_page
 from pipeline.report.tasks import BEST_ON_DEV, headline, read_scores, tasks_section
+from pipeline.tasks.config import TaskConfig
+from pipeline.tasks.summary import CHOSEN_ON_DEV
 from tests.pipeline.reported import CHOICES, SampleRun, write_two_runs
 
 
@@ -212,7 +215,7 @@ def test_the_page_says_where_the_epoch_was_chosen_on_the_scored_set(tmp_path: Pa
     run.config = replace(run.config, task=replace(run.config.task, dev="dev.tsv"))
     run.write_finetuning("sst2", "pretrain", 1)
     page = make_page(collect(run.inputs), Config(name="x")).html
-    assert "the epoch was chosen on the set that is scored, so these scores are too high" in page
+    assert CHOSEN_ON_DEV in page
     assert "Scores on dev are too high" in page
     run.write_finetuning("sst2", "pretrain", 1, more={"dev_scores": [0.8]})  # no choice to make
     assert "too high" not in make_page(collect(run.inputs), Config(name="x")).html
@@ -243,15 +246,55 @@ def test_learning_curves_have_a_line_for_each_encoder(two_runs: SampleRun) -> No
     assert learning_section([score for score in scores if score.task == "mentions"]) is None
 
 
+def test_published_layers_stand_beside_the_task_that_they_are_of(tmp_path: Path) -> None:
+    """CoNLL-2003's development F1 stood beside every task, whatever its metric."""
+    run = SampleRun(tmp_path)
+    run.write_layers("conll2003", "bert")
+    section = layers_section(collect(run.inputs))
+    rows = tables(section)["conll2003: entity F1"]
+    assert rows[""] == ["layers", "bert · dev", "published dev", "bert · test"]
+    assert rows["last"] == ["54.0 ± 1.4", "94.9", "44.0 ± 1.4"] and rows["mix"][1] == "–"
+    assert section is not None
+    assert "without weights" in " ".join(b.text for b in section.blocks if isinstance(b, Note))
+    other = SampleRun(tmp_path / "other")
+    other.write_layers("mentions", "bert")
+    section = layers_section(collect(other.inputs))
+    assert section is not None and "ublished" not in str(section.blocks)
+    assert "published" not in str(tables(section))
+
+
+@pytest.mark.parametrize(
+    ("files", "heading"),
+    [({"dev": "b"}, ""), ({"dev": "b", "test": "c"}, "test"), ({}, "part of train")],
+)
+@pytest.mark.parametrize("is_older", [False, True])
+def test_layers_are_headed_by_the_split_that_was_scored(
+    files: dict[str, str], heading: str, is_older: bool, tmp_path: Path
+) -> None:
+    """A second column "test" repeated the development scores. Format 4 has the task, no split."""
+    run = SampleRun(tmp_path)
+    task = TaskConfig(name="toy", train="a", **files)
+    run.config = replace(run.config, task=task)
+    output = run.write_layers("toy", "bert", split=task.scored_split)
+    if is_older:
+        manifest = output.manifest()
+        del manifest["counts"]["split"]
+        manifest["format"] = 4
+        manifest["counts"]["published"] = {"last": 94.9}
+        (output.path / "manifest.json").write_text(json.dumps(manifest))
+    rows = tables(layers_section(collect(run.inputs)))["toy: entity F1"]
+    assert rows[""] == ["layers", "bert · dev", *([f"bert · {heading}"] if heading else [])]
+    assert {len(row) for name, row in rows.items() if name} == {2 if heading else 1}
+
+
 def test_layers_of_two_encoders_share_a_table(two_runs: SampleRun) -> None:
     section = layers_section(collect(two_runs.inputs))
     rows = tables(section)["mentions: entity F1"]
     assert rows[""] == [
-        "layers", "left · bert · dev", "right · elmo · dev", "published dev",
+        "layers", "left · bert · dev", "right · elmo · dev",
         "left · bert · test", "right · elmo · test",
     ]  # fmt: skip
-    assert rows["last"] == ["54.0 ± 1.4", "54.0 ± 1.4", "94.9", "44.0 ± 1.4", "44.0 ± 1.4"]
-    assert rows["mix"][2] == "–"
+    assert rows["last"] == ["54.0 ± 1.4", "54.0 ± 1.4", "44.0 ± 1.4", "44.0 ± 1.4"]
     assert section is not None
     assert Note("Width of the BiLSTM in each direction: 200; the paper's: 768.") in section.blocks
     assert [row.replace(" ", "_") for row in rows] == ["", *CHOICES]  # from the first layer up

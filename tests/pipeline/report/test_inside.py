@@ -16,6 +16,7 @@ from pipeline.report.calibration import SMALLEST, calibration_error, calibration
 from pipeline.report.collect import collect
 from pipeline.report.errors import LONGEST, SHOWN, sample_errors
 from pipeline.report.inside import inside_section
+from pipeline.report.kept import kept_table
 from pipeline.report.page import make_page
 from pipeline.report.predictions import DECISIONS, RIGHT, Judged, decisions, judged_predictions
 from pipeline.report.tasks import read_scores
@@ -291,6 +292,24 @@ def test_kept_models_stand_with_their_form_and_the_command_that_uses_them(tmp_pa
     assert len(models) == 2
     for output in models:
         assert f"sesame predict model={output.name} input=" in html
+
+
+def test_kept_models_are_headed_by_the_split_that_was_scored(tmp_path: Path) -> None:
+    """Of a task with a development file only, the second column repeated it as "test"."""
+    run = SampleRun(tmp_path)
+    run.write_model("mentions", split="dev")
+    kept = kept_table(collect(run.inputs))
+    assert kept is not None
+    assert [column.name for column in kept.columns] == [
+        "task", "encoder", "seed", "development", "form",
+    ]  # fmt: skip
+    assert kept.rows[0][3] == "45.0"
+    run.write_model("other")
+    kept = kept_table(collect(run.inputs))
+    assert kept is not None and [column.name for column in kept.columns][3:5] == [
+        "development", "test",
+    ]  # fmt: skip
+    assert [row[3:5] for row in kept.rows] == [["45.0", "–"], ["60.0", "45.0"]]
 
 
 def test_results_come_before_settings(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from rich.table import Table
 
 from data_prep.errors import UsageError
 from data_prep.vectors.table import VectorTable
@@ -123,7 +124,39 @@ def test_development_scores_stand_apart_from_test_scores(
     assert len(scores) == 5
 
 
-def test_the_stage_writes_ours_beside_the_published(task: TaskConfig, tmp_path: Path) -> None:
+def headings(table: Table) -> list[str]:
+    return [str(column.header) for column in table.columns]
+
+
+@pytest.mark.parametrize(
+    ("name", "metric", "is_published"),
+    [
+        ("conll2003", "entity_f1", True),
+        ("conll2003", "accuracy", False),
+        ("toy", "entity_f1", False),
+    ],
+)
+def test_published_scores_stand_beside_conll_2003_only(
+    name: str, metric: str, is_published: bool, task: TaskConfig, tmp_path: Path
+) -> None:
+    """They stood beside every task. A development file alone has no second column."""
+    VectorTable(["a", "b"], np.eye(2, dtype=np.float32)).write(tmp_path)
+    config = Config(
+        encoder=str(tmp_path), task=replace(task, name=name, metric=metric, dev="train.conll"),
+        layers=LayersConfig(seeds=1, epochs=1, patience=1, width=16),
+    )  # fmt: skip
+    out = tmp_path / "out"
+    out.mkdir()
+    found = Layers().run(Work(config, {"encoder": tmp_path}, out, "0" * 16))
+    assert found["published"].get("concat_last_4") == (96.1 if is_published else None)
+    printed = ["published dev"] if is_published else []
+    table = Layers().closing(out)
+    assert headings(table) == ["layers", "dev", *printed, "seeds"]
+    assert ("plain sums" in str(table.caption)) == is_published
+    assert all(len(list(column.cells)) == 3 for column in table.columns)
+
+
+def test_the_stage_writes_every_choice_of_layers(task: TaskConfig, tmp_path: Path) -> None:
     VectorTable(["a", "b"], np.eye(2, dtype=np.float32)).write(tmp_path)
     config = Config(
         encoder=str(tmp_path), task=task,
@@ -134,8 +167,10 @@ def test_the_stage_writes_ours_beside_the_published(task: TaskConfig, tmp_path: 
     Layers().run(Work(config, {"encoder": tmp_path}, out, "0" * 16))
     found = json.loads((out / "layers.json").read_text())
     assert set(found["choices"]) == {"embeddings", "last", "mix"}
-    assert found["published"]["concat_last_4"] == 96.1
-    assert Layers().closing(out).row_count == 3
+    assert found["split"] == "part of train" and found["published"] == {}
+    table = Layers().closing(out)
+    assert table.row_count == 3
+    assert headings(table) == ["layers", "dev", "part of train", "seeds"]
     Layers().tidy(out, {})
     assert sorted(path.name for path in out.iterdir()) == [".tracking", "layers.json"]
     lines = (out / ".tracking" / "metrics.jsonl").read_text().splitlines()
