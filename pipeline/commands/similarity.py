@@ -40,11 +40,11 @@ def similarity(arguments: Arguments) -> None:
     table = Table(title=escape(encoder_label(config)), title_justify="left")
     for heading in ("pairs", "Spearman", "Pearson", "known"):
         table.add_column(heading, justify="left" if heading == "pairs" else "right")
-    found = [measure(encoder, path) for path in paths]
+    how = own["layers"], own["pooling"]
+    found = [measure(encoder, path, *how) for path in paths]
     if is_task:
         pairs = _sentence_pairs(config)
         name = str(config.task.name)
-        how = own["layers"], own["pooling"]
         found = [correlate(encoder, name, pairs, len(pairs), *how)]
     for row in found:
         both = f"{row.spearman:.3f}", f"{row.pearson:.3f}"

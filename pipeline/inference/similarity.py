@@ -57,11 +57,16 @@ def read_pairs(path: Path) -> list[Pair]:
     return pairs
 
 
-def measure(encoder: Encoder, path: Path) -> Similarity:
-    """Return the correlations of cosines and judgements for a file of word pairs."""
+def measure(
+    encoder: Encoder, path: Path, layers: str = "last", pooling: str = "mean"
+) -> Similarity:
+    """Return the correlations of cosines and judgements for a file of word pairs.
+
+    layers, pooling: see `correlate`.
+    """
     pairs = read_pairs(path)
     used = [pair for pair in pairs if _known(encoder, pair)]
-    return correlate(encoder, path.stem, used, len(pairs))
+    return correlate(encoder, path.stem, used, len(pairs), layers, pooling)
 
 
 def correlate(

@@ -10,8 +10,10 @@ from gensim.test.utils import datapath
 from data_prep.errors import SesameError
 from data_prep.vectors.table import VectorTable
 from pipeline.commands.main import run
-from pipeline.encoders import StaticEncoder
+from pipeline.encoders import StaticEncoder, random_encoder
 from pipeline.inference.similarity import measure, read_pairs
+from tests.pipeline.inference.small_models import BERT
+from tests.pipeline.toy_tokenizer import write_toy_tokenizer
 
 
 @pytest.mark.parametrize("name", ["simlex999.txt", "wordsim353.tsv"])
@@ -46,6 +48,28 @@ def test_sentence_pairs_of_a_task_are_compared_by_cosine(
     assert "pooling=last: must be one of mean, first, max" in capfd.readouterr().err
     assert run(["similarity", "encoder=./vectors.txt", "task=sst2", "task.data_dir=."]) == 2
     assert "task=sst2: needs pairs with a number" in capfd.readouterr().err
+
+
+def test_pooling_and_layers_hold_for_lists_of_words_too(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were accepted, and ignored."""
+    monkeypatch.chdir(tmp_path)
+    Path("tokenizer").mkdir()
+    words = ["good", "bad", "film", "plot", "cast", "fine"]
+    write_toy_tokenizer(Path("tokenizer"), words)
+    Path("bert").mkdir()
+    random_encoder(BERT, Path("tokenizer"), seed=0).save(Path("bert"))
+    rng = np.random.default_rng(0)
+    pairs = [f"{a}\t{b}\t{rng.random():.3f}" for a in words for b in words if a < b]
+    Path("pairs.txt").write_text("\n".join(pairs) + "\n")
+    asked = ["similarity", "encoder=./bert", "pairs=pairs.txt"]
+    shown = []
+    for own in ([], ["pooling=mean", "layers=last"], ["pooling=max"], ["layers=mix"]):
+        assert run([*asked, *own]) == 0
+        shown.append(capfd.readouterr().out)
+    assert shown[0] == shown[1]  # the defaults
+    assert len(set(shown)) == 3
 
 
 def test_a_bad_line_is_named(tmp_path: Path) -> None:
