@@ -29,13 +29,14 @@ def fit_tfidf(splits: Splits, task: TaskConfig) -> Outcome:
     words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"(?u)\w+|[^\w\s]")
     words.fit(text for example in splits.train for text in example.texts)
     train_X = _features(words, splits.train)
-    gold = [example.gold for example in splits.train]
+    gold: list[Any] = [example.gold for example in splits.train]
     answers = make_answers(task, splits.labels, splits.train)
 
     def predict(model: Any, examples: Sequence[Example]) -> list[Prediction]:
         X = _features(words, examples)
         if task.kind == "regress":
-            return [Prediction(float(value), None) for value in model.predict(X)]
+            values = np.clip(model.predict(X), min(gold), max(gold))  # as `NumberAnswers`
+            return [Prediction(float(value), None) for value in values]
         chances = model.predict_proba(X)
         return [
             Prediction(str(model.classes_[best]), float(row[best]))

@@ -56,3 +56,21 @@ def test_pairs_are_compared_word_by_word() -> None:
 def test_what_tfidf_cannot_do_is_refused(encoder: object, kind: str) -> None:
     with pytest.raises(UsageError, match="encoder="):
         Config(encoder=encoder, task=TaskConfig(kind=kind)).check()
+
+
+def test_numbers_stay_within_the_range_of_training() -> None:
+    """As those of every other encoder do. An outlier far outside lowers a Pearson correlation."""
+    rng = np.random.default_rng(0)
+
+    def example(good: int, bad: int) -> Example:
+        text = " ".join(rng.permutation(["good"] * good + ["bad"] * bad))
+        return Example((text,), min(max(float(good - bad), -2.0), 2.0), text, 0)
+
+    train, dev = ([example(*rng.integers(0, 4, 2)) for _ in range(n)] for n in (200, 50))
+    outliers = [Example((f"{'good ' * 50}",), 2.0, "", 0), Example(("bad " * 50,), -2.0, "", 0)]
+    task = TaskConfig(name="toy", kind="regress", metric="pearson")
+    outcome = fit_tfidf(Splits(train, dev, [*dev, *outliers], [], unlabelled={"x": outliers}), task)
+    for predictions in (outcome.predictions, outcome.unlabelled["x"]):
+        values = [float(str(guess.answer)) for guess in predictions]
+        assert min(values) >= -2.0 and max(values) <= 2.0
+    assert 2.0 in values and -2.0 in values  # there is something to clip
