@@ -2,11 +2,11 @@
 
 The task, the encoder and all settings are those of `sesame finetune`, on one CPU process, with
 finetune.seed and the two seeds after it. The peer trains the encoder's folder with the class of
-transformers for this kind of task (see `transformers_loop`), on the same examples, tokens, batches
-of examples and schedule. Both sides evaluate the development set after every epoch and score the
-test set with the weights of the best one (a task without a test file: the development set, as its
-line says). Each side has its own process with all threads; they
-alternate in turns of a second or two. Memory is each process's peak.
+transformers for this kind of task (see `transformers_loop`), on the same examples and tokens, with
+the same batch size, schedule and weight decay. Each side draws its own batches. Both sides evaluate
+the development set after every epoch and score the test set with the weights of the best one (a
+task without a test file: the development set, as its line says). Each side has its own process with
+all threads; they alternate in turns of a second or two. Memory is each process's peak.
 Try it: sesame bench parity encoder=/models/minilm task=wnut17 task.data_dir=/data/wnut17
 """
 

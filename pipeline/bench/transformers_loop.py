@@ -1,8 +1,8 @@
 """The peer of fine-tuning benchmarks: a class of transformers in the training loop of its examples.
 
 It shuffles, pads each batch to its longest input (or to a given width), and steps fused AdamW with
-linear warm-up and decay. Inputs are tokenised beforehand, by our tokenizer. For tasks of the kinds
-classify, regress and tag.
+linear warm-up and decay; biases and norms have no weight decay. Inputs are tokenised beforehand, by
+our tokenizer. For tasks of the kinds classify, regress and tag.
 
 E inputs, L padded length, N units without padding, W words, U rows of answers, C classes
 """
@@ -46,9 +46,8 @@ class TransformersLoop:
         """Train; yield the number of each finished epoch, from 1."""
         config = self._config
         steps = -(-len(train.counts) // config.batch_size) * config.epochs
-        optimizer = torch.optim.AdamW(
-            self.model.parameters(), lr=config.lr, weight_decay=config.weight_decay, fused=True
-        )
+        groups = parameter_groups(self.model, config.weight_decay)
+        optimizer = torch.optim.AdamW(groups, lr=config.lr, fused=True)
         schedule = torch.optim.lr_scheduler.LambdaLR(
             optimizer, lambda step: learning_rate(step, steps, config.warmup)
         )
@@ -89,6 +88,15 @@ class TransformersLoop:
                 inputs["token_type_ids"] = torch.zeros_like(tokens_EL)
                 inputs["token_type_ids"][is_real_EL] = batch.segments_N
             yield Padded(inputs, is_real_EL, batch.word_starts_W, gold_U)
+
+
+def parameter_groups(model: torch.nn.Module, decay: float) -> list[dict[str, Any]]:
+    """Return AdamW's groups: biases and norms do not decay, as in transformers' own examples."""
+    values = list(model.parameters())
+    return [
+        {"params": [value for value in values if value.ndim > 1], "weight_decay": decay},
+        {"params": [value for value in values if value.ndim <= 1], "weight_decay": 0.0},
+    ]
 
 
 def _labels(batch: Padded) -> Tensor:

@@ -2,17 +2,20 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import transformers
 
 from data_prep.errors import UsageError
-from pipeline.bench import parity, predict
+from pipeline.bench import parity, predict, transformers_loop
 from pipeline.bench.transformers_loop import IGNORED, TransformersLoop, _labels
 from pipeline.bench.turns import Spent
 from pipeline.config.schema import Config
 from pipeline.models.bert.config import BertConfig
+from pipeline.tasks import optimizer
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
 from pipeline.tasks.examples import Example
 from pipeline.tasks.finetuned import load_finetuned
@@ -61,6 +64,44 @@ def test_the_first_token_of_each_word_has_the_label(tmp_path: Path) -> None:
         assert labels_EL[row, 1 : 1 + words].tolist() == expected
         assert (labels_EL[row, 1 + words :] == IGNORED).all()
         assert tokens[1 + words + 1 :].eq(0).all()
+
+
+def test_biases_and_norms_decay_on_neither_side(tmp_path: Path) -> None:
+    """The peer's decayed, which made two differences of one benchmark."""
+    made("sentences", tmp_path)
+    ours = load_finetuned(tmp_path).model
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path)
+    theirs = transformers_loop.parameter_groups(model, 0.1)
+    assert sum(len(group["params"]) for group in theirs) == len(list(model.parameters()))
+    for group in theirs:
+        for value in group["params"]:
+            assert group["weight_decay"] == (0.1 if value.ndim > 1 else 0.0)
+    config = FinetuneConfig(weight_decay=0.1)
+    own = optimizer.parameter_groups(ours.encoder, ours.head, config)
+    counts = [
+        sum(value.numel() for group in own for value in group.values if group.decay == decay)
+        for decay in (0.1, 0.0)
+    ]
+    assert counts == [sum(v.numel() for v in group["params"]) for group in theirs]
+
+
+def test_the_peer_steps_with_these_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    examples = made("sentences", tmp_path)[:SIZE]
+    ours = load_finetuned(tmp_path)
+    data = ours.answers.encode(ours.model.encoder, examples, 16)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path)
+    decays: list[list[float]] = []
+
+    def noted(groups: list[dict[str, Any]], **settings: Any) -> torch.optim.AdamW:
+        made = AdamW(groups, **settings)
+        decays.append([group["weight_decay"] for group in made.param_groups])
+        return made
+
+    AdamW = torch.optim.AdamW
+    monkeypatch.setattr(transformers_loop.torch.optim, "AdamW", noted)
+    config = FinetuneConfig(batch_size=SIZE, epochs=1, weight_decay=0.1)
+    assert list(TransformersLoop(model, config, pad=0).epochs(data)) == [1]
+    assert decays == [[0.1, 0.0]]
 
 
 @pytest.mark.parametrize("kind", list(AUTO))
