@@ -128,3 +128,23 @@ def test_errors_give_the_place_and_never_the_text(sesame: Sesame) -> None:
     found = holders(sesame.store, [canary.encode()])
     assert found
     assert all(name.startswith(tuple(f"{folder}/" for folder in DATA)) for name in found)
+
+
+def test_names_of_labels_are_in_models_and_fine_tunings_only(private: Sesame) -> None:
+    """A model needs them. Dashboards, manifests, cards and pages do not."""
+    canary = "Canary Quillfeather"
+    (private.folder / "notes").mkdir()
+    rows = [f"a note about case {n}\t{canary if n % 2 else 'none'}" for n in range(120)]
+    table = "\n".join(["note\tfinding", *rows, ""])
+    (private.folder / "notes" / "train.tsv").write_text(table)
+    task = [
+        "task.name=notes", "task.data_dir=notes", "task.train=train.tsv", "task.text_a=note",
+        "task.label=finding", "finetune.epochs=1",
+    ]  # fmt: skip
+    tuned = private.succeed("finetune", "experiment=smoke", "encoder=smoke", "name=labelled", *task)
+    shown = private.succeed("report", "runs=labelled", "share.text=false")
+    assert canary not in tuned.stdout + tuned.stderr + shown.stdout + shown.stderr
+    found = holders(private.store, [canary.encode()])
+    assert {Path(name).parts[0] for name in found} == {"finetune", "model"}
+    names = {Path(name).name for name in found}
+    assert names == {"predictions.jsonl", "scores.json", "finetuned.json"}
