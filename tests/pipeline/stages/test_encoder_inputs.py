@@ -25,6 +25,7 @@ from pipeline.stages.encoder_inputs import (
 from pipeline.stages.tuning import keeps_model
 from pipeline.store.outputs import Store
 from pipeline.tasks.config import TaskConfig
+from pipeline.tasks.summary import gains, summarise
 from pipeline.training.config import TrainerConfig
 from pipeline.workflow.graph import Graph
 from pipeline.workflow.stage import Node
@@ -143,6 +144,16 @@ def test_the_random_twin_of_a_run_has_its_model_and_tokenizer_and_needs_no_corpu
         assert torch.equal(value, known.state_dict()[name]), name
     with pytest.raises(UsageError, match="encoder=smoek: no run with a pretrain"):
         graph.add("finetune", replace(twin, encoder="random:smoek"))
+
+
+def test_a_run_is_compared_with_its_untrained_twin(smoke: Sesame) -> None:
+    """The manifests of the store say that both have one model and one tokenizer."""
+    scores = summarise([out.path / "scores.json" for out in Store(smoke.store).outputs("finetune")])
+    beside = gains(scores)
+    trained = [score for score in scores if not score.is_random]
+    assert trained and [beside[score].baseline.task for score in trained] == [
+        score.task for score in trained
+    ]
 
 
 def test_a_folder_has_a_random_twin_too(tmp_path: Path) -> None:
