@@ -3,6 +3,7 @@
 import io
 import json
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -590,6 +591,37 @@ def test_a_wrong_reference_is_answered_with_what_there_is(reference: str, hint: 
     with pytest.raises(UsageError, match="model=") as refused:
         load_model(reference)
     assert hint in str(refused.value)
+
+
+def test_a_name_that_two_models_have_names_neither(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A second fine-tuning must not change in silence what `<run>/<task>` means."""
+    settings = [*SETTINGS, "name=twice", "finetune.epochs=1", "encoder=./encoder", "task=mood"]
+    (tmp_path / "a.txt").write_text("good film\n")
+    files = f"input={tmp_path / 'a.txt'}", f"output={tmp_path / 'out.jsonl'}"
+
+    def printed_model(*changed: str) -> str:
+        assert run(["finetune", *settings, *changed]) == 0
+        [said] = re.findall(r"sesame predict (model=\S+)", capsys.readouterr().err)
+        assert run(["predict", said, *files]) == 0
+        return str(said)
+
+    assert printed_model() == "model=twice/mood"
+    first = load_model("twice/mood").folder.name
+    second = printed_model("finetune.lr=0.02").removeprefix("model=")
+    assert second != first and load_model(second).folder.name == second
+    with pytest.raises(UsageError, match="model=twice/mood: names 2 models") as refused:
+        load_model("twice/mood")
+    for name, rate in ((first, "0.01"), (second, "0.02")):
+        told = (
+            rf"{name} \(mood, encoder, seed \d+, finetune.lr={rate}, development accuracy [\d.]+\)"
+        )
+        assert re.search(told, str(refused.value))
+    capsys.readouterr()
+    assert run(["list"]) == 0
+    listed = "".join(capsys.readouterr().out.split())
+    assert "twice/mood(2models:" in listed and first in listed and second in listed
 
 
 def test_predicting_changes_nothing_in_the_store(tmp_path: Path) -> None:
