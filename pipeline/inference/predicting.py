@@ -17,7 +17,8 @@ from typing import BinaryIO
 
 from data_prep.errors import UsageError
 from data_prep.files import read_json_object, write_atomically
-from pipeline.inference.items import STANDARD_INPUT, Line, read_items
+from pipeline.inference.items import STANDARD_INPUT, read_items
+from pipeline.inference.lines import Line
 from pipeline.inference.models import BATCH_ITEMS, FinetunedModel, Item
 from pipeline.inference.results import Result, as_json
 from pipeline.store.models import FILE

@@ -368,9 +368,14 @@ def test_bad_lines_are_counted_and_keep_their_place(
     found = predicted(output)
     assert [each["line"] for each in found] == [1, 2, 3, 4, 5, 6]
     assert [each.get("error") for each in found] == [
-        None, "not JSON", "not UTF-8", "has no text in sentence", "not a JSON object", None
-    ]  # fmt: skip
-    assert "4 lines have no answer: line 2: not JSON" in capsys.readouterr().err
+        None,
+        "not JSON at character 2 (Expecting property name enclosed in double quotes)",
+        "not UTF-8",
+        "has no text in sentence",
+        "each line must be one JSON object",
+        None,
+    ]
+    assert "4 lines have no answer: line 2: not JSON at character 2" in capsys.readouterr().err
 
 
 FAULTY = {
@@ -379,7 +384,10 @@ FAULTY = {
         b'{"text": "good"}\n{"text": "\\ud83d"}\n{"text": "\\ud83d\\ude00"}\n',
         [None, "has an escape of half a character", None],
     ),
-    "a.tsv": (b"sentence\tn\ngood\n\xff\t1\n", ["has 1 columns, not 2", "not UTF-8"]),
+    "a.tsv": (
+        b"sentence\tn\ngood\n\xff\t1\n",
+        ["1 columns, expected 2; look for a missing or extra separator", "not UTF-8"],
+    ),
     "a.csv": (
         b'sentence\n"good, film"\n\xff\n' + b"good " * 30_000 + b'\n"two\nlines"\n',
         [None, "not UTF-8", None, None],

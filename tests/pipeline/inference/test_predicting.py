@@ -9,7 +9,7 @@ import pytest
 
 from data_prep.errors import UsageError
 from pipeline.inference import predicting
-from pipeline.inference.items import Line
+from pipeline.inference.lines import Line
 from pipeline.inference.models import FinetunedModel, Item, read_model
 from pipeline.inference.predicting import predict_file
 from pipeline.tasks.examples import Example
