@@ -147,7 +147,7 @@ class FinetunedModel:
                 results = [choice_of(guess, example.texts[1:]) for guess, example in guesses]
             case _:
                 results = [answer_of(guess) for guess in answers.decode(outputs, data)]
-        return Answered(results, data.inputs.cut)
+        return Answered(results, data.cut_examples)
 
     def example(self, item: Item) -> Example:
         """Return an item as the task's example, without an answer."""

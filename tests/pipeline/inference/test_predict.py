@@ -249,6 +249,33 @@ def test_a_folder_of_texts_goes_on_after_a_fault(
     assert sorted(path.name for path in out.iterdir()) == ["a.ann", "a.txt", "b.ann", "b.txt"]
 
 
+def test_a_text_that_was_changed_is_predicted_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An interrupted prediction kept the annotations of the text as it was before."""
+    notes, out = tmp_path / "notes", tmp_path / "out"
+    notes.mkdir()
+    for name, text in {"a": b"anna\n", "b": b"bo\n", "c": b"\xff\n"}.items():
+        (notes / f"{name}.txt").write_bytes(text)
+    files = [f"input={notes}", f"output={out}"]
+    assert run(["predict", "model=mine/notes", *files]) == 1, "stops at the last"
+    (notes / "a.txt").write_bytes(b"film anna\n")
+    (notes / "c.txt").write_bytes(b"bo\n")
+    (notes / "b.txt").rename(tmp_path / "b.txt")
+    assert run(["predict", "model=mine/notes", *files]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"{out / 'b.txt'} was predicted before, but its text is not in the input" in said
+    (tmp_path / "b.txt").rename(notes / "b.txt")
+    assert run(["predict", "model=mine/notes", *files]) == 0
+    assert f"{notes / 'a.txt'}: was changed" in " ".join(capsys.readouterr().err.split())
+    made = {path.name: path.read_text() for path in out.glob("*.ann")}
+    assert made == {
+        "a.ann": "T1\tPER 5 9\tanna\n", "b.ann": "T1\tPER 0 2\tbo\n",
+        "c.ann": "T1\tPER 0 2\tbo\n",
+    }  # fmt: skip
+    assert (out / "a.txt").read_bytes() == b"film anna\n"
+
+
 def test_a_model_of_documents_predicts_in_documents(place: Path, tmp_path: Path) -> None:
     words = ["anna", "bo", "film", "lund"]
     text = "-DOCSTART- O\n\nanna\nbo\n\nfilm\n-DOCSTART- O\nlund\n"
