@@ -52,7 +52,7 @@ class Model(Stage):
     """The stage that keeps the best of several fine-tuned models."""
 
     name = "model"
-    format = 2
+    format = 3
     sections = ()
     runs_beside = True
 
