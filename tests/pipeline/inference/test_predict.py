@@ -23,12 +23,12 @@ from pipeline.inference import predicting
 from pipeline.inference.items import read_items
 from pipeline.inference.models import FinetunedModel, read_model
 from pipeline.inference.predicting import predict_file
-from pipeline.inference.results import Choice, Entity, Label, Labels, Tags
+from pipeline.inference.results import Choice, Entity, Label, Labels, Tags, tags_of
 from pipeline.models.bert.config import BertConfig
 from pipeline.store.outputs import Store
 from pipeline.tasks.brat import read_brat
 from pipeline.tasks.config import TaskConfig
-from pipeline.tasks.examples import TaskFile
+from pipeline.tasks.examples import Example, TaskFile
 from tests.pipeline.toy_tokenizer import write_toy_tokenizer
 
 WORDS = ["good", "bad", "film", "plot", "anna", "bo", "in", "lund", "."]
@@ -140,8 +140,20 @@ def test_entities_have_the_characters_of_the_given_text() -> None:
     assert [text[each.start : each.end] for each in tags.entities] == ["anna", "bo"]
     assert [each.text for each in tags.entities] == ["anna", "bo"]
     [entity] = of_words.entities
-    assert entity == Entity("PER", 0, 4, "anna", entity.score) and 0 < entity.score <= 1
+    assert entity == Entity("PER", 0, 4, "anna", of_words.scores[0])
     assert len(tags.words) == len(tags.tags) == len(tags.scores)
+
+
+def test_a_probability_is_the_softmax_of_the_logits_and_an_entity_has_its_least() -> None:
+    model = load_model("mine/names")
+    words = ["anna", "in", "lund"]
+    [tags] = model.predict([words])
+    logits_UC = model.finetuned.logits([Example(tuple(words), None, "", 0)]).astype(np.float64)
+    shares_UC = np.exp(logits_UC) / np.exp(logits_UC).sum(1, keepdims=True)
+    assert isinstance(tags, Tags) and tags.scores == pytest.approx(shares_UC.max(1), abs=1e-6)
+    places = [(0, 4), (5, 7), (8, 12)]
+    made = tags_of(["B-PER", "I-PER", "O"], [0.9, 0.4, 0.2], words, places, "anna in lund")
+    assert made.entities == [Entity("PER", 0, 7, "anna in", 0.4)]
 
 
 def test_tags_learnt_from_spans_are_predicted_on_texts(tmp_path: Path) -> None:
