@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from transformers import AutoModelForTokenClassification, AutoTokenizer
 
 from data_prep.errors import SesameError, UsageError
 from pipeline import load_encoder, load_model
@@ -154,6 +156,28 @@ def test_a_probability_is_the_softmax_of_the_logits_and_an_entity_has_its_least(
     places = [(0, 4), (5, 7), (8, 12)]
     made = tags_of(["B-PER", "I-PER", "O"], [0.9, 0.4, 0.2], words, places, "anna in lund")
     assert made.entities == [Entity("PER", 0, 7, "anna in", 0.4)]
+
+
+@torch.no_grad()
+def test_what_is_predicted_is_what_plain_transformers_answers(tmp_path: Path) -> None:
+    """On new texts, from the command line, without any file or code of ours."""
+    texts = ["anna film bo in lund.", "bo, bo!", "plot", "the Anna of Lund (bad)"]
+    (tmp_path / "a.txt").write_text("\n".join(texts) + "\n")
+    files = f"input={tmp_path / 'a.txt'}", f"output={tmp_path / 'out.jsonl'}"
+    assert run(["predict", "model=mine/names", *files]) == 0
+    folder = load_model("mine/names").folder
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    network = AutoModelForTokenClassification.from_pretrained(folder).eval()
+    for text, answer in zip(texts, predicted(tmp_path / "out.jsonl"), strict=True):
+        encoded = tokenizer(text, return_tensors="pt", return_offsets_mapping=True)
+        starts = encoded.pop("offset_mapping")[0, :, 0].tolist()
+        shares = network(**encoded).logits[0].softmax(-1)[1:-1]  # without [CLS] and [SEP]
+        tags = [network.config.id2label[tag] for tag in shares.argmax(-1).tolist()]
+        assert answer["tags"] == tags
+        assert answer["scores"] == pytest.approx(shares.max(-1).values.tolist(), abs=1e-5)
+        begun = [s for s, tag in zip(starts[1:-1], tags, strict=True) if tag.startswith("B-")]
+        assert [entity["start"] for entity in answer["entities"]] == begun
+    assert any(line["entities"] for line in predicted(tmp_path / "out.jsonl"))
 
 
 def test_tags_learnt_from_spans_are_predicted_on_texts(tmp_path: Path) -> None:
