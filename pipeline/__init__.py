@@ -50,8 +50,9 @@ def load_filler(encoder: str | Path, store: str | Path | None = None) -> "Filler
 def load_model(reference: str | Path, store: str | Path | None = None) -> "FinetunedModel":
     """Load a fine-tuned model: `<run>/<task>`, the beginning of a fingerprint, or a folder.
 
-    Runs and fingerprints are looked up in `store` ($SESAME_STORE, else ./store). Raises a
-    `SesameError` if there is no such model, or its folder is damaged.
+    Runs and fingerprints are looked up in `store` ($SESAME_STORE, else ./store). The model is on
+    the best device there is. Raises a `SesameError` if there is no such model, or its folder is
+    damaged.
     """
     from pipeline.inference.models import read_model
 

@@ -71,15 +71,17 @@ def _is_reader_gone() -> bool:
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
-def _stay_off_the_hub() -> None:
+def _stay_off_the_hub(argv: list[str]) -> None:
     """Keep transformers off the network; it reads these variables when it is imported.
 
-    Values set by the user are kept.
+    Values set by the user are kept. Without one, only `publish --upload` may go online.
     """
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    if argv[:1] == ["publish"] and "--upload" in argv:
+        return
     offline = os.environ.get("HF_HUB_OFFLINE", os.environ.get("TRANSFORMERS_OFFLINE", "1"))
     os.environ.setdefault("HF_HUB_OFFLINE", offline)
     os.environ.setdefault("TRANSFORMERS_OFFLINE", offline)
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 
 def _wait_briefly() -> None:
@@ -96,7 +98,7 @@ def _wait_briefly() -> None:
 
 
 def _run(argv: list[str]) -> int:
-    _stay_off_the_hub()
+    _stay_off_the_hub(argv)
     _wait_briefly()
     if not argv or argv[0] in ("-h", "--help", "help"):
         show_help()

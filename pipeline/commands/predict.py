@@ -18,7 +18,10 @@ from pipeline.commands.store import open_store
 from pipeline.config.compose import compose_config
 from pipeline.store.lease import lease
 from pipeline.store.models import find_model
+from pipeline.tasks.config import WITH_DOCUMENTS, TaskConfig
 from pipeline.tasks.splits import read_test
+
+OF_ONE_OR_TWO_TEXTS = ("classify", "multilabel", "regress")  # kinds of tasks; see task.text_b
 
 
 def predict(arguments: Arguments) -> None:
@@ -34,11 +37,10 @@ def predict(arguments: Arguments) -> None:
     from pipeline.inference.folders import predict_folder
     from pipeline.inference.forms import check_form, convert
     from pipeline.inference.items import STANDARD_INPUT, check_input, read_items
-    from pipeline.inference.models import FinetunedModel
+    from pipeline.inference.models import open_model
     from pipeline.inference.predicting import predict_file, predict_lines
-    from pipeline.tasks.finetuned import load_finetuned
 
-    model = FinetunedModel(load_finetuned(folder), folder)
+    model = open_model(folder)
     gc.freeze()  # else Python's collector visits the objects of all libraries once (0.2 s)
     if own["input"] == STANDARD_INPUT and not own["output"]:
         check_input(STANDARD_INPUT, model)
@@ -137,15 +139,11 @@ def evaluate(arguments: Arguments) -> None:
     store = open_store(replace(arguments, overrides=overrides))
     folder = find_model(f"model={own['model']}", own["model"], store)
 
-    from pipeline.tasks.finetuned import load_finetuned
+    from pipeline.inference.models import open_model
 
-    finetuned = load_finetuned(folder)
-    if config.task.kind != finetuned.task.kind:
-        raise UsageError(
-            f"task={config.task.name}: its kind is {config.task.kind}, the model's "
-            f"{finetuned.task.kind}; choose another task or model"
-        )
-    task = replace(config.task, word_split=finetuned.task.text_rule)
+    finetuned = open_model(folder).finetuned
+    _refuse_other_task(config.task, finetuned.task)
+    task = as_trained(config.task, finetuned.task)
     examples = read_test(task, finetuned.answers.labels, config.finetune.seed)
     scores = finetuned.answers.score(examples, finetuned.predict(examples))
     title = escape(f"{config.task.name}: {len(examples):,} examples")
@@ -153,3 +151,37 @@ def evaluate(arguments: Arguments) -> None:
     for name, value in sorted(scores.items(), key=lambda item: item[0] != config.task.metric):
         table.add_row(name, f"{100 * value:.1f}")
     show(table)
+
+
+def as_trained(task: TaskConfig, trained: TaskConfig) -> TaskConfig:
+    """Return a task to score with the settings that decide what its model sees."""
+    context = trained.context if task.reader in WITH_DOCUMENTS else "sentence"
+    return replace(task, word_split=trained.text_rule, context=context)
+
+
+def _refuse_other_task(task: TaskConfig, trained: TaskConfig) -> None:
+    """Raise UsageError for a task whose examples or answers are not of the model's form."""
+    if task.members:
+        names = ", ".join(f"task={name}" for name in task.members)
+        raise UsageError(f"task={task.name}: is a suite; evaluate one of its tasks: {names}")
+    if task.kind != trained.kind:
+        raise UsageError(
+            f"task={task.name}: its kind is {task.kind}, the model's "
+            f"{trained.kind}; choose another task or model"
+        )
+    forms = ["single texts" if each.text_b is None else "pairs" for each in (task, trained)]
+    if task.kind in OF_ONE_OR_TWO_TEXTS and forms[0] != forms[1]:
+        raise UsageError(
+            f"task={task.name}: has {forms[0]}, but the model was trained with {forms[1]}; set "
+            "task.text_a and task.text_b to fit, or choose another task or model"
+        )
+    if task.unanswerable and not trained.unanswerable:
+        raise UsageError(
+            f"task={task.name}: its questions may have no answer, but the model was trained with "
+            "task.unanswerable=false and always gives one; choose another task or model"
+        )
+    if trained.context == "document" and task.reader not in WITH_DOCUMENTS:
+        raise UsageError(
+            f"task={task.name}: the model was trained with task.context=document, which "
+            f"task.reader={task.reader} has not; choose another task or model"
+        )

@@ -6,12 +6,14 @@ from data_prep.errors import UsageError
 from data_prep.progress import console
 from pipeline.commands.arguments import Arguments, take_own
 from pipeline.commands.source_folder import named_source, source_folder
-from pipeline.export.publish import Statement, open_hub, prepare, upload
+from pipeline.export.hub import open_hub, upload
+from pipeline.export.publish import Statement, prepare
 
 OWN = {
     "model": "", "licence": "", "language": "", "datasets": "", "base_model": "", "data": "",
     "out": "", "repo": "",
 }  # fmt: skip
+SHOWN = 10  # names of files that are left out
 
 
 def publish(arguments: Arguments) -> None:
@@ -32,7 +34,12 @@ def publish(arguments: Arguments) -> None:
     statement.check()
     hub = open_hub() if is_uploaded else None
     out = Path(own["out"] or f"published/{named.strip('./').replace('/', '-')}")
-    prepare(source_folder(own["model"], arguments, overrides), out, statement, Path(named).name)
+    source = source_folder(own["model"], arguments, overrides)
+    left_out = prepare(source, out, statement, Path(named).name)
+    if left_out:
+        more = ", …" if len(left_out) > SHOWN else ""
+        told = f"left out, since no user of the model needs it: {', '.join(left_out[:SHOWN])}{more}"
+        console.print(told, markup=False, soft_wrap=True)
     console.print("read its README.md before others do", markup=False)
     print(out)
     if hub is not None:

@@ -23,6 +23,7 @@ def similarity(arguments: Arguments) -> None:
     from pipeline.encoders.embed import ALIASES
     from pipeline.encoders.pooling import POOLINGS
     from pipeline.inference.similarity import correlate, measure
+    from pipeline.tasks.finetuning import choose_device
 
     arguments.refuse_words()
     own, overrides = take_own(arguments.overrides, OWN)
@@ -36,7 +37,7 @@ def similarity(arguments: Arguments) -> None:
         raise UsageError(f"task={config.task.name}: needs pairs with a number, as task=stsb has")
     paths = [] if is_task else _lists(own["pairs"])
     inputs = prepare_encoder("similarity", config, overrides)
-    encoder = open_encoder(config, inputs, config.finetune.seed)
+    encoder = open_encoder(config, inputs, config.finetune.seed).to(choose_device("auto"))
     table = Table(title=escape(encoder_label(config)), title_justify="left")
     for heading in ("pairs", "Spearman", "Pearson", "known"):
         table.add_column(heading, justify="left" if heading == "pairs" else "right")

@@ -16,6 +16,7 @@ from pipeline.config.schema import Config
 from pipeline.stages import STAGES
 from pipeline.stages.model import add_models
 from pipeline.stages.report import Report, add_report, reported
+from pipeline.store.models import model_reference
 from pipeline.store.outputs import Store
 from pipeline.store.runs import Entry, Runs
 from pipeline.tasks.summary import scores_table
@@ -94,7 +95,8 @@ def _stage(arguments: Arguments, config: Config, report: ReportValue) -> list[No
     elif (table := target.maker.closing(target.output.path)) is not None:
         console.print(table)
     for model in _models(nodes):
-        said = f"sesame predict model={config.name}/{model.config.task.name} input=<file>"
+        reference = model_reference(config.name, model.output, graph.store)
+        said = f"sesame predict model={reference} input=<file>"
         console.print(f"the model is kept; use it: {said}", markup=False, soft_wrap=True)
     print(target.output.path)
     return [target]

@@ -23,6 +23,7 @@ from pipeline.encoders.inputs import (
     offsets_of,
     part_sizes,
     runs,
+    truncated_inputs,
 )
 from pipeline.encoders.interface import Encoder
 from pipeline.encoders.words import sentences_as_words
@@ -92,7 +93,7 @@ class Concatenation(Encoder):
             second=fitting_EP[:, 0],
             word_starts=positions,
             word_offsets=offsets,
-            cut=int((fitting_EP < sizes_EP).any(1).sum()),
+            truncated=truncated_inputs(fitting_EP, sizes_EP),
             members=members,
         )
 

@@ -34,6 +34,7 @@ from pipeline.encoders.inputs import (
     offsets_of,
     part_sizes,
     runs,
+    truncated_inputs,
 )
 from pipeline.encoders.interface import Encoder
 from pipeline.encoders.tokenizer_files import TOKENIZER_FILES, copy_files
@@ -108,7 +109,7 @@ class ElmoEncoder(Encoder):
             framed_EP[:, 0],
             starts,
             offsets_of(kept_EP.sum(1)),
-            int((kept_EP < sizes_EP).any(1).sum()),
+            truncated_inputs(kept_EP, sizes_EP),
         )
 
     def _number(self, word: str) -> int:

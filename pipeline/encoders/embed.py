@@ -28,6 +28,7 @@ from pipeline.encoders.vector_files import Batch, Ints, Vectors, write_vectors
 
 CHOICES = ("all", "last", "mix")
 ALIASES = {"top": "last"}  # the word of AllenNLP's `elmo` command
+CHUNK_CHARACTERS = 1 << 22  # of a file, encoded together: enough to sort lines by length
 LONGEST = 1 << 20  # words; an encoder with fewer positions says so itself
 
 
@@ -127,38 +128,62 @@ def embed_file(encoder: GivesStates, sentences: Path, out: Path, layers: Layers)
     [N, L, D] or [N, D] and `offsets`: sentence s has vectors[offsets[s] : offsets[s + 1]]. See
     `vector_files` for the form.
     """
-    inputs, offsets = _encode(encoder, read_sentences(sentences))
-    batches = _vectors(encoder, inputs, offsets, layers)
-    write_vectors(out, int(offsets[-1]), layers.shape(encoder), batches, offsets)
+    counts = np.fromiter((len(line.split()) for line in lines_of(sentences)), np.int64)
+    offsets = offsets_of(counts)
+
+    def batches() -> Iterator[Batch]:
+        for first, lines in chunks_of(sentences):
+            split = [line.split() for line in lines]
+            if any(split):
+                inputs, own = _encode(encoder, split, first)
+                for words, values in _vectors(encoder, inputs, own, layers):
+                    yield offsets[first] + words, values
+
+    write_vectors(out, int(offsets[-1]), layers.shape(encoder), batches(), offsets)
     return int(offsets[-1])
 
 
-def read_sentences(path: Path) -> list[list[str]]:
-    """Return the words of every line of a UTF-8 file."""
-    return [line.split() for line in read_lines(path)]
-
-
-def read_lines(path: Path) -> list[str]:
-    """Return the lines of a UTF-8 file. Raises UsageError if it has no words."""
+def lines_of(path: Path) -> Iterator[str]:
+    """Yield the lines of a UTF-8 file. Raises UsageError at the end if it has no words."""
+    number, has_words = 0, False
     try:
-        lines = path.read_bytes().splitlines()
+        with path.open("rb") as stream:
+            for line in (part for raw in stream for part in raw.splitlines()):
+                number += 1
+                text = line.decode("utf-8" if number > 1 else "utf-8-sig")
+                has_words = has_words or bool(text.split())
+                yield text
     except OSError as error:
         raise UsageError(f"input={path}: cannot be read") from error
-    texts: list[str] = []
-    for line in lines:
-        try:
-            texts.append(line.decode("utf-8" if texts else "utf-8-sig"))
-        except UnicodeDecodeError as error:
-            raise SesameError(
-                f"{path}, line {len(texts) + 1}: not UTF-8 at byte {error.start} of the line"
-            ) from error
-    if not any(map(str.split, texts)):
+    except UnicodeDecodeError as error:
+        raise SesameError(
+            f"{path}, line {number}: not UTF-8 at byte {error.start} of the line"
+        ) from error
+    if not has_words:
         raise UsageError(f"input={path}: has no words; give one sentence per line")
-    return texts
 
 
-def _encode(encoder: GivesStates, sentences: Sequence[Sequence[str]]) -> tuple[EncodedInputs, Ints]:
-    """Encode the sentences that have words; also return the word offsets of all sentences."""
+def chunks_of(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield the lines of a UTF-8 file in chunks that fit in memory; also the number of lines before
+    each chunk."""
+    first, size = 0, 0
+    chunk: list[str] = []
+    for line in lines_of(path):
+        chunk.append(line)
+        size += len(line) + 1
+        if size >= CHUNK_CHARACTERS:
+            yield first, chunk
+            first, size, chunk = first + len(chunk), 0, []
+    yield first, chunk
+
+
+def _encode(
+    encoder: GivesStates, sentences: Sequence[Sequence[str]], before: int = 0
+) -> tuple[EncodedInputs, Ints]:
+    """Encode the sentences that have words; also return the word offsets of all sentences.
+
+    before: the number of sentences of the input before these.
+    """
     counts = np.array([len(words) for words in sentences], np.int64)
     given: list[tuple[Words, ...]] = [
         (words if isinstance(words, TextWords) else tuple(words),)
@@ -170,8 +195,8 @@ def _encode(encoder: GivesStates, sentences: Sequence[Sequence[str]]) -> tuple[E
     if short.size:
         number = int(np.flatnonzero(counts)[short[0]])
         raise SesameError(
-            f"sentence {number + 1} of the input: its {counts[number]} words do not fit into the "
-            f"encoder's {encoder.longest} positions; split it"
+            f"sentence {before + number + 1} of the input: its {counts[number]} words do not fit "
+            f"into the encoder's {encoder.longest} positions; split it"
         )
     return inputs, offsets_of(counts.tolist())
 

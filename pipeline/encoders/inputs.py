@@ -77,7 +77,12 @@ class EncodedInputs:
     second: Ints  # [E] position in the input where the second sentence starts
     word_starts: Ints  # [words of all inputs]: position of each word's first unit in its input
     word_offsets: Ints  # [E + 1]: input e has word_starts[word_offsets[e] : word_offsets[e + 1]]
-    cut: int  # number of truncated inputs
+    truncated: Ints  # [E] 1 if the input was truncated, for a pair in two parts the parts that were
+
+    @property
+    def cut(self) -> int:
+        """Number of truncated inputs; a pair in two parts counts as two."""
+        return int(self.truncated.sum())
 
     @cached_property
     def lengths(self) -> Ints:
@@ -130,6 +135,11 @@ def kept_lengths(lengths_EP: Ints, room: int) -> Ints:
     a_E, b_E = lengths_EP.T
     b_E = np.minimum(b_E, np.maximum(room - a_E, room // 2))
     return np.stack([np.minimum(a_E, room - b_E), b_E], 1)
+
+
+def truncated_inputs(kept_EP: Ints, sizes_EP: Ints) -> Ints:
+    """Return 1 for each input that has parts of which less was kept than there is, else 0."""
+    return np.asarray((kept_EP < sizes_EP).any(1), np.int64)
 
 
 def fitting_words(offsets: Ints, counts_EP: Ints, room: int) -> tuple[Ints, Ints]:

@@ -59,7 +59,7 @@ class Encoder(nn.Module, ABC):
     ) -> list[Vectors]:
         """Return one array per sentence: its words' vectors, or with unit=sentence its own vector.
 
-        layers: `all` by default, `top` for sentences. pooling: of sentences. See `embed` and
+        layers: `all` by default, `last` for sentences. pooling: of sentences. See `embed` and
         `sentences`. Raises UsageError for what is no text.
         """
         refuse_no_texts(sentences)

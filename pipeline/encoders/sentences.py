@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from data_prep.errors import UsageError
-from pipeline.encoders.embed import LONGEST, GivesStates, Layers, read_lines
+from pipeline.encoders.embed import LONGEST, GivesStates, Layers, chunks_of, lines_of
 from pipeline.encoders.evaluation import for_each_batch
 from pipeline.encoders.inputs import EncodedInputs, Ints
 from pipeline.encoders.pooling import POOLINGS, pool
@@ -46,11 +46,20 @@ def embed_sentence_file(
 
     Return the number of sentences, and of those that were truncated.
     """
-    texts = read_lines(sentences)
-    inputs = _encode(encoder, texts)
-    batches = _batches(encoder, inputs, layers, pooling)
-    write_vectors(out, len(texts), layers.shape(encoder), batches, None)
-    return len(texts), inputs.cut
+    total = sum(1 for _ in lines_of(sentences))
+    cut = 0
+
+    def batches() -> Iterator[Batch]:
+        nonlocal cut
+        for first, texts in chunks_of(sentences):
+            if texts:
+                inputs = _encode(encoder, texts)
+                cut += inputs.cut
+                for numbers, values in _batches(encoder, inputs, layers, pooling):
+                    yield first + numbers, values
+
+    write_vectors(out, total, layers.shape(encoder), batches(), None)
+    return total, cut
 
 
 def _encode(encoder: GivesStates, texts: Sequence[str]) -> EncodedInputs:

@@ -36,6 +36,7 @@ class SeparateSentences(Encoder):
             offsets=alone.offsets[::2],
             second=alone.lengths[::2],
             word_offsets=alone.word_offsets[::2],
+            truncated=alone.truncated.reshape(-1, 2).sum(1),
         )
 
     def encode_words(self, inputs: Sequence[tuple[Words, ...]], max_length: int) -> EncodedInputs:

@@ -129,7 +129,7 @@ class StateStore:
             second=np.diff(offsets),
             word_starts=positions,
             word_offsets=offsets,
-            cut=inputs.cut,
+            truncated=inputs.truncated,
             states=states,
         )
 

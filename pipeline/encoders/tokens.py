@@ -27,6 +27,7 @@ from pipeline.encoders.inputs import (
     part_sizes,
     runs,
     starts_of,
+    truncated_inputs,
 )
 from pipeline.encoders.interface import Encoder
 from pipeline.models.untrusted import State
@@ -82,7 +83,7 @@ class TokenEncoder(Encoder):
         sizes_EP = np.diff(encoded.offsets).reshape(shape)
         kept_EP = kept_lengths(sizes_EP, max_length - self.special_units(shape[1]))
         framed = self._framed(encoded.ids, encoded.offsets[:-1].reshape(shape), kept_EP)
-        return replace(framed, cut=int((kept_EP < sizes_EP).any(1).sum()))
+        return replace(framed, truncated=truncated_inputs(kept_EP, sizes_EP))
 
     def encode_words(self, inputs: Sequence[tuple[Words, ...]], max_length: int) -> EncodedInputs:
         """Encode given words in the same layout, with the tokens of the whole text.
@@ -108,7 +109,7 @@ class TokenEncoder(Encoder):
             framed,
             word_starts=pieces.firsts[words] + np.repeat(moved_EP, fitting_EP.ravel()),
             word_offsets=offsets_of(fitting_EP.sum(1)),
-            cut=int((fitting_EP < sizes_EP).any(1).sum()),
+            truncated=truncated_inputs(fitting_EP, sizes_EP),
         )
 
     def word_units(self, sentences: Sequence[Words]) -> WordUnits:
@@ -147,7 +148,7 @@ class TokenEncoder(Encoder):
         is_pair = kept_EP.shape[1] > 1 and template.has_segments
         second = parts_EP[:, 1] if is_pair else np.diff(offsets)
         no_words = np.zeros(0, np.int64), np.zeros_like(offsets)
-        return EncodedInputs(tokens, offsets, second, *no_words, cut=0)
+        return EncodedInputs(tokens, offsets, second, *no_words, np.zeros_like(second))
 
     def _pieces_of_words(self, words: Sequence[str]) -> Alignment:
         """Return the tokens of words whose tokens do not depend on context; at least one each."""

@@ -14,6 +14,7 @@ from pipeline.encoders.inputs import (
     offsets_of,
     part_sizes,
     runs,
+    truncated_inputs,
 )
 from pipeline.encoders.interface import Encoder
 
@@ -41,8 +42,9 @@ class WordEncoder(Encoder):
         ]
         offsets = offsets_of(kept_EP.sum(1))
         positions = runs(offsets[:-1], np.diff(offsets))[1]
-        cut = int((kept_EP < sizes_EP).any(1).sum())
-        return EncodedInputs(self.number(words), offsets, kept_EP[:, 0], positions, offsets, cut)
+        truncated = truncated_inputs(kept_EP, sizes_EP)
+        numbers = self.number(words)
+        return EncodedInputs(numbers, offsets, kept_EP[:, 0], positions, offsets, truncated)
 
 
 def sentences_as_words(texts: Sequence[str]) -> tuple[Words, ...]:

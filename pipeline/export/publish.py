@@ -1,29 +1,60 @@
-"""Prepare a folder for the Hugging Face Hub from a fine-tuned model or an encoder; upload it.
+"""Prepare a folder for the Hugging Face Hub from a fine-tuned model or an encoder.
 
-Copies the files that a user of the model needs and no others: no manifest, run facts or lease. The
-model card gets the header that the Hub reads and a data statement. A file that names a place of
-this machine is refused. Nothing leaves the machine except by `upload`.
+Copies the files that a user of the model needs and no others: other people's folders also hold
+predictions, training data and the state of a training. The model card gets the header that the Hub
+reads and a data statement. A file that names a place of this machine is refused. Nothing leaves
+the machine: see `hub`.
 Try it: sesame publish model=mine/ner licence=cc-by-4.0 language=sv out=ner-sv
 """
 
+import filecmp
 import json
 import os
 import re
 import shutil
 import uuid
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from data_prep.errors import SesameError, UsageError
 from data_prep.files import write_atomically
 from data_prep.reading.untrusted import read_object, read_text
+from data_prep.tokenizers.vocabulary import COUNTS, VOCABULARY
+from data_prep.vectors.table import VECTORS, WORDS
 from pipeline.config.schema import check_language, check_licence
+from pipeline.encoders.concatenation import MEMBERS
+from pipeline.encoders.load import OF_MODEL
+from pipeline.encoders.tokenizer_files import TOKENIZER_FILES
 from pipeline.export.card import UNSTATED as NO_LICENCE
+from pipeline.models.elmo.allennlp_options import OPTIONS, WEIGHTS
 from pipeline.store.models import FILE
 
 CARD = "README.md"
-NEVER = ("manifest.json", "run.json", CARD)
+RECORDS = ("manifest.json", "run.json")  # of the store; left out without a word
+NEEDED = (  # patterns of the names of files that are published
+    "config.json",
+    "generation_config.json",
+    "*.safetensors",
+    "*.safetensors.index.json",
+    FILE,
+    *TOKENIZER_FILES,
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "sentencepiece.bpe.model",
+    "spm.model",
+    "tokenizer.model",
+    *(OPTIONS, WEIGHTS, VOCABULARY, COUNTS),
+    *(WORDS, VECTORS),
+    "modules.json",
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+    *("LICENSE", "NOTICE"),
+)
+# Folders of models and encoders of ours, and of the modules of sentence-transformers.
+FOLDERS = (OF_MODEL, MEMBERS, "[0-9][0-9]", "[0-9]_*")
 TEXTS = (".json", ".md")  # files that are searched for places of this machine
 ABSOLUTE = re.compile(r"(?:~|/[\w.-]+)/|[A-Za-z]:\\")  # at the beginning of a text
 SEARCHED_BYTES = 1 << 20  # larger ones are vocabularies
@@ -61,40 +92,73 @@ class Statement:
         check_language("language", list(self.languages))
 
 
-def prepare(source: Path, out: Path, stated: Statement, name: str) -> None:
+def prepare(source: Path, out: Path, stated: Statement, name: str) -> list[str]:
     """Write the folder `out` from a model's or an encoder's folder.
 
-    Raises UsageError if `out` has files, and SesameError if a file names a place of this machine.
-    Then `out` is as it was before.
+    Returns the names of the files that were left out. Raises UsageError if `out` has files other
+    than those it would get, and SesameError if a file names a place of this machine. Then `out` is
+    as it was before.
     """
     stated.check()
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"out={out}: has files already; choose another folder, or remove it")
     out.parent.mkdir(parents=True, exist_ok=True)
     draft = out.with_name(f".{out.name}.{uuid.uuid4().hex[:8]}.tmp")
     try:
-        _write(source, draft, stated, name)
+        left_out = _write(source, draft, stated, name)
         _refuse_places(draft)
-        os.replace(draft, out)
-    except BaseException:
+        if _is_taken(out):
+            if not _is_same(draft, out):
+                raise UsageError(
+                    f"out={out}: has files already, and not those that this command writes; choose "
+                    "another folder, or remove it"
+                )
+        else:
+            os.replace(draft, out)
+    finally:
         shutil.rmtree(draft, ignore_errors=True)
-        raise
+    return left_out
 
 
-def _write(source: Path, out: Path, stated: Statement, name: str) -> None:
-    """Write the folder `out`, which must not exist."""
+def _is_taken(out: Path) -> bool:
+    return out.exists() and (not out.is_dir() or any(out.iterdir()))
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    """Return True if two folders hold the same files."""
+    names = _files(one)
+    return names == _files(other) and all(
+        filecmp.cmp(one / name, other / name, shallow=False) for name in names
+    )
+
+
+def _files(folder: Path) -> list[Path]:
+    """Return the files of a folder, relative to it; none for a file."""
+    return sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+
+
+def _write(source: Path, out: Path, stated: Statement, name: str) -> list[str]:
+    """Write the folder `out`, which must not exist; return the names of the other files."""
     out.mkdir()
-    for path in sorted(source.rglob("*")):
-        below = path.relative_to(source)
-        is_hidden = any(part.startswith(".") for part in below.parts)
-        if path.is_file() and not is_hidden and below.name not in NEVER:
+    left_out = []
+    for below in _files(source):
+        if any(part.startswith(".") for part in below.parts):
+            continue
+        if _is_needed(below):
             (out / below.parent).mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, out / below)
+            shutil.copyfile(source / below, out / below)
+        elif below.name not in (*RECORDS, CARD):
+            left_out.append(str(below))
     card = source / CARD
     body = _body(card.read_text()) if card.exists() else MINIMAL.format(name=name)
     body = body.replace(NO_LICENCE, stated.licence)
     body += STATEMENT.format(statement=stated.data.strip() or UNSTATED)
     write_atomically(out / CARD, _header(source, stated) + body)
+    return left_out
+
+
+def _is_needed(below: Path) -> bool:
+    return any(fnmatch(below.name, pattern) for pattern in NEEDED) and all(
+        any(fnmatch(part, pattern) for pattern in FOLDERS) for part in below.parts[:-1]
+    )
 
 
 def _body(card: str) -> str:
@@ -157,37 +221,3 @@ def _has_path(path: Path, text: str) -> bool:
         except (ValueError, RecursionError) as error:
             raise SesameError(f"{path.name}: not JSON; copy the model's folder again") from error
     return any(isinstance(value, str) and ABSOLUTE.match(value) for value in found)
-
-
-class Hub(Protocol):
-    """The part of `huggingface_hub.HfApi` that is used."""
-
-    def create_repo(self, repo_id: str, *, private: bool, exist_ok: bool) -> Any: ...
-
-    def upload_folder(self, *, repo_id: str, folder_path: str) -> Any: ...
-
-
-def upload(out: Path, repo: str, hub: Hub) -> None:
-    """Upload a prepared folder to a repository, which is made private if it is new.
-
-    Raises SesameError if the Hub refuses it.
-    """
-    try:
-        hub.create_repo(repo, private=True, exist_ok=True)
-        hub.upload_folder(repo_id=repo, folder_path=str(out))
-    except (OSError, ValueError) as error:  # HTTP errors are OSErrors
-        raise SesameError(
-            f"repo={repo}: the Hub refused the upload ({type(error).__name__}); check the name and "
-            "the rights of your token"
-        ) from error
-
-
-def open_hub() -> Hub:
-    """Return the Hub with the token of $HF_TOKEN. Raises UsageError if it is not set."""
-    token = os.environ.get("HF_TOKEN")
-    if not token:
-        raise UsageError("--upload: set HF_TOKEN to a token that may write to your repositories")
-    from huggingface_hub import HfApi
-
-    hub: Hub = HfApi(token=token)
-    return hub

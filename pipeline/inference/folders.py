@@ -1,18 +1,21 @@
 """Predict the entities of a folder of texts, and write a folder that brat opens.
 
 Every .txt file gets a copy and an .ann file, at the same place below the output folder. The copy is
-written last, so that an interrupted prediction goes on after the last copy. Until the end
-`.predictions.json` says which model and input the output folder belongs to.
+written last, so that an interrupted prediction goes on after the last copy. A text that is not what
+its copy says was changed since, and is predicted again. Until the end `.predictions.json` says
+which model and input the output folder belongs to.
 """
 
+import filecmp
 import json
 from pathlib import Path
 
 from data_prep.errors import UsageError
 from data_prep.files import atomic_write, read_json_object, write_atomically
+from data_prep.progress import console
 from pipeline.inference.forms import convert
 from pipeline.inference.models import FinetunedModel
-from pipeline.inference.predicting import Tally, predict_file
+from pipeline.inference.predicting import Tally, model_identity, predict_file
 
 STATE = ".predictions.json"
 
@@ -30,10 +33,14 @@ def predict_folder(model: FinetunedModel, source: Path, output: Path) -> Tally:
     texts = sorted(source.rglob("*.txt"))
     if not texts:
         raise UsageError(f"input={source}: has no .txt files")
+    copies = [output / text.relative_to(source) for text in texts]
     _begin(model, source, output)
+    _refuse_others(output, copies)
     total = Tally()
-    for text in texts:
-        made = output / text.relative_to(source)
+    for text, made in zip(texts, copies, strict=True):
+        if made.exists() and not filecmp.cmp(text, made, shallow=False):
+            console.print(f"{text}: was changed, so it is predicted again", markup=False)
+            made.unlink()
         if made.exists():
             with text.open("rb") as lines_before:
                 total.skipped += sum(1 for _ in lines_before)
@@ -56,15 +63,20 @@ def _begin(model: FinetunedModel, source: Path, output: Path) -> None:
 
     Annotations that are there already may have been corrected by hand, so none is replaced.
     """
-    weights = [
-        [str(path.relative_to(model.folder)), path.stat().st_size, path.stat().st_mtime_ns]
-        for path in sorted(model.folder.rglob("*"))
-        if path.is_file()
-    ]
-    own = {"input": str(source.resolve()), "model": weights}
+    own = {"input": str(source.resolve()), "model": model_identity(model)}
     state = output / STATE
     has_files = output.is_dir() and any(output.iterdir())
     if has_files and (not state.exists() or read_json_object(state) != own):
         raise UsageError(f"output={output}: has files already; choose another folder, or remove it")
     output.mkdir(parents=True, exist_ok=True)
     write_atomically(state, json.dumps(own))
+
+
+def _refuse_others(output: Path, copies: list[Path]) -> None:
+    """Raise UsageError for the copy of a text that is not in the input any more."""
+    others = set(output.rglob("*.txt")) - set(copies)
+    if others:
+        raise UsageError(
+            f"output={output}: {min(others)} was predicted before, but its text is not in the "
+            "input any more; remove it and its .ann file, or choose another folder"
+        )

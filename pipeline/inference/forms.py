@@ -7,6 +7,7 @@
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -111,7 +112,8 @@ def _brat(answers: Answers, source: Path) -> Iterator[str]:
             for entity in answer["entities"]:
                 number += 1
                 first, last = start + marks + entity["start"], start + marks + entity["end"]
-                yield f"T{number}\t{entity['type']} {first} {last}\t{entity['text']}\n"
+                shown = re.sub(r"\s", " ", entity["text"])  # a tab would end the cell
+                yield f"T{number}\t{entity['type']} {first} {last}\t{shown}\n"
             start += len(text)
 
 

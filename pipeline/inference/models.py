@@ -37,6 +37,7 @@ from pipeline.tasks.batches import TaskData
 from pipeline.tasks.config import OF_TEXTS
 from pipeline.tasks.examples import Document, Example
 from pipeline.tasks.finetuned import Finetuned, load_finetuned
+from pipeline.tasks.finetuning import choose_device
 from pipeline.tasks.model import head_outputs
 from pipeline.tasks.multilabel_answers import MultilabelAnswers
 
@@ -146,13 +147,13 @@ class FinetunedModel:
                 results = [choice_of(guess, example.texts[1:]) for guess, example in guesses]
             case _:
                 results = [answer_of(guess) for guess in answers.decode(outputs, data)]
-        return Answered(results, data.inputs.cut)
+        return Answered(results, data.cut_examples)
 
     def example(self, item: Item) -> Example:
         """Return an item as the task's example, without an answer."""
         if isinstance(item, Example):
             return item
-        if not all(is_text(text) for text in _strings(item)):
+        if not all(is_text(text) for text in strings_of(item)):
             raise UsageError("predict: a text has half a character (a lone surrogate); repair it")
         texts = self._texts(item)
         # Tags that were learnt from whole texts are predicted on whole texts.
@@ -204,13 +205,13 @@ class FinetunedModel:
         return results
 
 
-def _strings(item: Item) -> Iterator[str]:
+def strings_of(item: Item) -> Iterator[str]:
     """Yield the texts of an item, whatever its form."""
     if isinstance(item, str):
         yield item
     elif isinstance(item, list | tuple):
         for part in item:
-            yield from _strings(part)
+            yield from strings_of(part)
 
 
 def _are_texts(parts: Sequence[object]) -> bool:
@@ -228,8 +229,14 @@ def _places(words: Sequence[str]) -> list[tuple[int, int]]:
     return [(int(end) - len(word), int(end)) for word, end in zip(words, ends, strict=True)]
 
 
+def open_model(folder: Path) -> FinetunedModel:
+    """Load the model in a folder, on the best device there is."""
+    finetuned = load_finetuned(folder)
+    finetuned.model.to(choose_device("auto"))
+    return FinetunedModel(finetuned, folder)
+
+
 def read_model(reference: str | Path, store: str | Path | None = None) -> FinetunedModel:
     """Load the model of a reference; see `pipeline.load_model`."""
     place = Store(Path(store or os.environ.get("SESAME_STORE", "store")))
-    folder = find_model(f"model={reference}", str(reference), place)
-    return FinetunedModel(load_finetuned(folder), folder)
+    return open_model(find_model(f"model={reference}", str(reference), place))

@@ -17,7 +17,8 @@ from typing import BinaryIO
 
 from data_prep.errors import UsageError
 from data_prep.files import read_json_object, write_atomically
-from pipeline.inference.items import STANDARD_INPUT, Line, read_items
+from pipeline.inference.items import STANDARD_INPUT, read_items
+from pipeline.inference.lines import Line
 from pipeline.inference.models import BATCH_ITEMS, FinetunedModel, Item
 from pipeline.inference.results import Result, as_json
 from pipeline.store.models import FILE
@@ -128,17 +129,23 @@ def _answers(batch: list[Line], results: list[Result], tally: Tally) -> Iterator
             yield {"line": line.number, **named, **as_json(next(rest))}
 
 
-def _identity(model: FinetunedModel, source: str) -> dict[str, object]:
-    """Return what an interrupted output must agree with."""
+def model_identity(model: FinetunedModel) -> str:
+    """Return what tells a model from others: its settings, and its files as they lie there."""
     stated = hashlib.sha256((model.folder / FILE).read_bytes())
     for path in sorted(path for path in model.folder.rglob("*") if path.is_file()):
         status = path.stat()
         stated.update(f"{path.name} {status.st_size} {status.st_mtime_ns}\n".encode())
+    return stated.hexdigest()
+
+
+def _identity(model: FinetunedModel, source: str) -> dict[str, object]:
+    """Return what an interrupted output must agree with."""
+    own = model_identity(model)
     if source == STANDARD_INPUT:
-        return {"model": stated.hexdigest(), "input": uuid.uuid4().hex}
+        return {"model": own, "input": uuid.uuid4().hex}
     found = os.stat(source) if os.path.exists(source) else None
     size = [found.st_size, found.st_mtime_ns] if found else []
-    return {"model": stated.hexdigest(), "input": [os.path.basename(source), *size]}
+    return {"model": own, "input": [os.path.basename(source), *size]}
 
 
 def _keep_whole_lines(path: Path) -> int:

@@ -170,7 +170,10 @@ class TagAnswers(Answers):
         inputs = encode_sentences(encoder, examples, max_length)
         number = {label: number for number, label in enumerate(self.labels)}
         gold = [number.get(tag, 0) for example in examples for tag in example.tags]
-        return TaskData(examples, inputs, inputs.word_counts, np.array(gold, np.int64))
+        ends = np.cumsum([len(example.texts) for example in examples])
+        owners = np.searchsorted(ends, inputs.word_offsets[:-1], side="right")
+        counts = inputs.word_counts
+        return TaskData(examples, inputs, counts, np.array(gold, np.int64), owners=owners)
 
     def decode(self, outputs_UC: Floats, data: TaskData) -> list[Prediction]:
         """Return the most probable tag of every word, joining the inputs of a sentence."""

@@ -34,6 +34,8 @@ class TaskData:
     counts: Ints  # [inputs]: rows of the head's answers per input
     gold: NDArray[Any]  # [U] or [U, 2]: targets of all inputs, in their order
     bundle_sizes: Ints | None = field(default=None, kw_only=True)  # inputs per bundle; None: 1 each
+    # [inputs] number of each input's example; None: the number of its bundle
+    owners: Ints | None = field(default=None, kw_only=True)
 
     def batch(self, bundles: Ints) -> tuple[InputBatch, Tensor]:
         """Return the inputs of `bundles`, bundle after bundle, and their targets gold_U."""
@@ -52,6 +54,17 @@ class TaskData:
         if self.bundle_sizes is None:
             return self.inputs.lengths
         return np.maximum.reduceat(self.inputs.lengths, _starts(self.bundle_sizes))
+
+    @property
+    def cut_examples(self) -> int:
+        """Number of examples of which something was truncated."""
+        is_cut = np.flatnonzero(self.inputs.truncated)
+        if self.owners is not None:
+            return len(np.unique(self.owners[is_cut]))
+        if self.bundle_sizes is not None:
+            ends = np.cumsum(self.bundle_sizes)
+            return len(np.unique(np.searchsorted(ends, is_cut, side="right")))
+        return len(is_cut)
 
     def places(self, rows: Ints) -> Ints:
         """Return the indices into `gold` of the inputs `rows`."""

@@ -6,6 +6,7 @@ from data_prep.errors import SesameError
 from pipeline.tasks.choices import ChoiceError, flatten
 from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.examples import Example, TaskFile
+from pipeline.tasks.rows import renamed
 from pipeline.tasks.table import Row, json_rows, read_rows
 
 
@@ -23,4 +24,4 @@ def _flat_rows(file: TaskFile, task: TaskConfig) -> Iterator[Row]:
         except ChoiceError as error:
             file.refuse_or_drop(task, line, str(error))
             continue
-        yield line, flat
+        yield line, renamed(flat, task)

@@ -81,8 +81,8 @@ def _contexts(
     """Yield the document of each sentence and its number there."""
     if all(each.document == 0 for each in sentences):
         raise SesameError(
-            f"{file.path}: task.context=document: has no {NO_SENTENCE} lines; add them, or set "
-            "task.context=sentence"
+            f"{file.path}: task.context=document: has no {NO_SENTENCE} lines; add them, or train "
+            "with task.context=sentence"
         )
     for _, group in itertools.groupby(sentences, key=lambda each: each.document):
         own = [each.words for each in group]

@@ -62,12 +62,11 @@ ABOUT = {
     "multilabel": "Assigns any number of {labels} labels to a text or a pair of texts.",
     "choice": "Chooses the best of several answers or continuations of a text.",
 }
-EXAMPLES = {
-    "classify": '"a text", "another text"',
-    "regress": '("a text", "another text")',
+OF_TEXTS = '"a text", "another text"'
+OF_PAIRS = '("a text", "the other text of the pair")'
+EXAMPLES = {  # by kind of task, where it is not one text or a pair
     "tag": '"A sentence with names."',
     "span": '("a question", "the passage with its answer")',
-    "multilabel": '"a text", "another text"',
     "choice": '("a context", ["one choice", "another choice"])',
 }
 
@@ -86,7 +85,7 @@ def model_card(stated: dict[str, Any], facts: dict[str, Any], recipe: dict[str, 
         task=facts["task"],
         encoder=facts["encoder"],
         about=ABOUT[kind].format(labels=len(stated["answers"].get("labels", []))),
-        example=EXAMPLES[kind],
+        example=EXAMPLES.get(kind, OF_TEXTS if stated["task"].get("text_b") is None else OF_PAIRS),
         transformers=f" In transformers: `{form}.from_pretrained(…)`." if is_class else "",
         metric=facts["metric"],
         seed=facts["seed"],

@@ -70,11 +70,14 @@ def encode_spans(
     longest = min(task.max_question, room // 2)
     questions = _questions(encoder, [example.texts[0] for example in examples])
     passages = _passages(encoder, [example.texts[1] for example in examples])
-    pairs, runs, cut = [], [], 0
+    pairs: list[tuple[TextWords, TextWords]] = []
+    runs: list[tuple[int, Ints, Ints]] = []
+    short: list[int] = []  # the first windows of questions that were truncated
     for number, example in enumerate(examples):
         (question, units), passage = questions[example.texts[0]], passages[example.texts[1]]
         asked = max(1, int((np.cumsum(units) <= longest).sum()))
-        cut += asked < len(question)
+        if asked < len(question):
+            short.append(len(pairs))
         left = room - min(int(units[:asked].sum()), longest)
         for first, last in passage.windows(left, task.stride):
             pairs.append((question[:asked], passage.parts[first:last]))
@@ -89,8 +92,10 @@ def encode_spans(
     for window in windows:
         start, end = _gold_units(window, examples[window.example])
         gold_N2[start, 0] = gold_N2[end, 1] = 1
-    inputs = replace(inputs, cut=inputs.cut + cut)
-    return SpanData(examples, inputs, inputs.lengths, gold_N2, windows)
+    is_short = np.isin(np.arange(len(pairs)), short)
+    inputs = replace(inputs, truncated=inputs.truncated + is_short)
+    owners = np.array([window.example for window in windows], np.int64)
+    return SpanData(examples, inputs, inputs.lengths, gold_N2, windows, owners=owners)
 
 
 def _questions(encoder: Encoder, texts: Sequence[str]) -> dict[str, tuple[TextWords, Ints]]:

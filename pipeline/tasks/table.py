@@ -5,21 +5,17 @@ does not contain task.text_a, the file has no header and task.columns names the 
 training file has no header, its test file has one.)
 """
 
-import csv
-import itertools
-import json
 import math
 import re
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from data_prep.errors import SesameError
-from pipeline.tasks.choices import ChoiceError, choice_name, choice_number, choice_texts
+from pipeline.tasks import rows
+from pipeline.tasks.choices import choice_name, choice_number
 from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.examples import (
-    UNREADABLE_JSON,
     Example,
     Gold,
     TaskFile,
@@ -31,7 +27,6 @@ from pipeline.tasks.groups import GroupFinder
 
 Row = tuple[int, dict[str, Any]]  # first line number, cells by column
 LARGEST = 1e30  # number to predict; models compute in fp32
-LONGEST_CELL = 1 << 30  # characters of a CSV cell; csv's own limit is 131,072
 
 
 def read_table(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
@@ -39,12 +34,11 @@ def read_table(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
     return read_rows(file, task, _rows(file, task))
 
 
-def read_rows(file: TaskFile, task: TaskConfig, rows: Iterator[Row]) -> Iterator[Example]:
+def read_rows(file: TaskFile, task: TaskConfig, found: Iterator[Row]) -> Iterator[Example]:
     """Yield the examples of a file's rows."""
     needed = _needed(file, task)
     groups = GroupFinder(file, task)
-    for line, named in rows:
-        row = {task.aliases.get(column, column): cell for column, cell in named.items()}
+    for line, row in found:
         _require_columns(file.path, line, row, task, needed)
         group = groups.find(row)
         if any(str(row[column]) != value for column, value in task.where.items()):
@@ -63,31 +57,20 @@ def read_rows(file: TaskFile, task: TaskConfig, rows: Iterator[Row]) -> Iterator
 def _needed(file: TaskFile, task: TaskConfig) -> list[str]:
     """Return the columns that every row must have."""
     labels = [task.label] if file.has_labels else []
-    return [*_text_columns(task), *task.choices, *labels, *task.where]
-
-
-def _text_columns(task: TaskConfig) -> list[str]:
-    return [task.text_a] if task.text_b is None else [task.text_a, task.text_b]
+    return [*rows.text_columns(task), *task.choices, *labels, *task.where]
 
 
 def _texts(
     file: TaskFile, line: int, row: dict[str, Any], task: TaskConfig
 ) -> tuple[str, ...] | None:
     """Return the texts of a row; None if it is faulty and dropped."""
-    if task.kind == "choice":
-        try:
-            return choice_texts(row, task)
-        except ChoiceError as error:
-            file.refuse_or_drop(task, line, str(error))
-            return None
-    columns = _text_columns(task)
-    if not all(is_plain(row[column]) for column in columns):
-        file.refuse_or_drop(task, line, "has a list or an object where a text belongs")
+    texts = rows.texts_of(row, task)
+    if isinstance(texts, rows.Fault):
+        file.refuse_or_drop(task, line, texts.reason)
         return None
-    texts = tuple(cell_text(row[column]) for column in columns)
-    empty = next((c for c, cell in zip(columns, texts, strict=True) if not cell), None)
     # Predictions for an unlabelled file go by row number, so none of its rows is dropped.
-    if empty is not None and file.has_labels:
+    if task.kind != "choice" and file.has_labels and not all(texts):
+        empty = rows.text_columns(task)[texts.index("")]
         file.refuse_or_drop(task, line, f"the sentence in column {empty} is empty")
         return None
     return texts
@@ -96,56 +79,28 @@ def _texts(
 def _rows(file: TaskFile, task: TaskConfig) -> Iterator[Row]:
     path = file.path
     if path.suffix == ".jsonl":
-        return json_rows(path)
-    if path.suffix == ".csv":
-        return _named(file, _csv_cells(path), task)
-    if path.suffix in (".tsv", ".txt"):
-        return _named(file, ((line, text.split("\t")) for line, text in read_lines(path)), task)
-    raise SesameError(f"{path}: a table must end in .tsv, .txt, .csv or .jsonl")
+        return ((line, rows.renamed(row, task)) for line, row in json_rows(path))
+    if path.suffix not in (".tsv", ".txt", ".csv"):
+        raise SesameError(f"{path}: a table must end in .tsv, .txt, .csv or .jsonl")
+    table = rows.named_rows(rows.split_rows(read_lines(path), path.suffix == ".csv"), task)
+    if table is None:
+        raise SesameError(f"{path}: the file is empty")
+    names, found = table
+    fault = rows.repeated_column(names, _needed(file, task))
+    if fault:
+        raise SesameError(f"{path}: {fault}")
+    return _sound(file, task, found)
 
 
-def _csv_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
-    csv.field_size_limit(LONGEST_CELL)
-    reader = csv.reader((f"{text}\n" for _, text in read_lines(path)), strict=True)
-    line = 1
-    try:
-        for cells in reader:
-            yield line, cells
-            line = reader.line_num + 1
-    except csv.Error as error:
-        raise SesameError(f"{path}:{line}: not a CSV row ({error}); fix its quotes") from None
-
-
-def _named(
-    file: TaskFile, lines: Iterator[tuple[int, list[str]]], task: TaskConfig
-) -> Iterator[Row]:
-    first = next(lines, None)
-    if first is None:
-        raise SesameError(f"{file.path}: the file is empty")
-    names = first[1]
-    if task.columns and task.text_a not in names:
-        names, lines = task.columns, itertools.chain([first], lines)
-    _refuse_repeated(file, task, names)
-    for line, cells in lines:
-        if cells in ([], [""]) and len(names) > 1:
-            continue  # an empty line
-        if len(cells) == len(names):
-            yield line, dict(zip(names, cells, strict=True))
+def _sound(file: TaskFile, task: TaskConfig | None, found: Iterable[rows.Row]) -> Iterator[Row]:
+    """Yield the rows without a fault; a fault is refused, or dropped where the task says so."""
+    for line, row in found:
+        if not isinstance(row, rows.Fault):
+            yield line, row
+        elif row.may_be_dropped and task is not None:
+            file.refuse_or_drop(task, line, row.reason)
         else:
-            file.refuse_or_drop(
-                task,
-                line,
-                f"{len(cells)} columns, expected {len(names)}; "
-                "look for a missing or extra separator",
-            )
-
-
-def _refuse_repeated(file: TaskFile, task: TaskConfig, names: list[str]) -> None:
-    renamed = Counter(task.aliases.get(name, name) for name in names)
-    for column in _needed(file, task):
-        if renamed[column] > 1:
-            fault = f"{renamed[column]} columns are named {column}; keep one"
-            raise SesameError(f"{file.path}: {fault}")
+            raise SesameError(f"{file.path}:{line}: {row.reason}")
 
 
 def json_rows(path: Path) -> Iterator[Row]:
@@ -153,20 +108,7 @@ def json_rows(path: Path) -> Iterator[Row]:
 
     Empty lines are skipped.
     """
-    for line, text in read_lines(path):
-        if not text.strip():
-            continue
-        try:
-            row = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise SesameError(
-                f"{path}:{line}: not JSON at character {error.colno} ({error.msg})"
-            ) from None
-        except (ValueError, RecursionError) as error:
-            raise SesameError(f"{path}:{line}: {UNREADABLE_JSON}") from error
-        if not isinstance(row, dict):
-            raise SesameError(f"{path}:{line}: each line must be one JSON object")
-        yield line, row
+    return _sound(TaskFile(path), None, rows.json_rows(read_lines(path)))
 
 
 def _require_columns(

@@ -18,6 +18,7 @@ COLUMNS = 5
 PLACES = re.compile(r"(\d{1,4})-(\d{1,4})")
 DATA, GOLD = ".data.", ".gold."  # parts of the files' names
 LABELS = ("T", "F")
+FAULT = "needs word, part of speech, the word's places (3-0) and two sentences"
 
 
 def gold_file(path: Path) -> Path:
@@ -35,18 +36,23 @@ def read_wic(file: TaskFile, task: TaskConfig) -> Iterator[Example]:
             f"{len(labels)} labels; each line needs one"
         )
     for place, (line, text) in enumerate(rows):
-        cells = text.split("\t")
-        found = PLACES.fullmatch(cells[2].strip()) if len(cells) == COLUMNS else None
-        marked = None
-        if found is not None:
-            marked = [_mark(cells[3], int(found[1])), _mark(cells[4], int(found[2]))]
-        if marked is None or None in marked:
-            fault = "needs word, part of speech, the word's places (3-0) and two sentences"
-            file.refuse_or_drop(task, line, fault)
+        marked = marked_pair(text)
+        if marked is None:
+            file.refuse_or_drop(task, line, FAULT)
             continue
-        texts = tuple(file.without_surrogates(str(text)) for text in marked)
+        texts = tuple(map(file.without_surrogates, marked))
         gold = None if labels is None else labels[place]
         yield Example(texts, gold, "\x1f".join(texts), line)
+
+
+def marked_pair(text: str) -> tuple[str, str] | None:
+    """Return the sentences of a line with the word marked; None if the line is not of the form."""
+    cells = text.split("\t")
+    found = PLACES.fullmatch(cells[2].strip()) if len(cells) == COLUMNS else None
+    if found is None:
+        return None
+    first, second = _mark(cells[3], int(found[1])), _mark(cells[4], int(found[2]))
+    return None if first is None or second is None else (first, second)
 
 
 def _mark(sentence: str, place: int) -> str | None:

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,9 @@ from data_prep.tokenizers.huggingface import Specials, from_vocabulary, write_fo
 from pipeline import load_encoder as load_reference
 from pipeline.commands.main import run
 from pipeline.encoders import Encoder, load_encoder, random_encoder
-from pipeline.encoders.embed import Layers, embed, embed_file, read_sentences
+from pipeline.encoders import embed as embedding
+from pipeline.encoders.embed import Layers, embed, embed_file, lines_of
+from pipeline.encoders.sentences import embed_sentence_file
 from pipeline.models.bert.config import BertConfig
 from pipeline.models.elmo.allennlp import write_allennlp
 from pipeline.models.elmo.config import ElmoConfig
@@ -137,10 +140,10 @@ def test_what_has_no_place_is_refused(bert: Encoder, tmp_path: Path) -> None:
         embed(bert, [["a"]], Layers("mix", (0.5, 0.5)))
     (tmp_path / "bad.txt").write_bytes(b"fine\nbad \xff byte\n")
     with pytest.raises(SesameError, match=r"bad\.txt, line 2: not UTF-8 at byte 4"):
-        read_sentences(tmp_path / "bad.txt")
+        list(lines_of(tmp_path / "bad.txt"))
     (tmp_path / "empty.txt").write_text("\n\n")
     with pytest.raises(UsageError, match="has no words"):
-        read_sentences(tmp_path / "empty.txt")
+        list(lines_of(tmp_path / "empty.txt"))
 
 
 def test_the_command_takes_a_folder_and_answers_mistakes(
@@ -166,3 +169,47 @@ def test_the_command_takes_a_folder_and_answers_mistakes(
         assert says in capfd.readouterr().err
     assert run([*asked, "layers=mix", "weights=a,b"]) == 2
     assert "weights=a,b: must be numbers" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("unit", ["word", "sentence"])
+def test_a_file_is_embedded_in_bounded_memory(
+    unit: str, bert: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All lines and their tokens were held; now only a chunk of them is."""
+    text = tmp_path / "s.txt"
+    text.write_bytes("\n".join(["a rose", "", "they rose is a", ""] * 50).encode() + b"\r\na\rrose")
+
+    def written(name: str) -> np.ndarray:
+        out, layers = tmp_path / name, Layers("last")
+        if unit == "word":
+            embed_file(bert, text, out, layers)
+        else:
+            embed_sentence_file(bert, text, out, layers, "mean")
+        return np.load(out)
+
+    together = written("together.npy")
+    asked: list[int] = []
+
+    def counted(encode: Any) -> Any:
+        def counting(inputs: Any, max_length: int) -> Any:
+            asked.append(len(inputs))
+            return encode(inputs, max_length)
+
+        return counting
+
+    for name in ("encode_words", "encode_texts"):
+        monkeypatch.setattr(bert, name, counted(getattr(bert, name)))
+    monkeypatch.setattr(embedding, "CHUNK_CHARACTERS", 20)
+    np.testing.assert_allclose(written("chunks.npy"), together, atol=1e-6)
+    assert len(together) == (302 if unit == "word" else 202)
+    assert max(asked) <= 6 and len(asked) > 30
+
+
+def test_a_sentence_that_is_too_long_has_its_number_in_the_file(
+    bert: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "s.txt").write_text("a rose\n" * 20 + "a " * 99)
+    monkeypatch.setattr(embedding, "CHUNK_CHARACTERS", 20)
+    with pytest.raises(SesameError, match="sentence 21 of the input: its 99 words do not fit"):
+        embed_file(bert, tmp_path / "s.txt", tmp_path / "v.npy", Layers("last"))
+    assert not (tmp_path / "v.npy").exists()

@@ -5,18 +5,28 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from huggingface_hub import ModelCard
 
 from data_prep.errors import SesameError, UsageError
+from data_prep.vectors.table import VectorTable
 from pipeline.commands import publish as command
 from pipeline.commands.main import run
-from pipeline.encoders import load_encoder, random_encoder
-from pipeline.export.publish import Statement, prepare, upload
+from pipeline.encoders import Concatenation, StaticEncoder, load_encoder, random_encoder
+from pipeline.export.publish import Statement, prepare
 from pipeline.tasks.finetuned import load_finetuned, save_model
 from pipeline.tasks.model_card import model_card
+from tests.pipeline.export.test_hub import FakeHub
 from tests.pipeline.export.test_huggingface import MODEL, make_store, run_export
-from tests.pipeline.tasks.test_finetuned import BERT, WORDS, assert_same_answers, splits, trained
+from tests.pipeline.tasks.test_finetuned import (
+    BERT,
+    WORDS,
+    assert_same_answers,
+    other_encoder,
+    splits,
+    trained,
+)
 from tests.pipeline.toy_tokenizer import write_toy_tokenizer
 from tests.test_privacy import holders
 
@@ -25,6 +35,7 @@ FACTS: dict[str, Any] = {
     "dev_scores": [0.5], "test_scores": [0.5], "split": "test",
     "examples": {"train": 32, "dev": 8, "test": 8},
 }  # fmt: skip
+ADDED = ("manifest.json", "run.json", ".lease.json")  # by the store
 STATED = Statement("cc-by-4.0", ("sv", "no"), ("mine/texts",), "mine/base", "Texts of *ours*.")
 
 
@@ -36,7 +47,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save_model(trained(random_encoder(BERT, tokenizer, seed=0), "tag"), folder)
     stated = json.loads((folder / "finetuned.json").read_text())
     (folder / "README.md").write_text(model_card(stated, FACTS, {}))
-    for name in ("manifest.json", "run.json", ".lease.json"):
+    for name in ADDED:
         (folder / name).write_text('{"host": "canary"}')
     return folder
 
@@ -108,30 +119,70 @@ def test_a_setting_that_names_a_folder_anywhere_is_refused(
     prepare(copy, tmp_path / "out", Statement("mit"), "toy")
 
 
-class FakeHub:
-    """Remembers what it is asked; refuses some repositories."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, dict[str, Any]]] = []
-
-    def create_repo(self, repo_id: str, **how: Any) -> None:
-        if repo_id.startswith("others/"):
-            raise OSError("403")
-        self.calls.append((repo_id, how))
-
-    def upload_folder(self, **how: Any) -> None:
-        self.calls.append(("upload", how))
+CANARIES = (
+    "training_args.bin", "optimizer.pt", "scheduler.pt", "trainer_state.json", "train.tsv",
+    "predictions.jsonl", "all_results.json", "notes.md", "pytorch_model.bin", "._model.safetensors",
+    "runs/Nov19/events.out.tfevents.1", "checkpoint-500/model.safetensors", "data/config.json",
+    "encoder/texts.txt", ".cache/config.json",
+)  # fmt: skip
 
 
-def test_an_upload_goes_to_a_private_repository(tmp_path: Path) -> None:
-    hub = FakeHub()
-    upload(tmp_path, "me/demo", hub)
-    assert hub.calls == [
-        ("me/demo", {"private": True, "exist_ok": True}),
-        ("upload", {"repo_id": "me/demo", "folder_path": str(tmp_path)}),
-    ]
-    with pytest.raises(SesameError, match="repo=others/demo: the Hub refused the upload"):
-        upload(tmp_path, "others/demo", hub)
+def test_only_files_that_a_user_needs_are_published(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A folder of Hugging Face's Trainer also holds the training's state, data and answers."""
+    source = tmp_path / "trained"
+    shutil.copytree(model, source)
+    for name in CANARIES:
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text("canary")
+    monkeypatch.chdir(tmp_path)
+    assert run(["publish", f"model={source}", "licence=mit", "out=out"]) == 0
+    assert not holders(tmp_path / "out", [b"canary"])
+    there = {path.name for path in (tmp_path / "out").iterdir()}
+    assert there == {path.name for path in model.iterdir()} - set(ADDED)
+    left_out = prepare(source, tmp_path / "again", Statement("mit"), "toy")
+    hidden = {"._model.safetensors", ".cache/config.json"}
+    assert set(left_out) == set(CANARIES) - hidden
+    assert (
+        "left out, since no user of the model needs it: all_results.json, "
+        in capfd.readouterr().err
+    )
+
+
+def test_no_file_of_our_own_folders_is_left_out(tmp_path: Path) -> None:
+    """Every kind of encoder is complete: it is read again from the published folder."""
+    tokenizer = tmp_path / "tokenizer"
+    tokenizer.mkdir()
+    write_toy_tokenizer(tokenizer, WORDS)
+    bert = random_encoder(BERT, tokenizer, seed=0)
+    table = VectorTable(WORDS, np.ones((len(WORDS), 3), np.float32))
+    kinds = {
+        "bert": bert,
+        "elmo": other_encoder("elmo", tokenizer, tokenizer),
+        "vectors": StaticEncoder(table),
+        "several": Concatenation([bert, StaticEncoder(table)]),
+    }
+    for name, encoder in kinds.items():
+        (tmp_path / name).mkdir()
+        encoder.save(tmp_path / name)
+        assert prepare(tmp_path / name, tmp_path / f"{name}-out", Statement("mit"), name) == []
+        assert load_encoder(tmp_path / f"{name}-out").hidden == encoder.hidden
+    (tmp_path / "own").mkdir()
+    save_model(trained(kinds["several"], "tag"), tmp_path / "own")
+    assert prepare(tmp_path / "own", tmp_path / "own-out", Statement("mit"), "own") == []
+    load_finetuned(tmp_path / "own-out")
+
+
+def test_the_same_command_may_be_given_again(model: Path, tmp_path: Path) -> None:
+    """To read the card before an upload, or after one that failed."""
+    for _ in range(2):
+        prepare(model, tmp_path / "out", STATED, "toy")
+    (tmp_path / "out" / "README.md").write_text("mine")
+    with pytest.raises(UsageError, match="has files already, and not those that this command"):
+        prepare(model, tmp_path / "out", STATED, "toy")
+    assert (tmp_path / "out" / "README.md").read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
 
 
 def test_the_command_uploads_only_when_it_is_told(

@@ -1,4 +1,5 @@
-"""An export for sentence-transformers states how we pool; transformers then gives our vectors."""
+"""sentence-transformers loads an export and gives our vectors; so does transformers, with the
+pooling that the folder states."""
 
 import json
 from pathlib import Path
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from huggingface_hub import ModelCard
+from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoTokenizer
 
 from data_prep.errors import UsageError
@@ -41,6 +43,9 @@ def test_the_pooling_that_is_stated_is_ours(pooling: str, tmp_path: Path) -> Non
     ours = load_encoder(out).embed(texts, unit="sentence", pooling=pooling)
     for own, row, keep in zip(ours, states, real, strict=True):
         np.testing.assert_allclose(own, theirs(row[keep]), atol=1e-5)
+    library = SentenceTransformer(str(out), device="cpu", local_files_only=True)
+    assert library.max_seq_length == MODEL.max_positions
+    np.testing.assert_allclose(np.stack(ours), library.encode(texts), atol=1e-5)
     card = (out / "README.md").read_text()
     assert "sentence-transformers" in ModelCard(card).data.tags
     assert "SentenceTransformer(" in card

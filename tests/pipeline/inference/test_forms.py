@@ -8,6 +8,9 @@ import pytest
 
 from data_prep.errors import SesameError
 from pipeline.inference.forms import check_form, convert
+from pipeline.tasks.brat import read_brat
+from pipeline.tasks.config import TaskConfig
+from pipeline.tasks.examples import TaskFile
 
 
 def write(path: Path, answers: list[dict[str, Any]]) -> Path:
@@ -50,3 +53,16 @@ def test_a_leaderboard_gets_a_row_per_example(
     found = write(tmp_path / "o.tsv.jsonl", [{"line": 2, **answer}, {"line": 3, **answer}])
     convert(found, tmp_path / "o.tsv", Path("test.tsv"))
     assert (tmp_path / "o.tsv").read_text() == f"index\tprediction\n0\t{cell}\n1\t{cell}\n"
+
+
+@pytest.mark.parametrize("gap", ["\t", "\r", "\x85", "\u2028", " "])
+def test_an_entity_is_one_line_of_three_cells_in_brat(gap: str, tmp_path: Path) -> None:
+    text = f"x\ty anna{gap}berg\n"
+    (tmp_path / "a.txt").write_bytes(text.encode())
+    entity = {"type": "PER", "start": 4, "end": 13, "text": f"anna{gap}berg", "score": 1.0}
+    found = write(tmp_path / "o.jsonl", [{"line": 1, "entities": [entity]}])
+    convert(found, tmp_path / "a.ann", tmp_path / "a.txt")
+    [line] = (tmp_path / "a.ann").read_bytes().decode().removesuffix("\n").splitlines()
+    assert line.split("\t") == ["T1", "PER 4 13", "anna berg"]
+    read = list(read_brat(TaskFile(tmp_path / "a.txt"), TaskConfig(kind="tag", reader="brat")))
+    assert [tag for example in read for tag in example.tags if tag != "O"] == ["B-PER", "I-PER"]

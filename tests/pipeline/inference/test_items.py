@@ -4,12 +4,20 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from data_prep.errors import SesameError, UsageError
+from pipeline import load_model
+from pipeline.inference import models as inference
+from pipeline.inference import sentences
 from pipeline.inference.items import check_input, read_items
 from pipeline.inference.models import FinetunedModel, read_model
+from pipeline.tasks.examples import TaskFile
+from pipeline.tasks.table import read_table
+from pipeline.tasks.wic import read_wic
 from tests.pipeline.inference.small_models import TASKS, write_models
 
 
@@ -20,6 +28,12 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, FinetunedModel
     return {name: read_model(made / name) for name in TASKS}
 
 
+def changed(model: FinetunedModel, **keys: Any) -> FinetunedModel:
+    """Return a model as if it had been trained with other settings of its task."""
+    task = replace(model.finetuned.task, **keys)
+    return replace(model, finetuned=replace(model.finetuned, task=task))
+
+
 def test_an_open_quote_does_not_swallow_the_rows_after_it_in_silence(
     models: dict[str, FinetunedModel], tmp_path: Path
 ) -> None:
@@ -27,7 +41,8 @@ def test_an_open_quote_does_not_swallow_the_rows_after_it_in_silence(
     source.write_text('sentence\ngood\n"bad\nfilm\nbo\n')
     good, open_quote = read_items(str(source), models["mood"])
     assert good.item == "good"
-    assert open_quote.number == 3 and open_quote.fault == "not CSV (unexpected end of data)"
+    assert open_quote.number == 3
+    assert open_quote.fault == "not a CSV row (unexpected end of data); fix its quotes"
 
 
 def test_a_table_without_the_columns_is_named(
@@ -101,9 +116,7 @@ def test_words_stand_where_the_form_has_them(
 ) -> None:
     """The first column of these forms is a number or a file's name, which was tagged as a word."""
     (tmp_path / name).write_bytes(content.encode())
-    names = models["names"].finetuned
-    task = replace(names.task, reader=reader)
-    model = FinetunedModel(replace(names, task=task), models["names"].folder)
+    model = changed(models["names"], reader=reader)
     found = [line.item for line in read_items(str(tmp_path / name), model)]
     assert found == SENTENCES["conll2012" if reader == "conll2012" else "conllu"]
 
@@ -112,9 +125,97 @@ def test_a_model_of_columns_still_reads_one_word_per_line(
     models: dict[str, FinetunedModel], tmp_path: Path
 ) -> None:
     (tmp_path / "a.conll").write_text("3 O\n3.1\tO\n\nbo\n")
-    names = models["names"].finetuned
     for reader in ("conll", "conllu", "conll2012"):
-        task = replace(names.task, reader=reader)
-        model = FinetunedModel(replace(names, task=task), models["names"].folder)
+        model = changed(models["names"], reader=reader)
         found = [line.item for line in read_items(str(tmp_path / "a.conll"), model)]
         assert found == [["3", "3.1"], ["bo"]]
+
+
+WIC = "board\tN\t2-2\tRoom and board .\tHe nailed boards across .\ngo\tV\t0-1\tgo on\tthey go\n"
+
+
+def test_files_of_words_in_context_are_read_as_training_reads_them(
+    models: dict[str, FinetunedModel], tmp_path: Path
+) -> None:
+    """A line was a pair of the word and all the rest, and was answered without a fault."""
+    source = tmp_path / "test.data.txt"
+    source.write_text(WIC)
+    model = changed(models["mood"], reader="wic", text_a="sentence1", text_b="sentence2")
+    trained = read_wic(TaskFile(source, has_labels=False), model.finetuned.task)
+    found = [line.item for line in read_items(str(source), model)]
+    assert found == [example.texts for example in trained]
+    assert found[0] == ('Room and " board " .', 'He nailed " boards " across .')
+    source.write_text(WIC + "board\tN\t2-9\ta b c\td e f\nRoom and board\tboards\n")
+    faults = [line.fault for line in read_items(str(source), model)]
+    needs = "needs word, part of speech, the word's places (3-0) and two sentences"
+    assert faults == ["", "", needs, needs]
+
+
+TABLES = {
+    "a.tsv": "Text\tn\tlabel\n good \t1\tup\n\n42\t2\tdown\n\n",
+    "a.csv": 'Text,n,label\n" good ",1,up\n\n42,2,down\n\n',
+    "a.jsonl": '{"Text": " good ", "label": "up"}\n\n{"Text": 42, "label": "down"}\n \n',
+}
+
+
+@pytest.mark.parametrize("name", list(TABLES))
+def test_tables_are_read_by_the_rules_of_training(
+    name: str, models: dict[str, FinetunedModel], tmp_path: Path
+) -> None:
+    """Other names of columns, numbers, spaces around a text, and blank lines."""
+    (tmp_path / name).write_text(TABLES[name])
+    model = changed(models["mood"], aliases={"Text": "sentence"})
+    found = list(read_items(str(tmp_path / name), model))
+    trained = list(read_table(TaskFile(tmp_path / name), model.finetuned.task))
+    assert [line.item for line in found] == [example.texts[0] for example in trained]
+    assert [line.item for line in found] == ["good", "42"]
+    assert [line.number for line in found] == [example.line for example in trained]
+
+
+def test_a_name_of_two_columns_is_refused(
+    models: dict[str, FinetunedModel], tmp_path: Path
+) -> None:
+    (tmp_path / "a.tsv").write_text("sentence\tsentence\ngood\tbad\n")
+    with pytest.raises(UsageError, match="2 columns are named sentence; keep one"):
+        check_input(str(tmp_path / "a.tsv"), models["mood"])
+
+
+def test_a_sentence_that_is_not_text_is_named_by_its_own_line(
+    models: dict[str, FinetunedModel], tmp_path: Path
+) -> None:
+    (tmp_path / "a.conll").write_bytes(b"anna O\nbo O\n\n\xff O\n\n\nbo O\n\xff O\n")
+    found = list(read_items(str(tmp_path / "a.conll"), models["names"]))
+    assert [(line.number, line.fault) for line in found] == [
+        (1, ""), (4, "not UTF-8"), (7, "not UTF-8")
+    ]  # fmt: skip
+
+
+def test_a_model_of_documents_needs_them(
+    models: dict[str, FinetunedModel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without -DOCSTART- the whole file was held as one document; training refuses such a file."""
+    model = changed(models["names"], context="document")
+    (tmp_path / "a.conll").write_text("anna O\n\nbo O\n")
+    with pytest.raises(UsageError, match=r"begin each of them with a line -DOCSTART-"):
+        check_input(str(tmp_path / "a.conll"), model)
+    assert len(list(read_items(str(tmp_path / "a.conll"), models["names"]))) == 2
+    monkeypatch.setattr(sentences, "LONGEST_DOCUMENT", 2)
+    (tmp_path / "a.conll").write_text("-DOCSTART- O\n\nanna O\n\nbo O\nin O\n")
+    with pytest.raises(UsageError, match="line 5: the document has more than 2 words"):
+        list(read_items(str(tmp_path / "a.conll"), model))
+
+
+def test_a_model_is_on_the_best_device(
+    models: dict[str, FinetunedModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Predictions on a machine with a GPU were computed on its CPU."""
+    asked: list[str] = []
+
+    def best(accelerator: str) -> torch.device:
+        asked.append(accelerator)
+        return torch.device("meta")
+
+    monkeypatch.setattr(inference, "choose_device", best)
+    model = load_model(models["mood"].folder).finetuned.model
+    assert model.device == torch.device("meta") and asked == ["auto"]
+    assert {each.device.type for each in model.parameters()} == {"meta"}

@@ -3,6 +3,7 @@
 import io
 import json
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -13,6 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from transformers import AutoModelForTokenClassification, AutoTokenizer
 
 from data_prep.errors import SesameError, UsageError
 from pipeline import load_encoder, load_model
@@ -22,12 +25,12 @@ from pipeline.inference import predicting
 from pipeline.inference.items import read_items
 from pipeline.inference.models import FinetunedModel, read_model
 from pipeline.inference.predicting import predict_file
-from pipeline.inference.results import Choice, Entity, Label, Labels, Tags
+from pipeline.inference.results import Choice, Entity, Label, Labels, Tags, tags_of
 from pipeline.models.bert.config import BertConfig
 from pipeline.store.outputs import Store
 from pipeline.tasks.brat import read_brat
 from pipeline.tasks.config import TaskConfig
-from pipeline.tasks.examples import TaskFile
+from pipeline.tasks.examples import Example, TaskFile
 from tests.pipeline.toy_tokenizer import write_toy_tokenizer
 
 WORDS = ["good", "bad", "film", "plot", "anna", "bo", "in", "lund", "."]
@@ -139,8 +142,42 @@ def test_entities_have_the_characters_of_the_given_text() -> None:
     assert [text[each.start : each.end] for each in tags.entities] == ["anna", "bo"]
     assert [each.text for each in tags.entities] == ["anna", "bo"]
     [entity] = of_words.entities
-    assert entity == Entity("PER", 0, 4, "anna", entity.score) and 0 < entity.score <= 1
+    assert entity == Entity("PER", 0, 4, "anna", of_words.scores[0])
     assert len(tags.words) == len(tags.tags) == len(tags.scores)
+
+
+def test_a_probability_is_the_softmax_of_the_logits_and_an_entity_has_its_least() -> None:
+    model = load_model("mine/names")
+    words = ["anna", "in", "lund"]
+    [tags] = model.predict([words])
+    logits_UC = model.finetuned.logits([Example(tuple(words), None, "", 0)]).astype(np.float64)
+    shares_UC = np.exp(logits_UC) / np.exp(logits_UC).sum(1, keepdims=True)
+    assert isinstance(tags, Tags) and tags.scores == pytest.approx(shares_UC.max(1), abs=1e-6)
+    places = [(0, 4), (5, 7), (8, 12)]
+    made = tags_of(["B-PER", "I-PER", "O"], [0.9, 0.4, 0.2], words, places, "anna in lund")
+    assert made.entities == [Entity("PER", 0, 7, "anna in", 0.4)]
+
+
+@torch.no_grad()
+def test_what_is_predicted_is_what_plain_transformers_answers(tmp_path: Path) -> None:
+    """On new texts, from the command line, without any file or code of ours."""
+    texts = ["anna film bo in lund.", "bo, bo!", "plot", "the Anna of Lund (bad)"]
+    (tmp_path / "a.txt").write_text("\n".join(texts) + "\n")
+    files = f"input={tmp_path / 'a.txt'}", f"output={tmp_path / 'out.jsonl'}"
+    assert run(["predict", "model=mine/names", *files]) == 0
+    folder = load_model("mine/names").folder
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    network = AutoModelForTokenClassification.from_pretrained(folder).eval()
+    for text, answer in zip(texts, predicted(tmp_path / "out.jsonl"), strict=True):
+        encoded = tokenizer(text, return_tensors="pt", return_offsets_mapping=True)
+        starts = encoded.pop("offset_mapping")[0, :, 0].tolist()
+        shares = network(**encoded).logits[0].softmax(-1)[1:-1]  # without [CLS] and [SEP]
+        tags = [network.config.id2label[tag] for tag in shares.argmax(-1).tolist()]
+        assert answer["tags"] == tags
+        assert answer["scores"] == pytest.approx(shares.max(-1).values.tolist(), abs=1e-5)
+        begun = [s for s, tag in zip(starts[1:-1], tags, strict=True) if tag.startswith("B-")]
+        assert [entity["start"] for entity in answer["entities"]] == begun
+    assert any(line["entities"] for line in predicted(tmp_path / "out.jsonl"))
 
 
 def test_tags_learnt_from_spans_are_predicted_on_texts(tmp_path: Path) -> None:
@@ -246,6 +283,33 @@ def test_a_folder_of_texts_goes_on_after_a_fault(
     assert (out / "a.ann").stat().st_mtime_ns == before
     assert (out / "b.ann").read_text() == "T1\tPER 0 2\tbo\nT2\tPER 4 6\tbo\n"
     assert sorted(path.name for path in out.iterdir()) == ["a.ann", "a.txt", "b.ann", "b.txt"]
+
+
+def test_a_text_that_was_changed_is_predicted_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An interrupted prediction kept the annotations of the text as it was before."""
+    notes, out = tmp_path / "notes", tmp_path / "out"
+    notes.mkdir()
+    for name, text in {"a": b"anna\n", "b": b"bo\n", "c": b"\xff\n"}.items():
+        (notes / f"{name}.txt").write_bytes(text)
+    files = [f"input={notes}", f"output={out}"]
+    assert run(["predict", "model=mine/notes", *files]) == 1, "stops at the last"
+    (notes / "a.txt").write_bytes(b"film anna\n")
+    (notes / "c.txt").write_bytes(b"bo\n")
+    (notes / "b.txt").rename(tmp_path / "b.txt")
+    assert run(["predict", "model=mine/notes", *files]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"{out / 'b.txt'} was predicted before, but its text is not in the input" in said
+    (tmp_path / "b.txt").rename(notes / "b.txt")
+    assert run(["predict", "model=mine/notes", *files]) == 0
+    assert f"{notes / 'a.txt'}: was changed" in " ".join(capsys.readouterr().err.split())
+    made = {path.name: path.read_text() for path in out.glob("*.ann")}
+    assert made == {
+        "a.ann": "T1\tPER 5 9\tanna\n", "b.ann": "T1\tPER 0 2\tbo\n",
+        "c.ann": "T1\tPER 0 2\tbo\n",
+    }  # fmt: skip
+    assert (out / "a.txt").read_bytes() == b"film anna\n"
 
 
 def test_a_model_of_documents_predicts_in_documents(place: Path, tmp_path: Path) -> None:
@@ -367,9 +431,14 @@ def test_bad_lines_are_counted_and_keep_their_place(
     found = predicted(output)
     assert [each["line"] for each in found] == [1, 2, 3, 4, 5, 6]
     assert [each.get("error") for each in found] == [
-        None, "not JSON", "not UTF-8", "has no text in sentence", "not a JSON object", None
-    ]  # fmt: skip
-    assert "4 lines have no answer: line 2: not JSON" in capsys.readouterr().err
+        None,
+        "not JSON at character 2 (Expecting property name enclosed in double quotes)",
+        "not UTF-8",
+        "has no text in sentence",
+        "each line must be one JSON object",
+        None,
+    ]
+    assert "4 lines have no answer: line 2: not JSON at character 2" in capsys.readouterr().err
 
 
 FAULTY = {
@@ -378,7 +447,10 @@ FAULTY = {
         b'{"text": "good"}\n{"text": "\\ud83d"}\n{"text": "\\ud83d\\ude00"}\n',
         [None, "has an escape of half a character", None],
     ),
-    "a.tsv": (b"sentence\tn\ngood\n\xff\t1\n", ["has 1 columns, not 2", "not UTF-8"]),
+    "a.tsv": (
+        b"sentence\tn\ngood\n\xff\t1\n",
+        ["1 columns, expected 2; look for a missing or extra separator", "not UTF-8"],
+    ),
     "a.csv": (
         b'sentence\n"good, film"\n\xff\n' + b"good " * 30_000 + b'\n"two\nlines"\n',
         [None, "not UTF-8", None, None],
@@ -590,6 +662,37 @@ def test_a_wrong_reference_is_answered_with_what_there_is(reference: str, hint: 
     with pytest.raises(UsageError, match="model=") as refused:
         load_model(reference)
     assert hint in str(refused.value)
+
+
+def test_a_name_that_two_models_have_names_neither(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A second fine-tuning must not change in silence what `<run>/<task>` means."""
+    settings = [*SETTINGS, "name=twice", "finetune.epochs=1", "encoder=./encoder", "task=mood"]
+    (tmp_path / "a.txt").write_text("good film\n")
+    files = f"input={tmp_path / 'a.txt'}", f"output={tmp_path / 'out.jsonl'}"
+
+    def printed_model(*changed: str) -> str:
+        assert run(["finetune", *settings, *changed]) == 0
+        [said] = re.findall(r"sesame predict (model=\S+)", capsys.readouterr().err)
+        assert run(["predict", said, *files]) == 0
+        return str(said)
+
+    assert printed_model() == "model=twice/mood"
+    first = load_model("twice/mood").folder.name
+    second = printed_model("finetune.lr=0.02").removeprefix("model=")
+    assert second != first and load_model(second).folder.name == second
+    with pytest.raises(UsageError, match="model=twice/mood: names 2 models") as refused:
+        load_model("twice/mood")
+    for name, rate in ((first, "0.01"), (second, "0.02")):
+        told = (
+            rf"{name} \(mood, encoder, seed \d+, finetune.lr={rate}, development accuracy [\d.]+\)"
+        )
+        assert re.search(told, str(refused.value))
+    capsys.readouterr()
+    assert run(["list"]) == 0
+    listed = "".join(capsys.readouterr().out.split())
+    assert "twice/mood(2models:" in listed and first in listed and second in listed
 
 
 def test_predicting_changes_nothing_in_the_store(tmp_path: Path) -> None:

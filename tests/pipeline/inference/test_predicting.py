@@ -3,24 +3,57 @@
 import io
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from data_prep.errors import UsageError
 from pipeline.inference import predicting
-from pipeline.inference.items import Line
+from pipeline.inference.lines import Line
 from pipeline.inference.models import FinetunedModel, Item, read_model
 from pipeline.inference.predicting import predict_file
 from pipeline.tasks.examples import Example
+from pipeline.tasks.finetuned import build, load_finetuned
 from tests.pipeline.inference.small_models import write_models
 
 
 @pytest.fixture(scope="module")
-def mood(tmp_path_factory: pytest.TempPathFactory) -> FinetunedModel:
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("models")
     write_models(made)
-    return read_model(made / "mood")
+    return made
+
+
+@pytest.fixture(scope="module")
+def mood(models: Path) -> FinetunedModel:
+    return read_model(models / "mood")
+
+
+LONG = "good film " * 30
+ITEMS: dict[str, list[Item]] = {
+    "mood": [LONG, "good"],
+    "alike": [(LONG, LONG), ("good", "bad")],
+    "ends": [(LONG, ["bad", "film"]), ("good", ["bad", "film", "bo"])],
+    "quiz": [(LONG, LONG), ("good", LONG)],
+    "names": [LONG, "good"],
+}
+
+
+@pytest.mark.parametrize("name", list(ITEMS))
+def test_an_item_that_was_cut_counts_once(name: str, models: Path) -> None:
+    """A long context was counted with each of its choices. Tags are found in all of a text, and a
+    passage is read in windows; but a question is cut."""
+    [answered] = read_model(models / name).answers([ITEMS[name]])
+    assert answered.cut == (0 if name == "names" else 1)
+
+
+def test_a_pair_in_two_parts_counts_once(models: Path) -> None:
+    finetuned = load_finetuned(models / "alike")
+    separate = replace(finetuned.config, pair_encoding="separate", pooling="mean")
+    made = build(finetuned.model.encoder, finetuned.answers, finetuned.task, separate)
+    [answered] = FinetunedModel(made, models / "alike").answers([ITEMS["alike"]])
+    assert answered.cut == 1
 
 
 def test_a_batch_of_documents_is_bounded_by_its_characters(monkeypatch: pytest.MonkeyPatch) -> None:

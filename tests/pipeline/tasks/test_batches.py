@@ -13,7 +13,7 @@ def data(bundle_sizes: np.ndarray | None) -> TaskData:
     offsets = offsets_of(LENGTHS)
     none = np.zeros(0, np.int64), np.zeros_like(offsets)
     tokens = np.repeat(np.arange(len(LENGTHS)), LENGTHS).astype(np.int32)  # the input's number
-    inputs = EncodedInputs(tokens, offsets, LENGTHS, *none, cut=0)
+    inputs = EncodedInputs(tokens, offsets, LENGTHS, *none, np.zeros_like(LENGTHS))
     ones = np.ones_like(LENGTHS)
     return TaskData([], inputs, ones, np.arange(6), bundle_sizes=bundle_sizes)
 
