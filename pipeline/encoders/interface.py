@@ -32,6 +32,7 @@ class Encoder(nn.Module, ABC):
     states: int  # number of hidden states per unit: the embeddings and every layer
     longest: int | None = None  # maximum units of an input; None if there is no limit
     joins_pairs = False  # True if the two sentences of a pair see each other
+    grows = False  # True if encoding adds weights, as for static vectors
     source: Path | None = None  # folder with its tokenizer or words
     model_type: str | None = None  # of transformers' classes, see `class_heads`; None: it has none
 

@@ -69,7 +69,7 @@ def train(work: Work, splits: Splits | None = None) -> "Outcome":
 
 def uses_ranks(config: FinetuneConfig) -> bool:
     """Return True if ranks train, and not a loop in this process; see finetune.engine."""
-    from pipeline.tasks.finetuning import choose_device
+    from pipeline.tasks.device import choose_device
 
     if config.engine != "auto" or config.mode == "frozen":
         return config.engine == "ranks"
@@ -116,7 +116,7 @@ def _computing(
     The wrapper stores states below `folder` and removes them at the end of the `with` block.
     """
     from pipeline.encoders.stored import stored_states
-    from pipeline.tasks.finetuning import choose_device
+    from pipeline.tasks.device import choose_device
     from pipeline.tasks.heads import needed_states
 
     if config.mode == "full" or encoder.states == 1:  # static vectors are only looked up

@@ -16,7 +16,8 @@ from data_prep.progress import console
 from pipeline.encoders import Encoder
 from pipeline.encoders.stored import stored_states
 from pipeline.tasks.config import LAYERS, FinetuneConfig, TaskConfig
-from pipeline.tasks.finetuning import choose_device, finetune
+from pipeline.tasks.device import choose_device
+from pipeline.tasks.finetuning import finetune
 from pipeline.tasks.heads import LAYERS_NEEDED, needed_states
 from pipeline.tasks.splits import Splits
 

@@ -30,7 +30,7 @@ from pipeline.store.journal import Journal, read_lines
 from pipeline.tasks.answers import Answers, Floats
 from pipeline.tasks.batches import Ints, TaskData
 from pipeline.tasks.config import FinetuneConfig
-from pipeline.tasks.history import ANSWERS, LOSS, History, journal_line
+from pipeline.tasks.history import COUNTED, LOSS, History, journal_line
 from pipeline.tasks.model import Model
 from pipeline.tasks.optimizer import learning_rate, parameter_groups, shown_peak
 from pipeline.tasks.plain_loop import KEEP, TrainingFiles
@@ -76,16 +76,16 @@ class TaskObjective(Objective):
 
     def count(self, batch: TaskBatch) -> Sums:
         tokens = len(batch.inputs.tokens_N) if batch.weight else 0
-        return Sums({ANSWERS: batch.weight, "tokens": tokens})
+        return Sums({COUNTED: batch.weight, "tokens": tokens})
 
     def mean(self, losses: TaskLoss, asked: Sums) -> Tensor:
-        return losses.loss_sum / asked[ANSWERS]
+        return losses.loss_sum / asked[COUNTED]
 
     def loss(self, sums: Sums) -> float:
-        return sums[LOSS] / sums[ANSWERS]
+        return sums[LOSS] / sums[COUNTED]
 
     def metrics(self, sums: Sums) -> dict[str, float | None]:
-        return {"loss": sums.mean(LOSS, ANSWERS)}
+        return {"loss": sums.mean(LOSS, COUNTED)}
 
 
 class TaskUpdates:

@@ -237,7 +237,7 @@ def _sensible_count(nodes: list[Node]) -> int:
     """
     if len(nodes) < 2:
         return 1
-    from pipeline.tasks.finetuning import choose_device
+    from pipeline.tasks.device import choose_device
 
     configs = [node.config.finetune for node in nodes]
     if devices := visible_devices(configs):

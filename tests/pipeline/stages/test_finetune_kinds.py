@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from data_prep.errors import UsageError
+from data_prep.vectors.table import VectorTable
 from pipeline.config.schema import Config
 from pipeline.tasks.config import TaskConfig
 from tests.pipeline.stages.test_finetune_loops import (
@@ -23,6 +24,7 @@ from tests.pipeline.stages.test_finetune_loops import (
 
 __all__ = ["rank_in_this_process", "tokenizer"]  # fixtures
 
+TEST_ONLY = "rare"
 KINDS: dict[str, dict[str, Any]] = {
     "choice": {"kind": "choice", "text_a": "a", "choices": ["ends"]},
     "multilabel": {"kind": "multilabel", "text_a": "a", "metric": "micro_f1"},
@@ -32,6 +34,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "answers": {"kind": "span", "reader": "squad", "metric": "f1"},
     "spans": {"kind": "tag", "reader": "spans", "metric": "entity_f1"},
     "context": {"kind": "tag", "reader": "conll", "metric": "entity_f1", "context": "document"},
+    "vectors": {"text_a": "a"},
 }
 
 
@@ -69,6 +72,10 @@ def task_of(name: str, folder: Path) -> TaskConfig:
         rows = [f'{{"data": [{", ".join(rows)}]}}']
     (folder / file).write_text("".join(f"{each}\n" for each in rows))
     task = TaskConfig(name="toy", data_dir=str(folder), train=file, dev=file, **KINDS[name])
+    if name == "vectors":  # words that only the test file has
+        rows = [json.dumps({"a": f"{TEST_ONLY} w{n}", "label": n % 2}) for n in range(20)]
+        (folder / "test.jsonl").write_text("".join(f"{each}\n" for each in rows))
+        task = replace(task, test="test.jsonl")
     task.check()
     return task
 
@@ -79,17 +86,26 @@ def test_micro_batches_take_the_steps_of_the_plain_loop(
     name: str, tokenizer: Path, tmp_path: Path
 ) -> None:
     task = task_of(name, tmp_path)
+    encoder, source = "random", tokenizer
+    if name == "vectors":
+        (source := tmp_path / "vectors").mkdir()
+        values = np.random.default_rng(1).normal(size=(len(WORDS) + 1, 8)).astype(np.float32)
+        VectorTable([*WORDS, TEST_ONLY], values).write(source)
+        encoder = str(source)
     found = []
     for engine, size in (("plain", None), ("ranks", 3)):
         tuning = replace(TUNING, dropout=0.0, engine=engine, micro_batch_size=size, eval_every=1)
         config = Config(
-            encoder="random", model=WITHOUT_DROPOUT, task=task, finetune=tuning, keep=False
+            encoder=encoder, model=WITHOUT_DROPOUT, task=task, finetune=tuning, keep=False
         )
-        found.append(run(config, tokenizer, tmp_path / engine))
-    (plain, told), (ranks, _) = found
+        found.append(run(config, source, tmp_path / engine))
+    (plain, told), (ranks, also) = found
     assert losses(ranks) == pytest.approx(losses(plain), abs=2e-4)
     assert len(losses(plain)) == 2 * 4  # 60 examples in batches of 16
-    assert 0 <= told["score"] <= 1
+    assert told["cut_inputs"] == also["cut_inputs"]
+    if task.test is None:  # then the development file is the test file
+        for each in (told, also):
+            assert each["score"] == pytest.approx(each["dev_scores"][each["best_epoch"] - 1])
 
 
 def test_micro_batches_of_sentences_that_are_encoded_separately_are_refused(
