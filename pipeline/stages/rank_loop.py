@@ -52,6 +52,7 @@ def trainer_config(config: FinetuneConfig) -> TrainerConfig:
         precision=config.precision,
         global_batch_size=config.batch_size,
         seed=config.seed,
+        timeout_minutes=config.timeout_minutes,
     )
 
 

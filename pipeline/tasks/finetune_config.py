@@ -121,6 +121,10 @@ class FinetuneConfig:
         10.0, "minutes of training between checkpoints, from which a killed fine-tuning goes on",
         at_least=0.0,
     )  # fmt: skip
+    timeout_minutes: float = execution(
+        10.0, "end the training with a stack dump if a step, an evaluated batch or a checkpoint "
+        "takes longer (ranks)", at_least=0.0,
+    )  # fmt: skip
 
     @property
     def needs_ranks(self) -> list[str]:
