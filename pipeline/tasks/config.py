@@ -117,7 +117,9 @@ class TaskConfig:
         "to the same split (table; squad; conll: a comment `# field = value`, or document)",
         is_later=True,
     )  # fmt: skip
-    where: dict[str, str] = result({}, "keep only rows whose columns have these values")
+    where: dict[str, str] = result(
+        {}, "keep only rows whose columns have these values; files without labels keep all"
+    )
     scored_where: dict[str, str] = result(
         {}, "the same for development and test files only, such as the language of a task whose "
         "training file has one language", is_later=True,
