@@ -88,8 +88,9 @@ def finetune(
 
     def predict(examples: Sequence[Example]) -> list[Prediction]:
         inputs = data.test if examples is splits.test else data.encode(examples)
-        is_known = inputs is data.dev and of_dev is not None
-        return answers.decode(of_dev if is_known else head_outputs(model, inputs), inputs)
+        if of_dev is not None and inputs is data.dev:
+            return answers.decode(of_dev, inputs)
+        return answers.decode(head_outputs(model, inputs), inputs)
 
     best = history.best
     assert best is not None, "every training is evaluated after its last step"
