@@ -8,6 +8,7 @@ N units of a batch, E inputs, D hidden width
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,15 @@ from data_prep.errors import UsageError
 from data_prep.text.words import TextWords
 from pipeline.encoders.class_heads import Transform
 from pipeline.encoders.embed import Layers, embed, refuse_no_texts
-from pipeline.encoders.inputs import EncodedInputs, InputBatch, Words, WordUnits
+from pipeline.encoders.inputs import (
+    EncodedInputs,
+    InContext,
+    InputBatch,
+    Words,
+    WordUnits,
+    offsets_of,
+    runs,
+)
 from pipeline.encoders.sentences import embed_sentences
 from pipeline.encoders.vector_files import Vectors
 
@@ -46,6 +55,16 @@ class Encoder(nn.Module, ABC):
     @abstractmethod
     def encode_words(self, inputs: Sequence[tuple[Words, ...]], max_length: int) -> EncodedInputs:
         """Encode sentences given as words; words that do not fit are left out."""
+
+    def encode_in_context(self, inputs: Sequence[InContext], max_length: int) -> EncodedInputs:
+        """Encode words as `encode_words` does; only the sentences' own are words of the inputs."""
+        encoded = self.encode_words([(each.words,) for each in inputs], max_length)
+        counts = np.array([each.count for each in inputs], np.int64)
+        if (counts == encoded.word_counts).all():
+            return encoded
+        firsts = encoded.word_offsets[:-1] + np.array([each.first for each in inputs], np.int64)
+        starts = encoded.word_starts[runs(firsts, counts)[0]]
+        return replace(encoded, word_starts=starts, word_offsets=offsets_of(counts))
 
     @abstractmethod
     def forward(self, batch: InputBatch) -> list[Tensor]:
