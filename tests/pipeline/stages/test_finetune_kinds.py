@@ -7,11 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from data_prep.errors import UsageError
 from data_prep.vectors.table import VectorTable
 from pipeline.config.schema import Config
+from pipeline.encoders import random_encoder
+from pipeline.stages import tuning
 from pipeline.tasks.config import TaskConfig
+from pipeline.tasks.finetuned import Finetuned
 from tests.pipeline.stages.test_finetune_loops import (
     TUNING,
     WITHOUT_DROPOUT,
@@ -21,6 +25,7 @@ from tests.pipeline.stages.test_finetune_loops import (
     run,
     tokenizer,
 )
+from tests.pipeline.toy_tokenizer import write_toy_tokenizer
 
 __all__ = ["rank_in_this_process", "tokenizer"]  # fixtures
 
@@ -134,3 +139,26 @@ def test_both_loops_note_the_heads_rate_where_the_encoder_has_none(
         lines, _ = run(config, tokenizer, tmp_path / engine)
         found.append([line["learning_rate"] for line in lines if "loss" in line])
     assert found[0] == pytest.approx(found[1]) and found[0][0] > 0
+
+
+@pytest.mark.usefixtures("rank_in_this_process")
+def test_both_loops_leave_embeddings_that_no_training_example_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The optimizer of ranks decays whole tables, so tokens of the test set only would shrink."""
+    monkeypatch.setattr("pipeline.tasks.lazy_rows.MANY", 30)  # the words, not the positions
+    (tmp_path / "tokenizer").mkdir()
+    source = write_toy_tokenizer(tmp_path / "tokenizer", [*WORDS, TEST_ONLY])
+    kept: list[Finetuned] = []
+    monkeypatch.setattr(tuning, "leave_model", lambda out, model, examples: kept.append(model))
+    model, task = replace(WITHOUT_DROPOUT, max_positions=24), task_of("weighted", tmp_path)
+    for engine in ("plain", "ranks"):
+        own = replace(TUNING, dropout=0.0, engine=engine, weight_decay=1.0, eval_every=None)
+        config = Config(encoder="random", model=model, task=task, finetune=own, keep=True)
+        run(config, source, tmp_path / engine)
+    before = random_encoder(model, source, TUNING.seed).lookup_tables()[0].weight
+    plain, ranks = (each.model.encoder.lookup_tables()[0].weight for each in kept)
+    unread = (plain == before).all(1)
+    assert 0 < unread.sum() < len(before)
+    assert torch.equal(ranks[unread], before[unread])
+    torch.testing.assert_close(ranks, plain, atol=2e-3, rtol=0)
