@@ -5,7 +5,6 @@ A rank runs `python -m pipeline.stages.rank_loop <folder>` on the `FinetuneJob` 
 """
 
 import json
-import math
 import sys
 import uuid
 from dataclasses import asdict, dataclass, field, replace
@@ -13,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data_prep.errors import SesameError, UsageError
+from data_prep.errors import SesameError
 from data_prep.files import write_atomically
 from data_prep.progress import console
 from pipeline.config.schema import Config
@@ -121,7 +120,8 @@ class RankLoop:
 
         work, folder = self._work, self._files.folder
         config, task = work.config.finetune, work.config.task
-        refuse_parts(model, config)
+        if model.head.alike is not None:
+            config.refuse_parts()
         work.check_lease()
         checkpoint = newest_good(folder / CHECKPOINTS, say)
         step = int(checkpoint.name) if checkpoint else 0
@@ -166,19 +166,6 @@ class RankLoop:
                 "then run the same command again"
             )
         return best
-
-
-def refuse_parts(model: "Model", config: FinetuneConfig) -> None:
-    """Raise a UsageError if micro-batches would change the gradients of this model."""
-    share = math.ceil(config.batch_size / config.devices)
-    size = config.micro_batch_size
-    if model.head.alike is not None and size is not None and size < share:
-        raise UsageError(
-            f"finetune.micro_batch_size={size}: sentences of pairs that are encoded separately are "
-            "compared by their mean similarity in the whole batch, so a device must take its "
-            f"{share} inputs at once; leave it out and set finetune.activation_checkpointing=true "
-            "or more finetune.devices"
-        )
 
 
 def load_weights(model: "Model", checkpoint: Path) -> None:

@@ -123,6 +123,11 @@ def test_micro_batches_of_sentences_that_are_encoded_separately_are_refused(
     )
     with pytest.raises(UsageError, match=r"finetune\.micro_batch_size=3: .* leave it out"):
         run(config, tokenizer, tmp_path / "ranks")
+    config = replace(config, model=Config().model)
+    with pytest.raises(UsageError, match=r"finetune\.micro_batch_size=3: .* leave it out"):
+        config.check()  # before any work
+    replace(config, task=task_of("weighted", tmp_path)).check()  # no pairs
+    replace(config, finetune=replace(tuning, micro_batch_size=16)).check()  # whole batches
 
 
 @pytest.mark.usefixtures("rank_in_this_process")
