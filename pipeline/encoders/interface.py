@@ -41,6 +41,7 @@ class Encoder(nn.Module, ABC):
     states: int  # number of hidden states per unit: the embeddings and every layer
     longest: int | None = None  # maximum units of an input; None if there is no limit
     joins_pairs = False  # True if the two sentences of a pair see each other
+    is_causal = False  # True if a unit sees only those before it, as in GPT-2
     grows = False  # True if encoding adds weights, as for static vectors
     source: Path | None = None  # folder with its tokenizer or words
     model_type: str | None = None  # of transformers' classes, see `class_heads`; None: it has none
