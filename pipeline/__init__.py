@@ -29,7 +29,7 @@ def load_encoder(encoder: str | Path, store: str | Path | None = None) -> "Encod
     """
     from pipeline.stages.encoder_inputs import open_encoder
     from pipeline.stages.prepare_encoder import prepare_reference
-    from pipeline.tasks.finetuning import choose_device
+    from pipeline.tasks.device import choose_device
 
     config, inputs = prepare_reference(encoder, store)
     return open_encoder(config, inputs, config.finetune.seed).to(choose_device("auto")).eval()

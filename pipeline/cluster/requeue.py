@@ -18,6 +18,7 @@ from pipeline.cluster import slurm
 from pipeline.cluster.frozen import Submission
 from pipeline.training.exits import INTERRUPTED, Interrupted
 
+PROGRESS = ".job_progress"  # folder of the store: how far jobs were that were submitted by hand
 WARNINGS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
 
 
@@ -32,11 +33,11 @@ def _interrupt(number: int, frame: Any) -> None:
     raise Interrupted(f"interrupted by {name}; run the same command to go on")
 
 
-def continue_job(progress: str) -> int:
+def continue_job(progress: str, store: Path | None = None) -> int:
     """Requeue this job or submit a successor, as SESAME_CONTINUE says; return the exit code.
 
-    `progress` describes how far the work is. If the job ended at the same point twice, it is not
-    continued.
+    `progress` describes how far the work in `store` is. If the job ended at the same point twice,
+    it is not continued.
     """
     for number in WARNINGS:  # ignore further warnings from here on
         signal.signal(number, signal.SIG_IGN)
@@ -48,10 +49,11 @@ def continue_job(progress: str) -> int:
         return INTERRUPTED
     if how == "stop":
         return INTERRUPTED
-    if not _moved_on(progress):
+    if not _moved_on(progress, store):
         console.print(
             f"two starts have ended at the same point ({progress}), so the job is not continued; "
-            "give it more time, or save more often (trainer.checkpoint_every)"
+            "give it more time, or save more often (trainer.checkpoint_every in pretraining, "
+            "finetune.checkpoint_minutes in fine-tuning)"
         )
         return 1
     if how == "requeue":
@@ -72,19 +74,27 @@ def _requeue(job: str) -> int:
     return INTERRUPTED
 
 
-def _moved_on(progress: str) -> bool:
+def _moved_on(progress: str, store: Path | None) -> bool:
     """Return True if this start got further than the previous one, or if that is not known.
 
-    The progress of a submitted job is kept in a file beside its script.
+    The progress of a submitted job is kept in a file beside its script, that of a job submitted by
+    hand in the store.
     """
-    script = os.environ.get("SESAME_SCRIPT")
-    if script is None:
+    path = _kept_progress(store)
+    if path is None:
         return True
-    task = os.environ.get("SLURM_ARRAY_TASK_ID", "")
-    path = Path(script).with_suffix(f".progress{task}")
     before = path.read_text() if path.exists() else None
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, progress)
     return progress != before
+
+
+def _kept_progress(store: Path | None) -> Path | None:
+    task = os.environ.get("SLURM_ARRAY_TASK_ID", "")
+    script = os.environ.get("SESAME_SCRIPT")
+    if script is not None:
+        return Path(script).with_suffix(f".progress{task}")
+    return store and store / PROGRESS / f"{os.environ['SLURM_JOB_ID']}_{task}"
 
 
 def _hand_over(job: str) -> int:

@@ -47,7 +47,7 @@ def job(arguments: Arguments) -> None:
             execute(node)
     except Interrupted as error:
         done = node.maker.how_far(node.output.path)
-        raise Interrupted(f"interrupted: {title}, {done}") from error
+        raise Interrupted(f"interrupted: {title}, {done}", store=node.store) from error
 
 
 def _instance(path: Path) -> Path:

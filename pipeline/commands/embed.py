@@ -23,7 +23,7 @@ def embed(arguments: Arguments) -> None:
     """Write the vectors; print how many and where."""
     from pipeline.encoders.embed import Layers, embed_file
     from pipeline.encoders.sentences import embed_sentence_file
-    from pipeline.tasks.finetuning import choose_device
+    from pipeline.tasks.device import choose_device
 
     arguments.refuse_words()
     own, overrides = take_own(arguments.overrides, OWN)

@@ -185,7 +185,7 @@ def _continue_job(command: str, interrupted: Interrupted) -> int:
     from pipeline.cluster.requeue import continue_job
 
     try:
-        return continue_job(str(interrupted))
+        return continue_job(interrupted.progress or str(interrupted), interrupted.store)
     except SesameError as error:
         return show_error(command, error)
 

@@ -33,7 +33,7 @@ def senses(arguments: Arguments) -> None:
 
     from pipeline.inference.senses import compare
     from pipeline.inference.senses.page import verdict, write_senses
-    from pipeline.tasks.finetuning import choose_device
+    from pipeline.tasks.device import choose_device
 
     device = choose_device("auto")
     encoders = {

@@ -23,7 +23,7 @@ def similarity(arguments: Arguments) -> None:
     from pipeline.encoders.embed import ALIASES
     from pipeline.encoders.pooling import POOLINGS
     from pipeline.inference.similarity import correlate, measure
-    from pipeline.tasks.finetuning import choose_device
+    from pipeline.tasks.device import choose_device
 
     arguments.refuse_words()
     own, overrides = take_own(arguments.overrides, OWN)

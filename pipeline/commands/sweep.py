@@ -37,7 +37,8 @@ from pipeline.config.sweep import LAUNCHER, SWEEPER, Sweep, read_sweep
 from pipeline.store.outputs import Store
 from pipeline.tasks.summary import scores_table
 from pipeline.training.exits import Interrupted
-from pipeline.workflow.execute import SomeFailed, execute_all, refuse_to_pretrain
+from pipeline.workflow.beside import SomeFailed
+from pipeline.workflow.execute import execute_all, refuse_to_pretrain
 from pipeline.workflow.graph import Graph
 from pipeline.workflow.stage import Node, ReportValue, StoppedEarly, no_report
 

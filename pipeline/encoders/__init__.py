@@ -10,6 +10,7 @@ from pipeline.encoders.elmo import ElmoEncoder
 from pipeline.encoders.evaluation import evaluation_order, for_each_batch
 from pipeline.encoders.inputs import (
     EncodedInputs,
+    InContext,
     InputBatch,
     Words,
     WordUnits,
@@ -32,6 +33,7 @@ __all__ = [
     "ElmoEncoder",
     "EncodedInputs",
     "Encoder",
+    "InContext",
     "InputBatch",
     "SeparateSentences",
     "StaticEncoder",

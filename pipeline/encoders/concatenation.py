@@ -67,6 +67,7 @@ class Concatenation(Encoder):
         self._encoders = tuple(members)
         self.hidden = sum(member.hidden for member in members)
         self.states = max(member.states for member in members)
+        self.grows = any(member.grows for member in members)
         limits = [member.longest for member in members if member.longest is not None]
         self.longest = min(limits, default=None)
 

@@ -8,11 +8,13 @@ N units of a batch, S sentences, T words of the longest sentence, U distinct wor
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import tokenizers
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from data_prep.tokenizers import Tokenizer
@@ -45,8 +47,31 @@ from pipeline.models.elmo.network import Elmo
 BEGIN, END = 0, 1  # token ids of <S> and </S>
 
 
+@dataclass(frozen=True)
+class SpelledBatch(InputBatch):
+    """A batch; its tokens number its own distinct words."""
+
+    characters_UC: NDArray[np.int32]  # of each distinct word; on the host
+
+
+@dataclass(frozen=True)
+class SpelledInputs(EncodedInputs):
+    """Inputs with the characters of their distinct words, which the tokens number."""
+
+    characters: NDArray[np.uint16]  # [distinct words, C]
+
+    def batch(self, rows: Ints) -> SpelledBatch:
+        """Return the inputs `rows` with the characters of their words."""
+        own = super().batch(rows)
+        words_U, index_N = np.unique(own.tokens_N.numpy(), return_inverse=True)
+        numbered = replace(own, tokens_N=torch.from_numpy(index_N))
+        return SpelledBatch(
+            **vars(numbered), characters_UC=self.characters[words_U].astype(np.int32)
+        )
+
+
 class ElmoEncoder(Encoder):
-    """An ELMo. Token ids number the words seen so far."""
+    """An ELMo. It keeps no words: inputs hold the characters of theirs."""
 
     def __init__(self, elmo: Elmo, source: Path) -> None:
         super().__init__()
@@ -55,8 +80,6 @@ class ElmoEncoder(Encoder):
         self.hidden = 2 * elmo.config.projection
         self.states = elmo.config.layers + 1
         self._library = _library(source)
-        self._numbers = {BEGIN_SENTENCE: BEGIN, END_SENTENCE: END}
-        self._characters = character_ids(list(self._numbers), elmo.config.max_characters)
 
     def encode_texts(self, inputs: Sequence[tuple[str, ...]], max_length: int) -> EncodedInputs:
         """Encode `<S>` a `</S>`; for pairs `<S>` b `</S>` follows."""
@@ -95,39 +118,29 @@ class ElmoEncoder(Encoder):
     def _encode(self, inputs: list[list[list[str]]], max_length: int) -> EncodedInputs:
         sizes_EP = part_sizes(inputs)
         kept_EP = kept_lengths(sizes_EP, max_length - self.special_units(sizes_EP.shape[1]))
+        numbers = {BEGIN_SENTENCE: BEGIN, END_SENTENCE: END}
         tokens: list[int] = []
         for sentences, kept in zip(inputs, kept_EP.tolist(), strict=True):
             for words, size in zip(sentences, kept, strict=True):
-                tokens += [BEGIN, *map(self._number, words[:size]), END]
-        self._spell()
+                own = [numbers.setdefault(word, len(numbers)) for word in words[:size]]
+                tokens += [BEGIN, *own, END]
         framed_EP = kept_EP + self.special_units(1)
         ends_EP = framed_EP.cumsum(1)
         starts, _ = runs((ends_EP - framed_EP + 1).ravel(), kept_EP.ravel())
-        return EncodedInputs(
+        return SpelledInputs(
             np.array(tokens, np.int32),
             offsets_of(ends_EP[:, -1]),
             framed_EP[:, 0],
             starts,
             offsets_of(kept_EP.sum(1)),
             truncated_inputs(kept_EP, sizes_EP),
+            character_ids(list(numbers), self.elmo.config.max_characters),
         )
-
-    def _number(self, word: str) -> int:
-        return self._numbers.setdefault(word, len(self._numbers))
-
-    def _spell(self) -> None:
-        """Add the character ids of the words seen since the last call."""
-        new = list(self._numbers)[len(self._characters) :]
-        characters = character_ids(new, self.elmo.config.max_characters)
-        self._characters = np.concatenate([self._characters, characters])
 
     def forward(self, batch: InputBatch) -> list[Tensor]:
         """Return the hidden states x_ND of the words themselves and of every layer."""
-        device = batch.tokens_N.device
-        words_U, inverse_N = np.unique(batch.tokens_N.numpy(force=True), return_inverse=True)
-        index_N = torch.from_numpy(inverse_N)
-        characters = self._characters[words_U]
-        characters_UC = send(characters.astype(np.int32), device)
+        assert isinstance(batch, SpelledBatch)
+        device, index_N = batch.tokens_N.device, batch.tokens_N
         lengths = _sentences(batch)
         starts, width = np.cumsum(lengths) - lengths, int(lengths.max())
         steps_TS = np.arange(width)[:, None]
@@ -135,13 +148,14 @@ class ElmoEncoder(Encoder):
         places_2TS = np.stack(
             [np.minimum(starts + steps_TS, last_S), np.maximum(last_S - steps_TS, starts)]
         )
-        index_2TS = index_N[torch.from_numpy(places_2TS)].to(device)
-        x_UP, outputs, _ = self.elmo(characters_UC, symbol_counts(characters), index_2TS)
+        index_2TS = index_N[send(places_2TS, device)]
+        characters_UC = send(batch.characters_UC, device)
+        x_UP, outputs, _ = self.elmo(characters_UC, symbol_counts(batch.characters_UC), index_2TS)
         sentence_N = np.repeat(np.arange(len(lengths)), lengths)
         step_N = np.arange(len(index_N)) - starts[sentence_N]
         mirrored_N = (lengths - 1)[sentence_N] - step_N
         picks = [torch.from_numpy(s * len(lengths) + sentence_N) for s in (step_N, mirrored_N)]
-        x_NP = x_UP[index_N.to(device)]
+        x_NP = x_UP[index_N]
         states = [torch.cat([x_NP, x_NP], 1)]
         for layers in zip(*outputs, strict=True):
             both = [y.flatten(0, 1)[p.to(device)] for y, p in zip(layers, picks, strict=True)]

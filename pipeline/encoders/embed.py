@@ -38,6 +38,7 @@ class GivesStates(Protocol):
     hidden: int
     states: int
     longest: int | None
+    is_causal: bool
 
     def encode_words(
         self, inputs: Sequence[tuple[Words, ...]], max_length: int

@@ -41,6 +41,15 @@ class WordUnits:
 
 
 @dataclass(frozen=True)
+class InContext:
+    """A sentence, or a window of one, among words around it."""
+
+    words: Words
+    first: int  # the sentence's first word in `words`
+    count: int  # words of the sentence
+
+
+@dataclass(frozen=True)
 class InputBatch:
     """A flat batch of encoded inputs, as an encoder's forward takes it."""
 

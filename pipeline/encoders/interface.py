@@ -8,6 +8,7 @@ N units of a batch, E inputs, D hidden width
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,15 @@ from data_prep.errors import UsageError
 from data_prep.text.words import TextWords
 from pipeline.encoders.class_heads import Transform
 from pipeline.encoders.embed import Layers, embed, refuse_no_texts
-from pipeline.encoders.inputs import EncodedInputs, InputBatch, Words, WordUnits
+from pipeline.encoders.inputs import (
+    EncodedInputs,
+    InContext,
+    InputBatch,
+    Words,
+    WordUnits,
+    offsets_of,
+    runs,
+)
 from pipeline.encoders.sentences import embed_sentences
 from pipeline.encoders.vector_files import Vectors
 
@@ -32,6 +41,8 @@ class Encoder(nn.Module, ABC):
     states: int  # number of hidden states per unit: the embeddings and every layer
     longest: int | None = None  # maximum units of an input; None if there is no limit
     joins_pairs = False  # True if the two sentences of a pair see each other
+    is_causal = False  # True if a unit sees only those before it, as in GPT-2
+    grows = False  # True if encoding adds weights, as for static vectors
     source: Path | None = None  # folder with its tokenizer or words
     model_type: str | None = None  # of transformers' classes, see `class_heads`; None: it has none
 
@@ -45,6 +56,16 @@ class Encoder(nn.Module, ABC):
     @abstractmethod
     def encode_words(self, inputs: Sequence[tuple[Words, ...]], max_length: int) -> EncodedInputs:
         """Encode sentences given as words; words that do not fit are left out."""
+
+    def encode_in_context(self, inputs: Sequence[InContext], max_length: int) -> EncodedInputs:
+        """Encode words as `encode_words` does; only the sentences' own are words of the inputs."""
+        encoded = self.encode_words([(each.words,) for each in inputs], max_length)
+        counts = np.array([each.count for each in inputs], np.int64)
+        if (counts == encoded.word_counts).all():
+            return encoded
+        firsts = encoded.word_offsets[:-1] + np.array([each.first for each in inputs], np.int64)
+        starts = encoded.word_starts[runs(firsts, counts)[0]]
+        return replace(encoded, word_starts=starts, word_offsets=offsets_of(counts))
 
     @abstractmethod
     def forward(self, batch: InputBatch) -> list[Tensor]:

@@ -72,6 +72,11 @@ def _batches(
     """Yield (sentence numbers, their vectors) per batch of sentences of similar length."""
     if pooling not in POOLINGS:
         raise UsageError(f"pooling={pooling}: must be one of {', '.join(POOLINGS)}")
+    if pooling == "first" and encoder.is_causal:
+        raise UsageError(
+            "pooling=first: the first unit of this encoder sees nothing after it, so all vectors "
+            "would be alike; choose mean"
+        )
     encoder.eval()
     device = next(encoder.parameters()).device
 

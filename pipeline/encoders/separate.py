@@ -27,6 +27,7 @@ class SeparateSentences(Encoder):
         super().__init__()
         self.encoder = encoder
         self.hidden, self.states, self.longest = encoder.hidden, encoder.states, encoder.longest
+        self.grows = encoder.grows
 
     def encode_texts(self, inputs: Sequence[tuple[str, ...]], max_length: int) -> EncodedInputs:
         """Encode both sentences of each pair, each with its own special units."""

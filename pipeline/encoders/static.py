@@ -26,6 +26,7 @@ class StaticEncoder(WordEncoder):
     """A table of word vectors."""
 
     states = 1
+    grows = True
 
     def __init__(self, table: VectorTable) -> None:
         super().__init__()

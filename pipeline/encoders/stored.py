@@ -26,6 +26,7 @@ from data_prep.progress import console
 from data_prep.text.words import TextWords
 from pipeline.encoders.inputs import (
     EncodedInputs,
+    InContext,
     InputBatch,
     Ints,
     Words,
@@ -191,6 +192,10 @@ class StoredStates(Encoder):
         """
         words_only = len(inputs[0]) == 1
         return self._chosen(self._store.inputs("encode_words", inputs, max_length, words_only))
+
+    def encode_in_context(self, inputs: Sequence[InContext], max_length: int) -> EncodedInputs:
+        """Encode sentences; the states of their own words are stored, not those of the context."""
+        return self._chosen(self._store.inputs("encode_in_context", inputs, max_length, True))
 
     def _chosen(self, inputs: EncodedInputs) -> EncodedInputs:
         if not isinstance(inputs, StoredInputs):

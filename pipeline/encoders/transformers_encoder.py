@@ -11,6 +11,7 @@ E inputs, L units of the longest input, N units of a batch, D hidden width
 import inspect
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +63,7 @@ class TransformersEncoder(TokenEncoder):
         self._takes_segments = self.template.has_segments and "token_type_ids" in taken
         self.longest = _longest(network, words)
         self.states, self.hidden = self._measured()
+        self.is_causal = self._hides_what_follows()
         self.model_type = config.model_type if config.model_type in PREFIXES else None
         self._has_pooler = has_pooler
         self._masked = masked
@@ -195,6 +197,17 @@ class TransformersEncoder(TokenEncoder):
                 "and layer; choose an encoder such as BERT or RoBERTa"
             )
         return len(answer.hidden_states), *widths
+
+    @torch.no_grad()
+    def _hides_what_follows(self) -> bool:
+        """Return True if the first unit's state is the same whatever follows it."""
+        inputs = self.encode_texts([(f"{PROBE} {PROBE}",)], self.longest or 64)
+        batch, first = inputs.batch(torch.arange(1).numpy()), torch.arange(1)
+        others_N = (batch.tokens_N + 1) % self.tokenizer.size
+        others_N[0] = batch.tokens_N[0]
+        x_1D = self.last_states(batch, first)
+        y_1D = self.last_states(replace(batch, tokens_N=others_N), first)
+        return len(others_N) > 1 and torch.allclose(x_1D, y_1D, rtol=0, atol=1e-6)
 
 
 def _shapes(state: State) -> dict[str, torch.Size]:

@@ -35,9 +35,9 @@ from pipeline.store.outputs import Store
 from pipeline.tasks.answers import Floats, Prediction, TagAnswers
 from pipeline.tasks.batches import TaskData
 from pipeline.tasks.config import OF_TEXTS
+from pipeline.tasks.device import choose_device
 from pipeline.tasks.examples import Document, Example
 from pipeline.tasks.finetuned import Finetuned, load_finetuned
-from pipeline.tasks.finetuning import choose_device
 from pipeline.tasks.model import head_outputs
 from pipeline.tasks.multilabel_answers import MultilabelAnswers
 

@@ -26,7 +26,7 @@ from rich.table import Table
 
 from data_prep.files import atomic_write, write_atomically
 from data_prep.progress import console
-from pipeline.config.schema import MAJORITY, TFIDF, Config
+from pipeline.config.schema import FLOORS, MAJORITY, TFIDF, Config
 from pipeline.stages.encoder_inputs import (
     earlier_encoder_keys,
     encoder_keys,
@@ -34,7 +34,7 @@ from pipeline.stages.encoder_inputs import (
     encoder_requests,
 )
 from pipeline.stages.tracked import TRAINING
-from pipeline.stages.tuning import steps_done, train
+from pipeline.stages.tuning import steps_done, train, uses_ranks
 from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.metrics import confusion, scores_by_type
 from pipeline.tasks.splits import missing_files, read_splits, task_files
@@ -72,6 +72,11 @@ class Finetune(Stage):
     def files(self, config: Config) -> UserFiles:
         """Return the task's data files; nothing for a suite, whose members read them."""
         return UserFiles([] if config.task.members else task_files(config.task))
+
+    def check_machine(self, config: Config) -> None:
+        """Raise a UsageError for devices that this machine does not have."""
+        if not config.task.members and not FLOORS.keys() & set(config.encoders):
+            uses_ranks(config.finetune)
 
     def run(self, work: Work) -> dict[str, Any]:
         """Fine-tune once, score the test split and write the files above; return the scores."""

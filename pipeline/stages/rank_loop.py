@@ -5,7 +5,6 @@ A rank runs `python -m pipeline.stages.rank_loop <folder>` on the `FinetuneJob` 
 """
 
 import json
-import math
 import sys
 import uuid
 from dataclasses import asdict, dataclass, field, replace
@@ -13,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data_prep.errors import SesameError, UsageError
+from data_prep.errors import SesameError
 from data_prep.files import write_atomically
 from data_prep.progress import console
 from pipeline.config.schema import Config
@@ -24,7 +23,7 @@ from pipeline.stages.watching import reporting
 from pipeline.store.checkpoints import CHECKPOINTS
 from pipeline.store.journal import Journal, read_lines
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
-from pipeline.tasks.history import History
+from pipeline.tasks.history import History, Trained
 from pipeline.tasks.splits import read_splits
 from pipeline.tracking.config import TrackingConfig
 from pipeline.training.config import TrainerConfig
@@ -35,11 +34,12 @@ from pipeline.workflow.stage import Work
 
 if TYPE_CHECKING:
     from pipeline.tasks.answers import Answers
-    from pipeline.tasks.batches import TaskData
+    from pipeline.tasks.encoded import EncodedSplits
     from pipeline.tasks.model import Model
     from pipeline.tasks.plain_loop import TrainingFiles
 
 ENTRY = "pipeline.stages.rank_loop"
+CUT = ".cut_inputs.json"  # from rank 0: the number of truncated inputs
 
 
 def trainer_config(config: FinetuneConfig) -> TrainerConfig:
@@ -51,6 +51,7 @@ def trainer_config(config: FinetuneConfig) -> TrainerConfig:
         precision=config.precision,
         global_batch_size=config.batch_size,
         seed=config.seed,
+        timeout_minutes=config.timeout_minutes,
     )
 
 
@@ -109,20 +110,18 @@ class RankLoop:
     def __init__(self, work: Work, files: "TrainingFiles") -> None:
         self._work, self._files = work, files
 
-    def fit(
-        self, model: "Model", train: "TaskData", dev: "TaskData", answers: "Answers"
-    ) -> History:
-        """Start or resume training; at the end the model has the best evaluation's weights."""
-        import torch
+    def fit(self, model: "Model", data: "EncodedSplits", answers: "Answers") -> Trained:
+        """Start or resume training; at the end the model has the best evaluation's weights.
 
-        from pipeline.tasks.plain_loop import saved_parameters
+        The ranks encode the data; this process does only if weights come from it.
+        """
         from pipeline.training.checkpoint import newest_good
         from pipeline.training.launch import launch_here
-        from pipeline.training.restoring import SavedParameters
 
         work, folder = self._work, self._files.folder
         config, task = work.config.finetune, work.config.task
-        refuse_parts(model, config)
+        if model.head.alike is not None:
+            config.refuse_parts()
         work.check_lease()
         checkpoint = newest_good(folder / CHECKPOINTS, say)
         step = int(checkpoint.name) if checkpoint else 0
@@ -144,12 +143,10 @@ class RankLoop:
                 ) from error
         best = self._best(history)
         assert best is not None, "every training is evaluated after its last step"
-        values = dict(model.named_parameters())
-        saved = SavedParameters(best, {name: value.shape for name, value in values.items()})
-        with torch.no_grad():
-            for name, value in saved_parameters(model):
-                value.copy_(saved.whole(name))
-        return history
+        if model.encoder.grows:
+            data.training()
+        load_weights(model, best)
+        return Trained(history, json.loads((folder / CUT).read_text()))
 
     def _best(self, history: History) -> Path | None:
         """Read the journal; return the checkpoint of the best evaluation, if there was one.
@@ -171,17 +168,30 @@ class RankLoop:
         return best
 
 
-def refuse_parts(model: "Model", config: FinetuneConfig) -> None:
-    """Raise a UsageError if micro-batches would change the gradients of this model."""
-    share = math.ceil(config.batch_size / config.devices)
-    size = config.micro_batch_size
-    if model.head.alike is not None and size is not None and size < share:
-        raise UsageError(
-            f"finetune.micro_batch_size={size}: sentences of pairs that are encoded separately are "
-            "compared by their mean similarity in the whole batch, so a device must take its "
-            f"{share} inputs at once; leave it out and set finetune.activation_checkpointing=true "
-            "or more finetune.devices"
-        )
+def load_weights(model: "Model", checkpoint: Path) -> None:
+    """Load the weights that ranks have trained, in place.
+
+    On ranks weight decay shrinks all rows of an embedding table. As in the loop in one process,
+    rows that no training example has read, whose second moment is 0, stay as they were. (The
+    development scores are those before that; weight decay changes a row by less than a part in a
+    thousand.)
+    """
+    import torch
+
+    from pipeline.tasks.lazy_rows import large_tables
+    from pipeline.tasks.plain_loop import saved_parameters
+    from pipeline.training.restoring import SavedParameters
+
+    values = dict(saved_parameters(model))
+    saved = SavedParameters(checkpoint, {name: value.shape for name, value in values.items()})
+    tables = {id(table.weight) for table in large_tables(model.encoder)}
+    with torch.no_grad():
+        for name, value in values.items():
+            trained = saved.whole(name)
+            if id(value) in tables:
+                is_read_T = saved.whole(f"exp_avg_sq/{name}").any(1)
+                trained = torch.where(is_read_T[:, None], trained, value)
+            value.copy_(trained)
 
 
 def say(text: str) -> None:
@@ -200,6 +210,7 @@ def train_rank(folder: Path, stop: StopRequest) -> bool:
     quieten()
     import torch
 
+    from pipeline.tasks.encoded import EncodedSplits
     from pipeline.tasks.finetuned import build
     from pipeline.tasks.kinds import make_answers
     from pipeline.tasks.plain_loop import TrainingFiles
@@ -214,10 +225,10 @@ def train_rank(folder: Path, stop: StopRequest) -> bool:
     answers = make_answers(task, splits.labels, splits.train)
     torch.manual_seed(own.seed)
     model = build(encoder, answers, task, own).model
-    train, dev = (
-        answers.encode(model.encoder, part, own.max_seq_length)
-        for part in (splits.train, splits.dev)
-    )
+    data = EncodedSplits(model, answers, splits, own.max_seq_length)
+    train, dev = data.training()
+    if this_rank() == 0:
+        write_atomically(folder / CUT, json.dumps(data.cut_in_training))
     checkpoint = folder / CHECKPOINTS / job.checkpoint if job.checkpoint else None
     step = int(checkpoint.name) if checkpoint else 0
     tracker = None

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from data_prep.errors import SesameError
+from data_prep.errors import SesameError, UsageError
 from pipeline.config.schema import FLOORS, Config, is_random
 from pipeline.stages.encoder_inputs import open_encoder
 from pipeline.stages.tracked import TRAINING
@@ -68,12 +68,21 @@ def train(work: Work, splits: Splits | None = None) -> "Outcome":
 
 
 def uses_ranks(config: FinetuneConfig) -> bool:
-    """Return True if ranks train, and not a loop in this process; see finetune.engine."""
-    from pipeline.tasks.finetuning import choose_device
+    """Return True if ranks train, and not a loop in this process; see finetune.engine.
 
+    Raises a UsageError for a device that is not there, and for several on an Apple GPU.
+    """
+    from pipeline.tasks.device import choose_device
+
+    device = choose_device(config.accelerator).type
+    if config.devices > 1 and device == "mps":
+        raise UsageError(
+            f"finetune.devices={config.devices}: an Apple GPU (mps) is one device; leave it out, "
+            "or set finetune.accelerator=cpu"
+        )
     if config.engine != "auto" or config.mode == "frozen":
         return config.engine == "ranks"
-    return bool(config.needs_ranks) or choose_device(config.accelerator).type != "cpu"
+    return bool(config.needs_ranks) or device != "cpu"
 
 
 def goes_on_ranks(config: FinetuneConfig, folder: Path) -> bool:
@@ -116,7 +125,7 @@ def _computing(
     The wrapper stores states below `folder` and removes them at the end of the `with` block.
     """
     from pipeline.encoders.stored import stored_states
-    from pipeline.tasks.finetuning import choose_device
+    from pipeline.tasks.device import choose_device
     from pipeline.tasks.heads import needed_states
 
     if config.mode == "full" or encoder.states == 1:  # static vectors are only looked up

@@ -48,6 +48,7 @@ class Answers(ABC):
     labels: list[str]
     outputs: int  # columns of the head's answers (C)
     weights: Sequence[float] | None = None  # of the labels in the loss; None: all alike
+    is_tunable = False  # True if `tuned` may return other answers than these
 
     @abstractmethod
     def fitted(self) -> dict[str, Any]:
@@ -64,11 +65,6 @@ class Answers(ABC):
     def tuned(self, outputs_UC: Floats, data: TaskData) -> "Answers":
         """Return a copy tuned on development data, for example with a decision threshold."""
         return self
-
-    @property
-    def is_tunable(self) -> bool:
-        """True if `tuned` returns anything else than these answers."""
-        return type(self).tuned is not Answers.tuned
 
     def score(
         self, examples: Sequence[Example], predictions: Sequence[Prediction]

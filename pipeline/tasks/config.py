@@ -8,6 +8,7 @@ from typing import Any
 from data_prep.errors import UsageError
 from data_prep.fields import check, check_types, execution, result
 from data_prep.text.words import ADDRESSES, PUNCTUATION
+from pipeline.models.classes import SENTENCES
 from pipeline.tasks.finetune_config import LAYERS, FinetuneConfig, LayersConfig
 
 __all__ = [
@@ -117,7 +118,9 @@ class TaskConfig:
         "to the same split (table; squad; conll: a comment `# field = value`, or document)",
         is_later=True,
     )  # fmt: skip
-    where: dict[str, str] = result({}, "keep only rows whose columns have these values")
+    where: dict[str, str] = result(
+        {}, "keep only rows whose columns have these values; files without labels keep all"
+    )
     scored_where: dict[str, str] = result(
         {}, "the same for development and test files only, such as the language of a task whose "
         "training file has one language", is_later=True,
@@ -188,6 +191,11 @@ class TaskConfig:
     def text_rule(self) -> str:
         """The rule that splits a text to tag into words: that of training, else punctuation."""
         return self.word_split if self.reader in OF_TEXTS else PUNCTUATION
+
+    @property
+    def has_pairs(self) -> bool:
+        """True if an input has two texts that an encoder may read together or separately."""
+        return self.kind == "choice" or (self.text_b is not None and self.kind in SENTENCES)
 
     def member_tasks(self) -> dict[str, "TaskConfig"]:
         """Return a suite's tasks, with folders below the suite's and the suite's LIMITS applied."""

@@ -43,8 +43,7 @@ def _odd_setting(model_type: str | None, task: TaskConfig, config: FinetuneConfi
     if task.kind not in SENTENCES:  # ModernBERT's layers before the last one need training
         is_odd = model_type == "modernbert" and config.mode == "frozen"
         return "finetune.mode=frozen" if is_odd else ""
-    has_pairs = task.kind == "choice" or task.text_b is not None
-    if has_pairs and config.pair_encoding == "separate":
+    if task.has_pairs and config.pair_encoding == "separate":
         return "finetune.pair_encoding=separate"
     if config.pooling is not None:
         return "" if config.pooling == "pooler" else f"finetune.pooling={config.pooling}"

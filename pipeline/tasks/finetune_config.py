@@ -1,5 +1,6 @@
 """Configuration of fine-tuning (`finetune`) and of the layer table (`layers`)."""
 
+import math
 from dataclasses import dataclass
 
 from data_prep.errors import UsageError
@@ -121,6 +122,10 @@ class FinetuneConfig:
         10.0, "minutes of training between checkpoints, from which a killed fine-tuning goes on",
         at_least=0.0,
     )  # fmt: skip
+    timeout_minutes: float = execution(
+        10.0, "end the training with a stack dump if a step, an evaluated batch or a checkpoint "
+        "takes longer (ranks)", at_least=0.0,
+    )  # fmt: skip
 
     @property
     def needs_ranks(self) -> list[str]:
@@ -133,6 +138,17 @@ class FinetuneConfig:
             "activation_checkpointing": self.activation_checkpointing,
         }
         return [f"finetune.{key}={getattr(self, key)}" for key, is_set in given.items() if is_set]
+
+    def refuse_parts(self) -> None:
+        """Raise a UsageError for micro-batches, where sentences of pairs are encoded separately."""
+        share = math.ceil(self.batch_size / self.devices)
+        if self.micro_batch_size is not None and self.micro_batch_size < share:
+            raise UsageError(
+                f"finetune.micro_batch_size={self.micro_batch_size}: sentences of pairs that are "
+                "encoded separately are compared by their mean similarity in the whole batch, so a "
+                f"device must take its {share} inputs at once; leave it out and set "
+                "finetune.activation_checkpointing=true or more finetune.devices"
+            )
 
     def check(self) -> None:
         """Raise a UsageError for keys that contradict each other."""

@@ -26,7 +26,6 @@ from data_prep.files import atomic_write, write_atomically
 from data_prep.reading.untrusted import read_object
 from data_prep.text.words import PUNCTUATION
 from pipeline.encoders import (
-    SENTENCES,
     ClassHead,
     Encoder,
     SeparateSentences,
@@ -115,10 +114,9 @@ def build(
     encoder: Encoder, answers: Answers, task: TaskConfig, config: FinetuneConfig
 ) -> Finetuned:
     """Put a new head on an encoder; its weights are drawn from torch's generator."""
-    has_pairs = task.kind == "choice" or (task.text_b is not None and task.kind in SENTENCES)
-    if has_pairs and config.pair_encoding == "separate" and encoder.joins_pairs:
+    if task.has_pairs and config.pair_encoding == "separate" and encoder.joins_pairs:
         encoder = SeparateSentences(encoder)
-    separate = has_pairs and not encoder.joins_pairs
+    separate = task.has_pairs and not encoder.joins_pairs
     shape = task.kind, answers.outputs, encoder, config, separate
     head = Head(*shape, answers.labels, answers.weights)
     return Finetuned(Model(encoder, head, config.mode == "frozen"), answers, task, config)

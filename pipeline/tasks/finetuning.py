@@ -12,14 +12,14 @@ from typing import Any, Protocol
 
 import torch
 
-from data_prep.errors import UsageError
 from pipeline.encoders import Encoder
-from pipeline.tasks.answers import Answers, Prediction
-from pipeline.tasks.batches import TaskData
+from pipeline.tasks.answers import Answers, Floats, Prediction
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
+from pipeline.tasks.device import choose_device
+from pipeline.tasks.encoded import EncodedSplits
 from pipeline.tasks.examples import Example
 from pipeline.tasks.finetuned import Finetuned, build
-from pipeline.tasks.history import History
+from pipeline.tasks.history import Trained
 from pipeline.tasks.kinds import make_answers
 from pipeline.tasks.model import Model, head_outputs
 from pipeline.tasks.plain_loop import PlainLoop
@@ -29,8 +29,11 @@ from pipeline.tasks.splits import Splits
 class Loop(Protocol):
     """Trains a model: in this process (`plain_loop`), or on ranks (`pipeline.stages.rank_loop`)."""
 
-    def fit(self, model: Model, train: TaskData, dev: TaskData, answers: Answers) -> History:
-        """Train the model in place; at the end it has the best evaluation's weights."""
+    def fit(self, model: Model, data: EncodedSplits, answers: Answers) -> Trained:
+        """Train the model in place; at the end it has the best evaluation's weights.
+
+        The model is on the CPU before: on ranks only they may take memory of a device.
+        """
 
 
 @dataclass(frozen=True)
@@ -76,26 +79,25 @@ def finetune(
     loss is not finite.
     """
     answers = make_answers(task, splits.labels, splits.train)
-    device = choose_device(config.accelerator)
     loop = loop or PlainLoop(task, config)
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         model = build(encoder, answers, task, config).model
-
-        def encode(examples: Sequence[Example]) -> TaskData:
-            return answers.encode(model.encoder, examples, config.max_seq_length)
-
-        train, dev, test = encode(splits.train), encode(splits.dev), encode(splits.test)
-        model.to(device)
-        history = loop.fit(model, train, dev, answers)
+        data = EncodedSplits(model, answers, splits, config.max_seq_length)
+        history, cut = loop.fit(model, data, answers)
+    model.to(choose_device(config.accelerator))
     fitted = answers
+    of_dev: Floats | None = None
     if answers.is_tunable:
-        answers = answers.tuned(head_outputs(model, dev), dev)
+        of_dev = head_outputs(model, data.dev)
+        answers = answers.tuned(of_dev, data.dev)
     keep(Finetuned(model, answers, task, config))
 
     def predict(examples: Sequence[Example]) -> list[Prediction]:
-        data = test if examples is splits.test else encode(examples)
-        return answers.decode(head_outputs(model, data), data)
+        inputs = data.test if examples is splits.test else data.encode(examples)
+        if of_dev is not None and inputs is data.dev:
+            return answers.decode(of_dev, inputs)
+        return answers.decode(head_outputs(model, inputs), inputs)
 
     best = history.best
     assert best is not None, "every training is evaluated after its last step"
@@ -104,7 +106,7 @@ def finetune(
         dev_scores=[each.score for each in history.evaluations],
         best_epoch=best.number,
         steps=history.evaluations[-1].step,
-        cut=sum(part.inputs.cut for part in (train, dev, test)),
+        cut=cut + data.test.inputs.cut,
         mix=model.head.layers.learned(),
         is_tuned=answers is not fitted,
     )
@@ -127,15 +129,3 @@ def scored(
         "predictions": predictions,
         "unlabelled": {name: predict(examples) for name, examples in splits.unlabelled.items()},
     }
-
-
-def choose_device(accelerator: str) -> torch.device:
-    """Return the device for finetune.accelerator; `auto` prefers cuda, then mps, then cpu."""
-    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if accelerator == "auto":
-        return torch.device(next((name for name, usable in there.items() if usable), "cpu"))
-    if not there.get(accelerator, True):
-        raise UsageError(
-            f"finetune.accelerator={accelerator}: not available on this machine; use auto or cpu"
-        )
-    return torch.device(accelerator)

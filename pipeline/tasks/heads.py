@@ -251,15 +251,15 @@ class Head(nn.Module):
         return answers
 
     @property
-    def _read(self) -> str:
+    def _pooling_of_units(self) -> str:
         """The pooling of units; a pooler reads the first one."""
         return "first" if self.pooling == "pooler" else self.pooling
 
     def _pooled(self, x_ND: Tensor, batch: InputBatch) -> Tensor:
         if self.alike is None:
-            return pool(x_ND, batch.lengths, self._read)
+            return pool(x_ND, batch.lengths, self._pooling_of_units)
         lengths = np.stack([batch.second, batch.lengths - batch.second], 1).ravel()
-        pooled = pool(x_ND, lengths, self._read)
+        pooled = pool(x_ND, lengths, self._pooling_of_units)
         u, v = pooled[0::2], pooled[1::2]
         alike_E1 = self.alike(F.cosine_similarity(u, v), self.is_counted)[:, None]
         # The features of GLUE's own baselines (Wang et al. 2018, section 5) and the cosine. Divide
@@ -319,6 +319,11 @@ def chosen_pooling(kind: str, encoder: Encoder, config: FinetuneConfig, separate
             "finetune.pooling=pooler: needs a BERT or another encoder whose class in transformers "
             "has a head for sentences, pairs that are read together, finetune.layers=last and "
             "finetune.head=linear; choose mean"
+        )
+    if config.pooling == "first" and kind in SENTENCES and encoder.plain.is_causal:
+        raise UsageError(
+            "finetune.pooling=first: the first unit of this encoder sees nothing after it, so all "
+            "inputs would be alike; choose mean"
         )
     if config.pooling is not None:
         return config.pooling

@@ -8,11 +8,11 @@ the journal, so no checkpoint stores them.
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pipeline.models.sums import Sums
 
-LOSS, ANSWERS = "loss_sum", "answers"  # names in `Sums`
+LOSS, COUNTED = "loss_sum", "answers"  # names in `Sums`: the loss, and what it is divided by
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,13 @@ class History:
         return len(self.evaluations) - best.number >= self.patience
 
 
+class Trained(NamedTuple):
+    """What a loop returns of a training."""
+
+    history: History
+    cut: int  # training and development inputs that were truncated
+
+
 class Follower(Protocol):
     """Receives what a fine-tuning reports while it trains."""
 
@@ -101,7 +108,7 @@ def journal_line(
     return {
         "step": step,
         "epoch": epoch,
-        "loss": window.mean(LOSS, ANSWERS),
+        "loss": window.mean(LOSS, COUNTED),
         "learning_rate": learning_rate,
         "gradient_norm": gradient_norm if math.isfinite(gradient_norm) else None,
     }

@@ -16,9 +16,11 @@ from data_prep.progress import console
 from pipeline.encoders import Encoder
 from pipeline.encoders.stored import stored_states
 from pipeline.tasks.config import LAYERS, FinetuneConfig, TaskConfig
-from pipeline.tasks.finetuning import choose_device, finetune
+from pipeline.tasks.device import choose_device
+from pipeline.tasks.finetuning import finetune
 from pipeline.tasks.heads import LAYERS_NEEDED, needed_states
 from pipeline.tasks.splits import Splits
+from pipeline.training.exits import Interrupted
 
 STATES, RESULTS = ".states", ".results.json"
 Head = tuple[str, int]  # layer choice, seed
@@ -53,13 +55,18 @@ def fill_table(
     with stored_states(encoder, out / STATES, device, needed) as stored:
         for done, (choice, seed) in enumerate(missing, 1):
             own = replace(config, layers=choice, seed=seed)
-            outcome = finetune(
-                stored.reading(needed_states(choice, encoder.states)), splits, task, own
-            )
+            own_encoder = stored.reading(needed_states(choice, encoder.states))
+            number = len(every) - len(missing) + done
+            try:
+                outcome = finetune(own_encoder, splits, task, own)
+            except Interrupted as error:
+                raise Interrupted(
+                    f"interrupted: {number - 1} of {len(every)} heads trained; run the same "
+                    "command to go on"
+                ) from error
             dev, test = outcome.dev_score, outcome.scores[task.metric]
             scores.setdefault(choice, {})[str(seed)] = {"dev": dev, "test": test}
             write_atomically(path, json.dumps(scores))
-            number = len(every) - len(missing) + done
             left = time_left(time.monotonic() - started, done, len(missing))
             console.print(
                 f"head {number} of {len(every)}: {choice}, seed {seed}, {task.metric} "

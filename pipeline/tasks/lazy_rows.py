@@ -166,21 +166,30 @@ class LazyEmbedding(nn.Embedding):
         self._made_T[rows.numbers_R] = self.steps
 
 
+def large_tables(encoder: Encoder) -> list[nn.Embedding]:
+    """Return the trained tables of which a batch reads few rows; rows never read keep their values.
+
+    Training on ranks updates whole tables. Its result is made to agree, see `rank_loop`.
+    """
+    return [
+        table
+        for table in encoder.lookup_tables()
+        if table.weight.requires_grad and table.num_embeddings >= MANY
+    ]
+
+
 @contextmanager
 def lazy_tables(encoder: Encoder) -> Iterator[list[LazyEmbedding]]:
-    """Replace the encoder's large trained embedding tables by lazy ones; restore them on exit.
+    """Replace the encoder's `large_tables` by lazy ones; restore them on exit.
 
     The weights are shared. Leave training mode before the exit, so that no step is missing.
     """
-    tables = {id(table) for table in encoder.lookup_tables()}
+    tables = {id(table) for table in large_tables(encoder)}
     found = [
         (parent, name, child)
         for parent in encoder.modules()
         for name, child in parent.named_children()
-        if isinstance(child, nn.Embedding)
-        and id(child) in tables
-        and child.weight.requires_grad
-        and child.num_embeddings >= MANY
+        if isinstance(child, nn.Embedding) and id(child) in tables
     ]
     lazy = [LazyEmbedding(table) for _, _, table in found]
     for (parent, name, table), own in zip(found, lazy, strict=True):

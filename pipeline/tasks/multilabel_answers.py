@@ -36,6 +36,7 @@ class MultilabelAnswers(Answers):
         self.outputs = len(labels)
         self.threshold = threshold
         self._task = task
+        self.is_tunable = task.tune_threshold
 
     def fitted(self) -> dict[str, Any]:
         """Return the labels, in the order of the logits, and the threshold."""
@@ -65,7 +66,7 @@ class MultilabelAnswers(Answers):
 
     def tuned(self, outputs_UC: Floats, data: TaskData) -> "MultilabelAnswers":
         """Return a copy with the threshold of the best score on `data` (task.tune_threshold)."""
-        if not self._task.tune_threshold:
+        if not self.is_tunable:
             return self
         tried = [MultilabelAnswers(self._task, self.labels, float(t)) for t in THRESHOLDS]
         return max(

@@ -28,12 +28,15 @@ from pipeline.store.journal import Journal, read_lines
 from pipeline.tasks.answers import Answers
 from pipeline.tasks.batches import Ints, TaskData
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
+from pipeline.tasks.device import choose_device
+from pipeline.tasks.encoded import EncodedSplits
 from pipeline.tasks.history import (
-    ANSWERS,
+    COUNTED,
     LOSS,
     Follower,
     History,
     NullFollower,
+    Trained,
     journal_line,
 )
 from pipeline.tasks.lazy_rows import lazy_tables
@@ -74,15 +77,23 @@ class PlainLoop:
         self._task, self._config, self._files = task, config, files
         self._follower: Follower = follower or NullFollower()
 
-    def fit(self, model: Model, train: TaskData, dev: TaskData, answers: Answers) -> History:
+    def fit(self, model: Model, data: EncodedSplits, answers: Answers) -> Trained:
         """Train the model in place; at the end it has the best evaluation's weights.
 
         Raises `Interrupted` after a request to stop, and a SesameError if the loss is not finite.
         """
-        plan, config = TrainingPlan(train, self._config), self._config
+        config = self._config
+        train, dev = data.training()
+        device = choose_device(config.accelerator)
+        model.to(device)
+        plan = TrainingPlan(train, config)
         history = History(self._task.metric, config.patience)
         stop = StopRequest()
-        with lazy_tables(model.encoder) as tables, stop.listening():
+        with (
+            torch.random.fork_rng(devices=[device] if device.type == "cuda" else []),
+            lazy_tables(model.encoder) as tables,
+            stop.listening(),
+        ):
             optimizer = Optimizer(model.encoder, model.head, config, plan.total, tables)
             training = _Training(model, optimizer, plan, history, config, self._files)
             training.resume()
@@ -91,7 +102,7 @@ class PlainLoop:
                 training.run(train, dev, answers, self._follower, stop, bar)
             model.eval()  # brings lazy tables up to date before they are replaced
         model.load_state_dict(training.best_weights, strict=False)
-        return history
+        return Trained(history, data.cut_in_training)
 
 
 class _Training:
@@ -184,7 +195,7 @@ class _Training:
         if math.isfinite(loss) and math.isfinite(norm):
             state.updates += 1
             state.dropped_steps = 0
-            state.window += Sums({LOSS: loss * weight, ANSWERS: weight})
+            state.window += Sums({LOSS: loss * weight, COUNTED: weight})
             return norm
         state.dropped_steps += 1
         if state.dropped_steps > guard.DROPPED_AT_MOST:

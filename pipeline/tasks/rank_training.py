@@ -30,7 +30,7 @@ from pipeline.store.journal import Journal, read_lines
 from pipeline.tasks.answers import Answers, Floats
 from pipeline.tasks.batches import Ints, TaskData
 from pipeline.tasks.config import FinetuneConfig
-from pipeline.tasks.history import ANSWERS, LOSS, History, journal_line
+from pipeline.tasks.history import COUNTED, LOSS, History, journal_line
 from pipeline.tasks.model import Model
 from pipeline.tasks.optimizer import learning_rate, parameter_groups, shown_peak
 from pipeline.tasks.plain_loop import KEEP, TrainingFiles
@@ -76,16 +76,16 @@ class TaskObjective(Objective):
 
     def count(self, batch: TaskBatch) -> Sums:
         tokens = len(batch.inputs.tokens_N) if batch.weight else 0
-        return Sums({ANSWERS: batch.weight, "tokens": tokens})
+        return Sums({COUNTED: batch.weight, "tokens": tokens})
 
     def mean(self, losses: TaskLoss, asked: Sums) -> Tensor:
-        return losses.loss_sum / asked[ANSWERS]
+        return losses.loss_sum / asked[COUNTED]
 
     def loss(self, sums: Sums) -> float:
-        return sums[LOSS] / sums[ANSWERS]
+        return sums[LOSS] / sums[COUNTED]
 
     def metrics(self, sums: Sums) -> dict[str, float | None]:
-        return {"loss": sums.mean(LOSS, ANSWERS)}
+        return {"loss": sums.mean(LOSS, COUNTED)}
 
 
 class TaskUpdates:
@@ -184,7 +184,8 @@ class Evaluating(EndOfStep):
     """Writes the journal, evaluates, and saves checkpoints.
 
     A checkpoint is saved at every best evaluation, every `minutes`, at the end and on a request to
-    stop. The last two are kept, and the best one.
+    stop. The last two are kept, and the best one. `alive` is called before whatever may take long,
+    so that a watchdog does not take a large development set for a step that hangs.
     """
 
     def __init__(
@@ -196,7 +197,9 @@ class Evaluating(EndOfStep):
         journal: Journal,
         minutes: float,
         track: Callable[[dict[str, Any]], None],
+        alive: Callable[[], None],
     ) -> None:
+        self._alive = alive
         self._plan, self._history = plan, history
         self._dev, self._answers = material.dev, material.answers
         self._saver, self._journal, self._track = saver, journal, track
@@ -243,6 +246,7 @@ class Evaluating(EndOfStep):
 
     def _wait(self) -> None:
         """Wait for the last checkpoint. Raises a SesameError if the best weights were not saved."""
+        self._alive()
         if not self._saver.wait() and self._best_in_flight is not None:
             raise SesameError(
                 f"the best weights so far (step {self._best_in_flight:,}) could not be saved; make "
@@ -261,6 +265,7 @@ class Evaluating(EndOfStep):
         # Every rank makes equally many forward passes; a surplus one repeats the first batch.
         for number in range(engine.rank, math.ceil(len(order) / engine.ranks) * engine.ranks,
                             engine.ranks):  # fmt: skip
+            self._alive()
             rows = order[number % len(order)]
             batch = dev.inputs.batch(rows).to(module.device)
             answers_UC = model.head.decide(engine.forward(True, batch).float(), batch)
@@ -270,6 +275,7 @@ class Evaluating(EndOfStep):
         for of_rank in engine.gather_on_host(own):
             for places, answers in of_rank:
                 outputs[places] = answers
+        self._alive()
         tuned = self._answers.tuned(outputs, dev)
         scores = tuned.score(dev.examples, tuned.decode(outputs, dev))
         return scores[self._history.metric]
@@ -334,7 +340,14 @@ def assemble(
     callbacks = [
         Start(launch.checkpoint, Journal(folder / "launches.jsonl", launch.fence)),
         Evaluating(
-            plan, material, history, saver, journal, config.checkpoint_minutes, launch.track
+            plan,
+            material,
+            history,
+            saver,
+            journal,
+            config.checkpoint_minutes,
+            launch.track,
+            watchdog.start,
         ),
         bar,
         watchdog,

@@ -6,23 +6,13 @@ tagged.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
 from data_prep.text.words import TextWords
-from pipeline.encoders import EncodedInputs, Encoder, WordUnits, offsets_of, runs
+from pipeline.encoders import EncodedInputs, Encoder, InContext, WordUnits, offsets_of
 from pipeline.tasks.examples import Example
 from pipeline.tasks.windows import Ints, cut_windows
-
-
-@dataclass(frozen=True)
-class Input:
-    """One input: successive words of a text, and which of them are tagged."""
-
-    words: TextWords
-    first: int  # first tagged word, counted from the input's first
-    count: int  # tagged words
 
 
 def encode_sentences(
@@ -41,13 +31,7 @@ def encode_sentences(
         for example in examples
         for own in _inputs(example, texts[_key(example)], units[_key(example)], room)
     ]
-    inputs = encoder.encode_words([(own.words,) for own in made], max_length)
-    counts = np.array([own.count for own in made], np.int64)
-    if (counts == inputs.word_counts).all():
-        return inputs
-    firsts = inputs.word_offsets[:-1] + np.array([own.first for own in made], np.int64)
-    starts = inputs.word_starts[runs(firsts, counts)[0]]
-    return replace(inputs, word_starts=starts, word_offsets=offsets_of(counts))
+    return encoder.encode_in_context(made, max_length)
 
 
 def _key(example: Example) -> object:
@@ -61,18 +45,18 @@ def _words(example: Example) -> TextWords:
     return TextWords.joined(example.texts)
 
 
-def _inputs(example: Example, words: TextWords, taken: WordUnits, room: int) -> list[Input]:
+def _inputs(example: Example, words: TextWords, taken: WordUnits, room: int) -> list[InContext]:
     begin = 0 if example.document is None else example.document.starts[example.sentence]
     end = begin + len(example.texts)
     may_begin = taken.may_begin[begin:end].copy()
     may_begin[:1] = True
     windows = cut_windows(WordUnits(taken.units[begin:end], may_begin), room)
     if len(windows) > 1:  # no room for context
-        return [Input(words[begin + a : begin + b], 0, b - a) for a, b in windows]
+        return [InContext(words[begin + a : begin + b], 0, b - a) for a, b in windows]
     first, last = _widened(begin, end, offsets_of(taken.units), room)
     while first < begin and not taken.may_begin[first]:
         first += 1
-    return [Input(words[first:last], begin - first, end - begin)]
+    return [InContext(words[first:last], begin - first, end - begin)]
 
 
 def _widened(begin: int, end: int, offsets: Ints, room: int) -> tuple[int, int]:

@@ -41,6 +41,7 @@ class SpanAnswers(Answers):
         self.labels = []
         self.threshold = threshold  # predict "no answer" if the margin is larger
         self._task = task
+        self.is_tunable = task.unanswerable
 
     def fitted(self) -> dict[str, Any]:
         """Return the margin above which a question has no answer."""
@@ -61,7 +62,7 @@ class SpanAnswers(Answers):
 
     def tuned(self, outputs_UC: Floats, data: TaskData) -> "SpanAnswers":
         """Return a copy with the threshold of the best F1 on `data` (only task.unanswerable)."""
-        if not self._task.unanswerable:
+        if not self.is_tunable:
             return self
         margins, gains = [], []
         for example, guess in zip(data.examples, self.decode(outputs_UC, data), strict=True):

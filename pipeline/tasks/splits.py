@@ -102,14 +102,9 @@ def _named_files(task: TaskConfig) -> dict[str, Path]:
     if task.data_dir is None:
         raise UsageError(f"task.data_dir is not set: name the folder that holds {task.train}")
     folder = Path(task.data_dir)
-
-    def is_there(name: str) -> bool:
-        path = folder / name
-        return path.is_file() or (task.reader in FOLDERS and path.is_dir())
-
     names = [name for name in (task.train, task.dev, task.test) if name is not None]
     for name in names:
-        if not is_there(name):
+        if not is_there(task, name):
             raise UsageError(f"task.data_dir={folder}: there is no file {name} in it")
         if (folder / name).is_dir() and not FOLDERS[task.reader](folder / name):
             raise UsageError(
@@ -117,7 +112,13 @@ def _named_files(task: TaskConfig) -> dict[str, Path]:
                 f"task.reader={task.reader}"
             )
     more = [*task.further_tests.values(), *task.unlabelled.values()]
-    return {name: folder / name for name in (*names, *filter(is_there, more))}
+    return {name: folder / name for name in (*names, *(n for n in more if is_there(task, n)))}
+
+
+def is_there(task: TaskConfig, name: str) -> bool:
+    """Return True if a file of the task exists; for some readers it is a folder."""
+    path = Path(str(task.data_dir)) / name
+    return path.is_file() or (task.reader in FOLDERS and path.is_dir())
 
 
 def read_splits(task: TaskConfig, seed: int) -> Splits:
@@ -130,8 +131,10 @@ def read_splits(task: TaskConfig, seed: int) -> Splits:
 
     def read(name: str, has_labels: bool = True) -> list[Example]:
         file = TaskFile(files[name], has_labels, repairs)
-        is_scored = has_labels and name != task.train
-        where = task.where | (task.scored_where if is_scored else {})
+        # An answer to a file without labels stands at its row's number, so none is left out.
+        where = task.where if has_labels else {}
+        if has_labels and name != task.train:
+            where = where | task.scored_where
         examples = list(READERS[task.reader](file, replace(task, where=where)))
         if not examples and where:
             raise SesameError(

@@ -14,6 +14,7 @@ from typing import Any
 from data_prep.errors import UsageError
 from data_prep.files import atomic_write
 from pipeline.tasks.config import AVERAGE, TaskConfig
+from pipeline.tasks.splits import is_there
 from pipeline.tasks.summary import chosen_on_scored
 
 ANSWERS = "answers"  # folder in a fine-tuning's output: one file per entry of task.unlabelled
@@ -21,14 +22,14 @@ SUBMISSION = "submission.zip"
 
 
 def members_with_data(task: TaskConfig) -> dict[str, TaskConfig]:
-    """Return the members whose training file exists; raise a UsageError if there is none."""
+    """Return the members whose training data exists; raise a UsageError if there is none."""
     if task.data_dir is None:
         folders = ", ".join(str(member.data_dir) for member in task.members.values())
         raise UsageError(f"task.data_dir is not set: name the folder that holds {folders}")
     found = {
         name: member
         for name, member in task.member_tasks().items()
-        if (Path(str(member.data_dir)) / str(member.train)).is_file()
+        if is_there(member, str(member.train))
     }
     if not found:
         wanted = [f"{member.data_dir}/{member.train}" for member in task.members.values()]

@@ -24,9 +24,19 @@ def read_end(run_dir: Path, rank: int) -> int | None:
 
 
 class Interrupted(SesameError):
-    """Training was asked to stop and has saved a checkpoint. This is not a failure."""
+    """Work was asked to stop; a training has saved a checkpoint. This is not a failure.
+
+    `progress` describes how far the outputs are, if that is known: it differs whenever a start got
+    further than the one before. `store`: the folder they are in.
+    """
 
     exit_code = INTERRUPTED
+
+    def __init__(
+        self, message: str, progress: str | None = None, store: Path | None = None
+    ) -> None:
+        super().__init__(message)
+        self.progress, self.store = progress, store
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 def visible_devices(configs: Sequence[FinetuneConfig]) -> list[str]:
     """Return the CUDA devices that these fine-tunings may use; empty if they use none."""
-    from pipeline.tasks.finetuning import choose_device
+    from pipeline.tasks.device import choose_device
 
     if all(choose_device(config.accelerator).type != "cuda" for config in configs):
         return []

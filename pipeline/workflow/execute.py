@@ -1,11 +1,7 @@
 """Executes nodes: takes the output's lease, runs the stage, and writes the manifest last."""
 
-import multiprocessing
-import os
 import time
 from collections.abc import Callable, Collection
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,20 +12,17 @@ import psutil
 from data_prep.errors import SesameError, UsageError
 from data_prep.files import write_atomically
 from data_prep.passes import UNITS, ArraySlice, SliceDone
-from data_prep.progress import console, progress
-from data_prep.work_units import (
-    end_with_parent,
-    kill_workers,
-    stop_signals_blocked,
-    usable_cores,
-)
+from data_prep.progress import console
+from data_prep.work_units import usable_cores
 from pipeline.store.content import Checksums
 from pipeline.store.lease import describe, lease, read_holder
 from pipeline.store.outputs import LEASE, Output, Store, run_facts
 from pipeline.store.remaking import beside as place_beside
 from pipeline.store.remaking import complete_swap, has_same_files, mark_outdated, swap_in
 from pipeline.store.verify import refuse_damage
-from pipeline.workflow.devices import VISIBLE, divide_devices, visible_devices
+from pipeline.training.exits import Interrupted
+from pipeline.workflow.beside import make_beside
+from pipeline.workflow.devices import visible_devices
 from pipeline.workflow.kept_config import keep_config
 from pipeline.workflow.plan import titled
 from pipeline.workflow.stage import Node, Work
@@ -37,16 +30,6 @@ from pipeline.workflow.upgrades import refuse_to_start_anew
 
 WEIGHTS = (".safetensors", ".bin", ".hdf5", ".npy")  # suffixes of an encoder's large files
 PROCESS_BYTES = 1_500_000_000  # per process: torch, a task's data, a small model's activations
-
-
-class SomeFailed(SesameError):
-    """Some outputs of a parallel execution failed. The message is that of the first failure."""
-
-    def __init__(self, failures: dict[str, SesameError]) -> None:
-        first = next(iter(failures.values()))
-        super().__init__(str(first))
-        self.exit_code = first.exit_code
-        self.failures = failures  # by the reference of the output
 
 
 def execute(node: Node) -> None:
@@ -211,12 +194,31 @@ def execute_all(
     refuse_to_start_anew(nodes, again)
     for node in left:
         node.maker.check_machine(node.config)
+    try:
+        _make_all(left, at_once, again)
+    except Interrupted as error:
+        raise Interrupted(str(error), _progress(nodes), nodes[0].store) from error
+
+
+def _progress(nodes: list[Node]) -> str:
+    """Describe how far outputs are: those that are made, and the progress of those begun."""
+    made = sum(node.output.is_done for node in nodes)
+    places = [(node, place) for node in nodes for place in (node.output, place_beside(node.output))]
+    begun = [
+        f"{place.reference} {node.maker.how_far(place.path)}"
+        for node, place in places
+        if place.is_begun and not place.is_done
+    ]
+    return ", ".join([f"{made} of {len(nodes)} outputs made", *begun])
+
+
+def _make_all(left: list[Node], at_once: int | None, again: Collection[Node]) -> None:
     while left:
         waiting = {node.output.reference for node in left}
         beside = [node for node in left if node.maker.runs_beside and _is_ready(node, waiting)]
         count = min(len(beside), at_once or _sensible_count(beside))
         if count > 1:
-            _execute_beside(beside, count, again)
+            make_beside(beside, count, again, _timed, _say_made)
         else:
             beside = left[:1]
             _say_made(left[0], _timed(left[0], left[0] in again))
@@ -237,7 +239,7 @@ def _sensible_count(nodes: list[Node]) -> int:
     """
     if len(nodes) < 2:
         return 1
-    from pipeline.tasks.finetuning import choose_device
+    from pipeline.tasks.device import choose_device
 
     configs = [node.config.finetune for node in nodes]
     if devices := visible_devices(configs):
@@ -258,73 +260,6 @@ def _expected_memory(node: Node) -> int:
         if path.suffix in WEIGHTS
     )
     return PROCESS_BYTES + 4 * weights
-
-
-def _execute_beside(nodes: list[Node], at_once: int, again: Collection[Node] = ()) -> None:
-    """Make outputs in parallel processes. All are tried; then `SomeFailed` is raised if any failed.
-
-    Raises `SesameError` at once if a process was killed.
-    """
-    configs = [node.config.finetune for node in nodes]
-    most = max(config.devices for config in configs)
-    with stop_signals_blocked():
-        context = multiprocessing.get_context("spawn")
-        free: multiprocessing.Queue[str] = context.Queue()
-        for devices in divide_devices(visible_devices(configs), most, at_once):
-            free.put(devices)
-        pool = ProcessPoolExecutor(
-            at_once,
-            context,
-            initializer=_begin_process,
-            initargs=(max(1, usable_cores() // at_once), free),
-        )
-        futures = {pool.submit(_timed, node, node in again): node for node in nodes}
-    failures: dict[str, SesameError] = {}
-    with pool, progress(nodes[0].stage, len(nodes)) as bar:
-        try:
-            for future in as_completed(futures):
-                try:
-                    _say_made(futures[future], future.result())
-                except SesameError as error:
-                    failures[futures[future].output.reference] = error
-                except BrokenProcessPool as error:
-                    raise SesameError(_killed(nodes, at_once)) from error
-                bar.advance()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            kill_workers()
-            raise
-    if failures:
-        raise SomeFailed(failures)
-
-
-def _killed(nodes: list[Node], at_once: int) -> str:
-    """Return the message for a killed process of the pool.
-
-    Killed processes leave their leases behind; these tell which outputs were being made.
-    """
-    begun = [
-        f"{node.stage} {node.output.fingerprint[:8]}"
-        for node in nodes
-        if not node.output.is_done and (node.output.path / LEASE).exists()
-    ]
-    return (
-        f"{nodes[0].stage}: a process was killed while it made "
-        f"{' or '.join(begun) or 'its first output'}, probably for lack of memory; finished "
-        f"outputs are kept: run again with --at-once below {at_once}"
-    )
-
-
-def _begin_process(threads: int, free: "multiprocessing.Queue[str]") -> None:
-    """Set up a process of the pool, before torch is imported and reads threads and devices.
-
-    `free` has the CUDA devices of each process.
-    """
-    end_with_parent()
-    if devices := free.get():
-        os.environ[VISIBLE] = devices
-    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
-    os.environ["TTY_COMPATIBLE"] = "0"  # live progress bars would overwrite each other
 
 
 def _timed(node: Node, is_again: bool = False) -> float:

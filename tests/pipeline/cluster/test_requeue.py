@@ -94,15 +94,34 @@ def test_what_slurm_ends_itself_is_not_requeued(
     assert played.changes == []
 
 
-@pytest.mark.parametrize("how", ["requeue", "chain"])
-def test_two_starts_that_get_no_further_end_it(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
-    monkeypatch.setenv("SESAME_CONTINUE", how)
+@pytest.mark.parametrize("how", ["requeue", "chain", "by hand"])
+def test_two_starts_that_get_no_further_end_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, how: str
+) -> None:
+    monkeypatch.setenv("SESAME_CONTINUE", "requeue" if how == "by hand" else how)
+    store = tmp_path / "store"
+    if how == "by hand":  # sbatch slurm/stage.sbatch
+        monkeypatch.delenv("SESAME_SCRIPT")
     played = play(monkeypatch)
-    assert continue_job("step 40") == INTERRUPTED
-    assert continue_job("step 60") == INTERRUPTED
+    assert continue_job("step 40", store) == INTERRUPTED
+    assert continue_job("step 60", store) == INTERRUPTED
     asked = len(played.changes)
-    assert continue_job("step 60") == 1
+    assert continue_job("step 60", store) == 1
     assert len(played.changes) == asked
+    assert continue_job("step 61", store) == INTERRUPTED
+    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "5")
+    for task in ("3", "4"):  # tasks of an array are at points of their own
+        monkeypatch.setenv("SLURM_ARRAY_TASK_ID", task)
+        assert continue_job("step 61", store) == INTERRUPTED
+
+
+def test_a_job_whose_progress_is_not_known_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some commands, such as predict, go on where they were and cannot say how far that is."""
+    monkeypatch.delenv("SESAME_SCRIPT")
+    played = play(monkeypatch)
+    for _ in range(3):
+        assert continue_job("interrupted by USR1; run the same command to go on") == INTERRUPTED
+    assert len(played.changes) == 3
 
 
 def test_a_successor_takes_over_all_that_waits(

@@ -20,7 +20,7 @@ from pipeline.stages import STAGES
 from pipeline.store.outputs import Store
 from pipeline.store.runs import Entry, Runs
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
-from pipeline.workflow.execute import SomeFailed
+from pipeline.workflow.beside import SomeFailed
 from pipeline.workflow.graph import Graph
 from pipeline.workflow.stage import Node
 from tests.pipeline.reported import SampleRun

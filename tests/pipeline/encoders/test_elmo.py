@@ -1,5 +1,6 @@
 """ELMo as an encoder: framing, cuts, and vectors that depend on nothing but the sentence."""
 
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from data_prep.tokenizers.characters import BEGIN_SENTENCE_SYMBOL, END_SENTENCE_SYMBOL
 from data_prep.tokenizers.huggingface import write_folder
 from data_prep.tokenizers.words import SPECIALS, from_words
 from pipeline.encoders import random_encoder
@@ -30,19 +32,27 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> ElmoEncoder:
     return made
 
 
-def words(encoder: ElmoEncoder, numbers: np.ndarray) -> str:
-    known = list(encoder._numbers)
-    return " ".join(known[number] for number in numbers)
+def words(characters: np.ndarray, numbers: np.ndarray) -> str:
+    """The words of these tokens, from their characters."""
+    marks = {BEGIN_SENTENCE_SYMBOL: "<S>", END_SENTENCE_SYMBOL: "</S>"}
+    rows = (characters[numbers].astype(int) - 1).tolist()
+    return " ".join(
+        marks.get(row[1]) or bytes(symbol for symbol in row if symbol < 256).decode()
+        for row in rows
+    )
 
 
 def test_sentences_and_pairs_are_framed_each(encoder: ElmoEncoder) -> None:
     inputs = encoder.encode_texts([("A cat, b.",), ("",)], max_length=32)
     parts = np.split(inputs.tokens, inputs.offsets[1:-1])
-    assert [words(encoder, part) for part in parts] == ["<S> a cat , b . </S>", "<S> </S>"]
+    assert [words(inputs.characters, part) for part in parts] == [
+        "<S> a cat , b . </S>",
+        "<S> </S>",
+    ]
     assert inputs.word_counts.tolist() == [5, 0]
     inputs = encoder.encode_texts([("", "a"), ("b", "c d")], max_length=32)
     parts = np.split(inputs.tokens, inputs.offsets[1:-1])
-    assert [words(encoder, part) for part in parts] == [
+    assert [words(inputs.characters, part) for part in parts] == [
         "<S> </S> <S> a </S>",
         "<S> b </S> <S> c d </S>",
     ]
@@ -54,11 +64,12 @@ def test_sentences_and_pairs_are_framed_each(encoder: ElmoEncoder) -> None:
 def test_words_stay_whole_and_long_inputs_are_cut_and_counted(encoder: ElmoEncoder) -> None:
     inputs = encoder.encode_words([(("Don't,stop", "now"),), (("a", "b", "c", "d"),)], max_length=5)
     batch = inputs.batch(np.array([1, 0]))
-    found = [words(encoder, [batch.tokens_N[i]]) for i in batch.word_starts_W.tolist()]
+    starts = batch.word_starts_W
+    found = [words(batch.characters_UC, batch.tokens_N[[i]].numpy()) for i in starts.tolist()]
     assert found == ["a", "b", "c", "don't,stop", "now"]
     assert inputs.cut == 1
     pair = encoder.encode_texts([("a b c d e", "a")], max_length=8)
-    assert words(encoder, pair.tokens) == "<S> a b c </S> <S> a </S>"
+    assert words(pair.characters, pair.tokens) == "<S> a b c </S> <S> a </S>"
 
 
 def test_a_sentence_has_the_same_vectors_alone_among_others_and_in_a_pair(
@@ -93,6 +104,17 @@ def test_a_word_met_later_changes_no_number_before(encoder: ElmoEncoder) -> None
     before = encoder(first.batch(np.array([0])))[-1]
     encoder.encode_texts([("many others come",)], max_length=8)
     assert torch.equal(encoder(first.batch(np.array([0])))[-1], before)
+
+
+def test_the_encoder_keeps_no_words(encoder: ElmoEncoder) -> None:
+    """A server or a long file has ever new ones."""
+    held = []
+    for batch in range(3):
+        text = " ".join(f"word{batch}{number}" for number in range(500))
+        inputs = encoder.encode_texts([(text,)], max_length=600)
+        encoder(inputs.batch(np.array([0])))
+        held.append(len(pickle.dumps(encoder)))
+    assert len(set(held)) == 1
 
 
 def test_random_weights_follow_the_seed(tmp_path: Path) -> None:

@@ -251,3 +251,23 @@ def test_what_cannot_be_used_is_refused(
     }  # fmt: skip
     with pytest.raises((SesameError, UsageError), match=wanted[fault]):
         load_encoder(folder)
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_the_first_unit_stands_for_no_text_that_it_cannot_see(
+    name: str, folders: dict[str, Path]
+) -> None:
+    """In GPT-2 a unit sees only those before it: all texts with one first word were alike."""
+    encoder = load_encoder(folders[name])
+    assert encoder.is_causal == (name == "gpt2")
+    texts = ["film good", "film bad and dull"]
+    config = replace(ONCE, pooling="first")
+    if name == "gpt2":
+        with pytest.raises(UsageError, match=r"^pooling=first: .*would be alike; choose mean"):
+            encoder.embed(texts, unit="sentence", pooling="first")
+        with pytest.raises(UsageError, match=r"finetune\.pooling=first: .*alike; choose mean"):
+            finetune(encoder, splits("classify"), TASKS["classify"], config)
+    else:
+        first, second = encoder.embed(texts, unit="sentence", pooling="first")
+        assert not np.allclose(first, second)
+        finetune(encoder, splits("classify"), TASKS["classify"], config)

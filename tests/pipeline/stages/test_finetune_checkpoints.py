@@ -1,20 +1,27 @@
-"""Checkpoints of a fine-tuning that are damaged or cannot be saved."""
+"""Checkpoints of a fine-tuning that are damaged or cannot be saved; evaluations that take long."""
 
 import errno
+import faulthandler
 import json
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from data_prep.errors import SesameError
 from pipeline.stages.finetune import Finetune
 from pipeline.stages.tracked import TRAINING
 from pipeline.store.checkpoints import CHECKPOINTS, checkpoints
-from pipeline.tasks import plain_loop
+from pipeline.tasks import plain_loop, rank_training
+from pipeline.tasks.answers import ClassAnswers
+from pipeline.tasks.heads import Head
 from pipeline.tasks.rank_training import Evaluating
 from pipeline.training import saving
 from pipeline.training.exits import Interrupted
+from pipeline.training.saving import Saver
 from tests.pipeline.stages.test_finetune_loops import (
     TUNING,
     StopsAt,
@@ -98,3 +105,37 @@ def test_best_weights_that_cannot_be_saved_end_the_training(
             Finetune().run(work)
     Finetune().run(work)
     assert (work.out / "scores.json").exists()
+
+
+def test_a_long_evaluation_is_no_step_that_hangs(
+    tokenizer: Path,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    rank_in_this_process: None,
+) -> None:
+    """The watchdog's timer starts anew before every batch, before decoding and before a wait."""
+    events: list[str] = []
+
+    def noted(owner: type, name: str) -> None:
+        real = getattr(owner, name)
+
+        def call(*given: Any, **named: Any) -> Any:
+            events.append(name)
+            return real(*given, **named)
+
+        monkeypatch.setattr(owner, name, call)
+
+    for owner, name in ((Head, "decide"), (ClassAnswers, "tuned"), (Saver, "wait")):
+        noted(owner, name)
+    monkeypatch.setattr(
+        faulthandler, "dump_traceback_later", lambda seconds, **_: events.append(f"{seconds:g} s")
+    )
+    monkeypatch.setattr(rank_training, "evaluation_order", lambda lengths: np.arange(40)[:, None])
+    tuning = replace(TUNING, engine="ranks", epochs=1, timeout_minutes=0.5)
+    run(settings(data, tuning), tokenizer, tmp_path)
+    in_ranks = events[: len(events) - events[::-1].index("30 s")]
+    assert in_ranks.count("decide") == 2 * 40 and "wait" in in_ranks
+    twice = ("wait", "wait")  # the second has nothing to wait for
+    before = {a for a, b in pairwise(in_ranks) if not b.endswith(" s") and (a, b) != twice}
+    assert before == {"30 s"}

@@ -7,10 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from data_prep.errors import UsageError
+from data_prep.vectors.table import VectorTable
 from pipeline.config.schema import Config
+from pipeline.encoders import random_encoder
+from pipeline.stages import tuning
 from pipeline.tasks.config import TaskConfig
+from pipeline.tasks.finetuned import Finetuned
 from pipeline.tasks.summary import chosen_on_scored
 from tests.pipeline.stages.test_finetune_loops import (
     TUNING,
@@ -21,9 +26,11 @@ from tests.pipeline.stages.test_finetune_loops import (
     run,
     tokenizer,
 )
+from tests.pipeline.toy_tokenizer import write_toy_tokenizer
 
 __all__ = ["rank_in_this_process", "tokenizer"]  # fixtures
 
+TEST_ONLY = "rare"
 KINDS: dict[str, dict[str, Any]] = {
     "choice": {"kind": "choice", "text_a": "a", "choices": ["ends"]},
     "multilabel": {"kind": "multilabel", "text_a": "a", "metric": "micro_f1"},
@@ -33,6 +40,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "answers": {"kind": "span", "reader": "squad", "metric": "f1"},
     "spans": {"kind": "tag", "reader": "spans", "metric": "entity_f1"},
     "context": {"kind": "tag", "reader": "conll", "metric": "entity_f1", "context": "document"},
+    "vectors": {"text_a": "a"},
 }
 
 
@@ -70,6 +78,10 @@ def task_of(name: str, folder: Path) -> TaskConfig:
         rows = [f'{{"data": [{", ".join(rows)}]}}']
     (folder / file).write_text("".join(f"{each}\n" for each in rows))
     task = TaskConfig(name="toy", data_dir=str(folder), train=file, dev=file, **KINDS[name])
+    if name == "vectors":  # words that only the test file has
+        rows = [json.dumps({"a": f"{TEST_ONLY} w{n}", "label": n % 2}) for n in range(20)]
+        (folder / "test.jsonl").write_text("".join(f"{each}\n" for each in rows))
+        task = replace(task, test="test.jsonl")
     task.check()
     return task
 
@@ -80,17 +92,26 @@ def test_micro_batches_take_the_steps_of_the_plain_loop(
     name: str, tokenizer: Path, tmp_path: Path
 ) -> None:
     task = task_of(name, tmp_path)
+    encoder, source = "random", tokenizer
+    if name == "vectors":
+        (source := tmp_path / "vectors").mkdir()
+        values = np.random.default_rng(1).normal(size=(len(WORDS) + 1, 8)).astype(np.float32)
+        VectorTable([*WORDS, TEST_ONLY], values).write(source)
+        encoder = str(source)
     found = []
     for engine, size in (("plain", None), ("ranks", 3)):
         tuning = replace(TUNING, dropout=0.0, engine=engine, micro_batch_size=size, eval_every=1)
         config = Config(
-            encoder="random", model=WITHOUT_DROPOUT, task=task, finetune=tuning, keep=False
+            encoder=encoder, model=WITHOUT_DROPOUT, task=task, finetune=tuning, keep=False
         )
-        found.append(run(config, tokenizer, tmp_path / engine))
-    (plain, told), (ranks, _) = found
+        found.append(run(config, source, tmp_path / engine))
+    (plain, told), (ranks, also) = found
     assert losses(ranks) == pytest.approx(losses(plain), abs=2e-4)
     assert len(losses(plain)) == 2 * 4  # 60 examples in batches of 16
-    assert 0 <= told["score"] <= 1
+    assert told["cut_inputs"] == also["cut_inputs"]
+    if task.test is None:  # then the development file is the test file
+        for each in (told, also):
+            assert each["score"] == pytest.approx(each["dev_scores"][each["best_epoch"] - 1])
 
 
 def test_micro_batches_of_sentences_that_are_encoded_separately_are_refused(
@@ -103,6 +124,11 @@ def test_micro_batches_of_sentences_that_are_encoded_separately_are_refused(
     )
     with pytest.raises(UsageError, match=r"finetune\.micro_batch_size=3: .* leave it out"):
         run(config, tokenizer, tmp_path / "ranks")
+    config = replace(config, model=Config().model)
+    with pytest.raises(UsageError, match=r"finetune\.micro_batch_size=3: .* leave it out"):
+        config.check()  # before any work
+    replace(config, task=task_of("weighted", tmp_path)).check()  # no pairs
+    replace(config, finetune=replace(tuning, micro_batch_size=16)).check()  # whole batches
 
 
 @pytest.mark.usefixtures("rank_in_this_process")
@@ -145,3 +171,26 @@ def test_a_score_says_if_the_epoch_or_the_threshold_was_chosen_on_its_set(
     _, told = run(config, tokenizer, tmp_path / "out")
     assert told["chosen_on_scored"] is is_chosen
     assert chosen_on_scored(told) is is_chosen
+
+
+@pytest.mark.usefixtures("rank_in_this_process")
+def test_both_loops_leave_embeddings_that_no_training_example_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The optimizer of ranks decays whole tables, so tokens of the test set only would shrink."""
+    monkeypatch.setattr("pipeline.tasks.lazy_rows.MANY", 30)  # the words, not the positions
+    (tmp_path / "tokenizer").mkdir()
+    source = write_toy_tokenizer(tmp_path / "tokenizer", [*WORDS, TEST_ONLY])
+    kept: list[Finetuned] = []
+    monkeypatch.setattr(tuning, "leave_model", lambda out, model, examples: kept.append(model))
+    model, task = replace(WITHOUT_DROPOUT, max_positions=24), task_of("weighted", tmp_path)
+    for engine in ("plain", "ranks"):
+        own = replace(TUNING, dropout=0.0, engine=engine, weight_decay=1.0, eval_every=None)
+        config = Config(encoder="random", model=model, task=task, finetune=own, keep=True)
+        run(config, source, tmp_path / engine)
+    before = random_encoder(model, source, TUNING.seed).lookup_tables()[0].weight
+    plain, ranks = (each.model.encoder.lookup_tables()[0].weight for each in kept)
+    unread = (plain == before).all(1)
+    assert 0 < unread.sum() < len(before)
+    assert torch.equal(ranks[unread], before[unread])
+    torch.testing.assert_close(ranks, plain, atol=2e-3, rtol=0)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from data_prep.errors import SesameError, UsageError
 from pipeline.config.schema import Config
@@ -22,7 +23,7 @@ from pipeline.stages.tracked import TRAINING
 from pipeline.stages.tuning import uses_ranks
 from pipeline.store.checkpoints import CHECKPOINTS, checkpoints
 from pipeline.store.journal import read_lines
-from pipeline.tasks import plain_loop
+from pipeline.tasks import device, plain_loop
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
 from pipeline.tasks.rank_training import divide
 from pipeline.training import launch
@@ -339,3 +340,12 @@ def test_keys_that_need_ranks_choose_them_and_contradictions_are_told() -> None:
     ):
         with pytest.raises(UsageError, match=said):
             replace(TUNING, **changes).check()
+
+
+def test_several_devices_are_refused_on_an_apple_gpu_before_work(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device, "choose_device", lambda accelerator: torch.device("mps"))
+    with pytest.raises(UsageError, match=r"finetune\.devices=2: an Apple GPU .*accelerator=cpu"):
+        Finetune().check_machine(settings(data, replace(TUNING, devices=2)))
+    Finetune().check_machine(settings(data, TUNING))

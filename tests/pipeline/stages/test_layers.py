@@ -15,11 +15,13 @@ from data_prep.vectors.table import VectorTable
 from pipeline.config.schema import Config
 from pipeline.encoders.stored import stored_states
 from pipeline.stages.layers import Layers, head_config
-from pipeline.tasks import layer_table
+from pipeline.tasks import layer_table, plain_loop
 from pipeline.tasks.config import LAYERS, FinetuneConfig, LayersConfig, TaskConfig
 from pipeline.tasks.heads import LayerChoice, needed_states
 from pipeline.tasks.layer_table import RESULTS, STATES, fill_table, time_left
 from pipeline.tasks.splits import read_splits
+from pipeline.training.exits import Interrupted
+from pipeline.training.stopping import StopRequest
 from pipeline.workflow.stage import Work
 from tests.pipeline.encoders.two_layers import TwoLayers
 
@@ -110,6 +112,28 @@ def test_states_are_computed_once_and_finished_heads_survive(
     assert done == 5 + 6
     Layers().tidy(killed, {})
     assert list(killed.iterdir()) == []
+
+
+def test_a_stopped_table_says_how_many_heads_are_kept(
+    task: TaskConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class StopsInSecondHead(StopRequest):
+        heads = 0
+
+        def __init__(self) -> None:
+            type(self).heads += 1
+            super().__init__()
+            self.came = self.heads == 2
+
+    config = FinetuneConfig(lr=1e-2, epochs=1, mode="frozen", accelerator="cpu")
+    with monkeypatch.context() as patch:
+        patch.setattr(plain_loop, "StopRequest", StopsInSecondHead)
+        with pytest.raises(Interrupted, match="1 of 5 heads trained; run the same command to go"):
+            fill_table(TwoLayers(), read_splits(task, 0), task, config, 1, tmp_path / "out")
+    assert Layers().how_far(tmp_path / "out") == "1 heads trained"
+    assert (
+        len(fill_table(TwoLayers(), read_splits(task, 0), task, config, 1, tmp_path / "out")) == 5
+    )
 
 
 def test_development_scores_stand_apart_from_test_scores(

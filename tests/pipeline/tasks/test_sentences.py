@@ -98,6 +98,17 @@ def test_documents_of_one_sentence_have_no_context(encoder: BertEncoder, path: P
         )
 
 
+def test_states_of_the_context_are_not_stored(
+    encoder: BertEncoder, path: Path, tmp_path: Path
+) -> None:
+    """A word is context of many sentences, so its states would be stored many times."""
+    examples = read(path)
+    with stored_states(encoder, tmp_path / "states", torch.device("cpu"), [0, 1]) as stored:
+        TagAnswers(["O", "B-X"]).encode(stored, examples, 32)
+        rows = [len(np.load(file)) for file in (tmp_path / "states").iterdir()]
+    assert rows == [sum(len(example.texts) for example in examples)] * 2
+
+
 @pytest.mark.parametrize("kind", ["bert", "vectors", "several", "stored"])
 def test_every_encoder_tags_the_same_words(
     kind: str, encoder: BertEncoder, path: Path, tmp_path: Path

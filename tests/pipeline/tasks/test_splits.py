@@ -4,6 +4,7 @@ import json
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from pipeline.config.compose import compose_config
 from pipeline.tasks.config import TaskConfig
 from pipeline.tasks.examples import Example
 from pipeline.tasks.splits import Splits, missing_files, read_splits, task_files
+from pipeline.tasks.suite import members_with_data
 
 LINES = [f"sentence number {n // 2}\t{n // 2 % 3}" for n in range(1000)]  # every text twice
 
@@ -292,6 +294,40 @@ def test_groups_may_have_any_name(tmp_path: Path) -> None:
 def test_contradictions_are_refused(task: TaskConfig, fault: str) -> None:
     with pytest.raises(UsageError, match=fault):
         task.check()
+
+
+def test_files_without_labels_keep_every_row(tmp_path: Path) -> None:
+    """A leaderboard finds an answer by the number of its row."""
+    rows = [f"text {n}\t{n % 2}\t{'sv' if n % 3 else 'de'}" for n in range(60)]
+    (tmp_path / "train.tsv").write_text("\n".join(["sentence\tlabel\tlanguage", *rows, ""]))
+    new = [row.replace("text", "new") for row in rows[:6]]
+    (tmp_path / "new.tsv").write_text("\n".join(["sentence\tlabel\tlanguage", *new, ""]))
+    task = TaskConfig(
+        data_dir=str(tmp_path), train="train.tsv", where={"language": "sv"},
+        unlabelled={"answers": "new.tsv"},
+    )  # fmt: skip
+    splits = read_splits(task, 0)
+    assert len(splits.train) + len(splits.dev) + len(splits.test) == 40
+    asked = splits.unlabelled["answers"]
+    assert [example.texts for example in asked] == [(f"new {n}",) for n in range(6)]
+
+
+def test_a_suite_takes_members_whose_data_is_a_folder(tmp_path: Path) -> None:
+    for folder in ("notes/train", "parts/data", "missing"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "table").mkdir()
+    (tmp_path / "table" / "train.tsv").write_text("sentence\tlabel\n")
+    tags: dict[str, Any] = {"kind": "tag", "metric": "entity_f1"}
+    members = {
+        "notes": TaskConfig(name="notes", reader="brat", data_dir="notes", train="train", **tags),
+        "parts": TaskConfig(
+            name="parts", reader="conll2012", data_dir="parts", train="data", **tags
+        ),
+        "table": TaskConfig(name="table", data_dir="table", train="train.tsv"),
+        "missing": TaskConfig(name="missing", data_dir="missing", train="train.tsv"),
+    }
+    suite = TaskConfig(name="both", data_dir=str(tmp_path), members=members)
+    assert list(members_with_data(suite)) == ["notes", "parts", "table"]
 
 
 OWN_TASK = """\

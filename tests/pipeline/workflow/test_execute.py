@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from data_prep.errors import SesameError
+from data_prep.passes import UNITS
 from data_prep.vectors.table import VectorTable
 from pipeline.config.schema import Config
 from pipeline.stages import STAGES
@@ -22,8 +23,10 @@ from pipeline.store import content
 from pipeline.store.lease import read_holder
 from pipeline.store.outputs import LEASE, Output, Store
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
+from pipeline.training.exits import Interrupted
 from pipeline.workflow import execute as execute_module
-from pipeline.workflow.execute import PROCESS_BYTES, SomeFailed, execute, execute_all
+from pipeline.workflow.beside import SomeFailed
+from pipeline.workflow.execute import PROCESS_BYTES, execute, execute_all
 from pipeline.workflow.graph import Graph
 from pipeline.workflow.stage import Node, Request, Stage, Work
 
@@ -199,7 +202,7 @@ def test_fine_tunings_are_made_one_per_core_as_far_as_memory_goes(
     """Nobody has to know of --at-once; one on all cores would wait for its own threads."""
     made: list[int] = []
 
-    def make(nodes: list[Node], at_once: int = 1, again: object = ()) -> float:
+    def make(nodes: list[Node], at_once: int = 1, *more: object) -> float:
         made.append(at_once)
         for node in nodes:
             node.output.begin(node.request)
@@ -212,7 +215,7 @@ def test_fine_tunings_are_made_one_per_core_as_far_as_memory_goes(
     monkeypatch.setattr(
         execute_module.psutil, "virtual_memory", lambda: SimpleNamespace(available=int(memory))
     )
-    monkeypatch.setattr(execute_module, "_execute_beside", make)
+    monkeypatch.setattr(execute_module, "make_beside", make)
     monkeypatch.setattr(execute_module, "_timed", lambda node, is_again: make([node]))
     execute_all(nodes)
     assert made == ([wanted] if wanted > 1 else [1] * len(SEEDS))
@@ -268,3 +271,26 @@ def test_a_killed_process_is_told_with_its_output_and_the_remedy(
     assert killed[0] in said and "memory" in said and "--at-once" in said and "\n" not in said
     execute_all(nodes, at_once=2)
     assert all(node.output.is_done for node in nodes)
+
+
+def test_an_interruption_tells_how_far_the_outputs_are(tmp_path: Path) -> None:
+    """A job that is continued compares this with its last start: more work, another text."""
+
+    def run(work: Work) -> dict[str, Any]:
+        units = work.out / UNITS
+        units.mkdir(exist_ok=True)
+        if len(list(units.iterdir())) == 2:
+            return {}
+        (units / f"{len(list(units.iterdir()))}").mkdir()
+        raise Interrupted("interrupted by USR1; run the same command to go on")
+
+    node, told = toy_node(tmp_path, run), []
+    for _ in range(2):
+        with pytest.raises(Interrupted, match="^interrupted by USR1") as caught:
+            execute_all([node])
+        assert caught.value.store == tmp_path
+        told.append(caught.value.progress)
+    reference = f"toy/{'0' * 16}"
+    assert told == [f"0 of 1 outputs made, {reference} {n} pieces made" for n in (1, 2)]
+    execute_all([node])
+    assert node.output.is_done
