@@ -20,7 +20,7 @@ READABLE = {
     "vectors": range(1, 4),
     "pretrain": range(1, 2),
     "export": range(2, 3),
-    "finetune": range(6, 9),
+    "finetune": range(6, 10),
     "model": range(1, 3),
     "layers": range(4, 5),
 }

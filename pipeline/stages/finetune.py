@@ -46,7 +46,7 @@ class Finetune(Stage):
     """The stage that fine-tunes an encoder on a task and scores it."""
 
     name = "finetune"
-    format = 8
+    format = 9
     sections = ("task", "finetune")
     obeyed = ("tracking",)
     runs_beside = True

@@ -26,7 +26,6 @@ from data_prep.files import atomic_write, write_atomically
 from data_prep.reading.untrusted import read_object
 from data_prep.text.words import PUNCTUATION
 from pipeline.encoders import (
-    SENTENCES,
     ClassHead,
     Encoder,
     SeparateSentences,

@@ -340,7 +340,13 @@ def assemble(
     callbacks = [
         Start(launch.checkpoint, Journal(folder / "launches.jsonl", launch.fence)),
         Evaluating(
-            plan, material, history, saver, journal, config.checkpoint_minutes, launch.track,
+            plan,
+            material,
+            history,
+            saver,
+            journal,
+            config.checkpoint_minutes,
+            launch.track,
             watchdog.start,
         ),
         bar,

@@ -27,9 +27,9 @@ from pipeline.stages.finetune import Finetune
 from pipeline.tasks import lazy_rows
 from pipeline.tasks.batches import training_order
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
+from pipeline.tasks.device import choose_device
 from pipeline.tasks.examples import Example, Gold
 from pipeline.tasks.finetuned import Finetuned
-from pipeline.tasks.device import choose_device
 from pipeline.tasks.finetuning import Outcome, finetune
 from pipeline.tasks.heads import Head
 from pipeline.tasks.model import Model
