@@ -65,9 +65,8 @@ class SpelledInputs(EncodedInputs):
         own = super().batch(rows)
         words_U, index_N = np.unique(own.tokens_N.numpy(), return_inverse=True)
         numbered = replace(own, tokens_N=torch.from_numpy(index_N))
-        return SpelledBatch(
-            **vars(numbered), characters_UC=self.characters[words_U].astype(np.int32)
-        )
+        characters_UC = self.characters[words_U].astype(np.int32)
+        return SpelledBatch(**vars(numbered), characters_UC=characters_UC)
 
 
 class ElmoEncoder(Encoder):

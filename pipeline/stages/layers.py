@@ -126,7 +126,7 @@ class Layers(Stage):
         """Return the number of trained heads as text."""
         path = out / ".results.json"  # RESULTS; importing its module would import torch
         done = sum(map(len, json.loads(path.read_text()).values())) if path.exists() else 0
-        return f"{done} heads trained"
+        return f"heads trained: {done}"
 
     def closing(self, out: Path) -> Table:
         """Return the scores as a table."""

@@ -64,8 +64,8 @@ def test_sentences_and_pairs_are_framed_each(encoder: ElmoEncoder) -> None:
 def test_words_stay_whole_and_long_inputs_are_cut_and_counted(encoder: ElmoEncoder) -> None:
     inputs = encoder.encode_words([(("Don't,stop", "now"),), (("a", "b", "c", "d"),)], max_length=5)
     batch = inputs.batch(np.array([1, 0]))
-    starts = batch.word_starts_W
-    found = [words(batch.characters_UC, batch.tokens_N[[i]].numpy()) for i in starts.tolist()]
+    tokens = batch.tokens_N[batch.word_starts_W].numpy()
+    found = [words(batch.characters_UC, token) for token in tokens[:, None]]
     assert found == ["a", "b", "c", "don't,stop", "now"]
     assert inputs.cut == 1
     pair = encoder.encode_texts([("a b c d e", "a")], max_length=8)

@@ -89,7 +89,7 @@ def test_states_are_computed_once_and_finished_heads_survive(
     monkeypatch.setattr(layer_table, "finetune", interrupted)
     with pytest.raises(KeyboardInterrupt):
         fill_table(TwoLayers(), splits, task, config, 2, killed)
-    assert Layers().how_far(killed) == "4 heads trained"
+    assert Layers().how_far(killed) == "heads trained: 4"
     told: list[tuple[int, str]] = []
     heard: list[list[int]] = []
 
@@ -126,14 +126,13 @@ def test_a_stopped_table_says_how_many_heads_are_kept(
             self.came = self.heads == 2
 
     config = FinetuneConfig(lr=1e-2, epochs=1, mode="frozen", accelerator="cpu")
+    splits, out = read_splits(task, 0), tmp_path / "out"
     with monkeypatch.context() as patch:
         patch.setattr(plain_loop, "StopRequest", StopsInSecondHead)
         with pytest.raises(Interrupted, match="1 of 5 heads trained; run the same command to go"):
-            fill_table(TwoLayers(), read_splits(task, 0), task, config, 1, tmp_path / "out")
-    assert Layers().how_far(tmp_path / "out") == "1 heads trained"
-    assert (
-        len(fill_table(TwoLayers(), read_splits(task, 0), task, config, 1, tmp_path / "out")) == 5
-    )
+            fill_table(TwoLayers(), splits, task, config, 1, out)
+    assert Layers().how_far(out) == "heads trained: 1"
+    assert len(fill_table(TwoLayers(), splits, task, config, 1, out)) == 5
 
 
 def test_development_scores_stand_apart_from_test_scores(

@@ -286,7 +286,7 @@ def test_an_interruption_tells_how_far_the_outputs_are(tmp_path: Path) -> None:
 
     node, told = toy_node(tmp_path, run), []
     for _ in range(2):
-        with pytest.raises(Interrupted, match="^interrupted by USR1") as caught:
+        with pytest.raises(Interrupted, match=r"^interrupted by USR1") as caught:
             execute_all([node])
         assert caught.value.store == tmp_path
         told.append(caught.value.progress)
