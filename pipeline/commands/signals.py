@@ -1,7 +1,8 @@
 """Signals end any command with one line and the exit code that shells expect, 128 + number.
 
 Pretraining handles them itself while its ranks run: they save first (`training.launch`). Jobs of a
-cluster requeue themselves (`cluster.requeue`). Worker processes have these signals blocked.
+cluster requeue themselves (`cluster.requeue`). Worker processes have these signals blocked, but
+fine-tunings beside each other are asked to stop (`workflow.beside`).
 """
 
 import os

@@ -238,8 +238,7 @@ class Config:
                 "task.class_weights: a CRF has one loss per sentence, not per word; set "
                 "finetune.crf=false"
             )
-        if self.finetune.pair_encoding == "separate" and self.task.has_pairs:
-            self.finetune.refuse_parts()
+        self.task.refuse_parts(self.finetune)
         if self.finetune.pair_encoding == "separate" and self.task.kind == "span":
             raise UsageError(
                 "finetune.pair_encoding=separate: an answer is found by reading question and "

@@ -172,9 +172,8 @@ def load_weights(model: "Model", checkpoint: Path) -> None:
     """Load the weights that ranks have trained, in place.
 
     On ranks weight decay shrinks all rows of an embedding table. As in the loop in one process,
-    rows that no training example has read, whose second moment is 0, stay as they were. (The
-    development scores are those before that; weight decay changes a row by less than a part in a
-    thousand.)
+    rows that no training example has read, whose second moment is 0, stay as they were. (Ranks
+    evaluated with the decayed rows, so development scores may differ a little.)
     """
     import torch
 

@@ -215,7 +215,13 @@ class TaskConfig:
         """Return the settings of a suite's member: the suite's, with its own in their place."""
         own = replace(shared, **self.finetune)
         own.check()
+        self.refuse_parts(own)
         return own
+
+    def refuse_parts(self, tuning: FinetuneConfig) -> None:
+        """Raise a UsageError if pairs are to be encoded separately and in micro-batches."""
+        if tuning.pair_encoding == "separate" and self.has_pairs:
+            tuning.refuse_parts()
 
     def check(self) -> None:
         """Raise a UsageError for keys that contradict each other."""

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from data_prep.errors import SesameError, UsageError
+from data_prep.errors import SesameError
 from data_prep.vectors.table import VectorTable
 from pipeline.config.schema import Config
 from pipeline.encoders import (
@@ -25,9 +25,7 @@ from pipeline.encoders.stored import stored_states
 from pipeline.models.bert.config import BertConfig
 from pipeline.stages.finetune import Finetune
 from pipeline.tasks import lazy_rows
-from pipeline.tasks.batches import training_order
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
-from pipeline.tasks.device import choose_device
 from pipeline.tasks.examples import Example, Gold
 from pipeline.tasks.finetuned import Finetuned
 from pipeline.tasks.finetuning import Outcome, finetune
@@ -336,27 +334,6 @@ def test_a_loss_that_is_not_finite_stops_with_a_remedy(tokenizer: Path) -> None:
         next(encoder.parameters()).fill_(float("nan"))
     with pytest.raises(SesameError, match=r"not finite at step 6 of 24.* finetune\.lr=0\.005"):
         finetune(encoder, toy("classify", 64), TASKS["classify"], FAST)
-
-
-def test_every_example_is_seen_once_an_epoch_in_batches_of_like_length() -> None:
-    lengths = np.random.default_rng(0).integers(3, 60, size=1000)
-    batches = training_order(lengths, 32, np.random.default_rng(1))
-    assert sorted(np.concatenate(batches)) == list(range(1000))
-    assert len(batches) == 32
-    assert all(len(rows) <= 32 for rows in batches)
-    spread = np.mean([np.ptp(lengths[rows]) for rows in batches])
-    assert spread < 0.5 * np.ptp(lengths)
-    again = training_order(lengths, 32, np.random.default_rng(2))
-    assert any((a != b).any() for a, b in zip(batches, again, strict=True) if len(a) == len(b))
-
-
-def test_an_accelerator_that_is_not_there_is_a_usage_error() -> None:
-    if torch.cuda.is_available():
-        assert choose_device("auto").type == "cuda"
-    else:
-        with pytest.raises(UsageError, match=r"finetune\.accelerator=cuda"):
-            choose_device("cuda")
-    assert choose_device("cpu").type == "cpu"
 
 
 def test_the_stage_writes_scores_and_predictions(tokenizer: Path, tmp_path: Path) -> None:

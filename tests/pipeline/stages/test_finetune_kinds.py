@@ -127,6 +127,8 @@ def test_micro_batches_of_sentences_that_are_encoded_separately_are_refused(
     config = replace(config, model=Config().model)
     with pytest.raises(UsageError, match=r"finetune\.micro_batch_size=3: .* leave it out"):
         config.check()  # before any work
+    with pytest.raises(UsageError, match=r"finetune\.micro_batch_size=3: .* leave it out"):
+        config.task.own_finetuning(tuning)  # as a member of a suite
     replace(config, task=task_of("weighted", tmp_path)).check()  # no pairs
     replace(config, finetune=replace(tuning, micro_batch_size=16)).check()  # whole batches
 

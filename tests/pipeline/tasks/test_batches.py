@@ -36,3 +36,15 @@ def test_an_epoch_has_every_bundle_once() -> None:
     order = training_order(data(SIZES).lengths, 2, np.random.default_rng(1))
     assert sorted(np.concatenate(order).tolist()) == [0, 1, 2]
     assert max(map(len, order)) == 2
+
+
+def test_every_example_is_seen_once_an_epoch_in_batches_of_like_length() -> None:
+    lengths = np.random.default_rng(0).integers(3, 60, size=1000)
+    batches = training_order(lengths, 32, np.random.default_rng(1))
+    assert sorted(np.concatenate(batches)) == list(range(1000))
+    assert len(batches) == 32
+    assert all(len(rows) <= 32 for rows in batches)
+    spread = np.mean([np.ptp(lengths[rows]) for rows in batches])
+    assert spread < 0.5 * np.ptp(lengths)
+    again = training_order(lengths, 32, np.random.default_rng(2))
+    assert any((a != b).any() for a, b in zip(batches, again, strict=True) if len(a) == len(b))
