@@ -17,7 +17,7 @@ demo: install
 	$(BIN)/sesame run experiment=demo $(WITHOUT_DEEPSPEED)
 
 test: install lint
-	WANDB_MODE=offline $(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "not browser and not cluster and not soak"
+	WANDB_MODE=offline $(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "not browser and not cluster and not soak" --durations 25 --durations-min 4
 
 lint: install
 	$(BIN)/ruff check .
