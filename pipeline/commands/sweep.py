@@ -190,6 +190,8 @@ def prepare_points(
             for number, (_, target) in enumerate(graphs)
             if target.output.reference in error.failures
         }
+    except Interrupted:
+        raise
     except SesameError as error:  # such as a process that was killed for memory
         console.print(f"{error}; the remaining points run one at a time", markup=False)
     return {}

@@ -27,8 +27,7 @@ from pipeline.encoders.inputs import (
 )
 from pipeline.encoders.interface import Encoder
 from pipeline.encoders.words import sentences_as_words
-
-MEMBERS = "members"  # subfolder of a saved concatenation
+from pipeline.store.encoder_files import MEMBERS
 
 
 @dataclass(frozen=True)

@@ -39,10 +39,11 @@ from pipeline.encoders.inputs import (
     truncated_inputs,
 )
 from pipeline.encoders.interface import Encoder
-from pipeline.encoders.tokenizer_files import TOKENIZER_FILES, copy_files
+from pipeline.encoders.tokenizer_files import copy_files
 from pipeline.models.elmo.allennlp import load_allennlp, write_allennlp
 from pipeline.models.elmo.config import ElmoConfig
 from pipeline.models.elmo.network import Elmo
+from pipeline.store.encoder_files import TOKENIZER_FILES
 
 BEGIN, END = 0, 1  # token ids of <S> and </S>
 

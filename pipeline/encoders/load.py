@@ -11,7 +11,7 @@ from data_prep.tokenizers import Tokenizer
 from data_prep.tokenizers.sources import has_vocabulary
 from data_prep.vectors.table import VECTORS, read_table
 from pipeline.encoders.bert import BertEncoder
-from pipeline.encoders.concatenation import MEMBERS, Concatenation
+from pipeline.encoders.concatenation import Concatenation
 from pipeline.encoders.elmo import load_elmo_encoder, random_elmo_encoder
 from pipeline.encoders.interface import Encoder
 from pipeline.encoders.static import StaticEncoder
@@ -22,6 +22,7 @@ from pipeline.models.bert.huggingface import load_for_pretraining
 from pipeline.models.bert.network import Bert
 from pipeline.models.config import ModelConfig
 from pipeline.models.registry import family_of, family_of_folder
+from pipeline.store.encoder_files import MEMBERS, OF_MODEL
 
 
 def _load_huggingface_encoder(folder: Path) -> Encoder:
@@ -42,9 +43,6 @@ def _load_huggingface_encoder(folder: Path) -> Encoder:
 def _random_bert_encoder(model: BertConfig, tokenizer: Path) -> BertEncoder:
     vocabulary = Tokenizer.load(tokenizer)
     return BertEncoder(Bert(model, vocabulary.size), vocabulary, tokenizer)
-
-
-OF_MODEL = "encoder"  # subfolder; see pipeline.tasks.finetuned
 
 
 class _Makers(NamedTuple):

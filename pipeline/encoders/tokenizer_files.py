@@ -4,15 +4,7 @@ import json
 from pathlib import Path
 
 from data_prep.files import read_json_object, write_atomically
-
-TOKENIZER_FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "vocab.txt",
-    "spiece.model",
-    "sesame.json",
-)
+from pipeline.store.encoder_files import TOKENIZER_FILES
 
 
 def copy_tokenizer(source: Path, out: Path, max_positions: int, has_segments: bool) -> None:

@@ -16,7 +16,7 @@ from data_prep.errors import SesameError
 from data_prep.files import atomic_write, write_atomically
 from data_prep.tokenizers.characters import character_ids, symbol_counts
 from data_prep.tokenizers.vocabulary import COUNTS, VOCABULARY
-from pipeline.encoders.tokenizer_files import TOKENIZER_FILES, copy_files
+from pipeline.encoders.tokenizer_files import copy_files
 from pipeline.export.card import Facts, front_matter, record
 from pipeline.export.huggingface import PROBES
 from pipeline.models.elmo.allennlp import load_allennlp, write_allennlp
@@ -24,6 +24,7 @@ from pipeline.models.elmo.config import ElmoConfig
 from pipeline.models.elmo.family import SOFTMAX
 from pipeline.models.elmo.network import DIRECTIONS, Elmo, ElmoForPretraining
 from pipeline.models.untrusted import State
+from pipeline.store.encoder_files import TOKENIZER_FILES
 
 TOLERANCE = 1e-6
 ABOUT = """\

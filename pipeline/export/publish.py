@@ -24,11 +24,9 @@ from data_prep.reading.untrusted import read_object, read_text
 from data_prep.tokenizers.vocabulary import COUNTS, VOCABULARY
 from data_prep.vectors.table import VECTORS, WORDS
 from pipeline.config.schema import check_language, check_licence
-from pipeline.encoders.concatenation import MEMBERS
-from pipeline.encoders.load import OF_MODEL
-from pipeline.encoders.tokenizer_files import TOKENIZER_FILES
 from pipeline.export.card import UNSTATED as NO_LICENCE
 from pipeline.models.elmo.allennlp_options import OPTIONS, WEIGHTS
+from pipeline.store.encoder_files import MEMBERS, OF_MODEL, TOKENIZER_FILES
 from pipeline.store.models import FILE
 
 CARD = "README.md"

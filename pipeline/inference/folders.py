@@ -39,7 +39,8 @@ def predict_folder(model: FinetunedModel, source: Path, output: Path) -> Tally:
     total = Tally()
     for text, made in zip(texts, copies, strict=True):
         if made.exists() and not filecmp.cmp(text, made, shallow=False):
-            console.print(f"{text}: was changed, so it is predicted again", markup=False)
+            said = f"{text}: was changed, so it is predicted again"
+            console.print(said, markup=False, soft_wrap=True)
             made.unlink()
         if made.exists():
             with text.open("rb") as lines_before:

@@ -128,11 +128,12 @@ def _decoded(lines: Iterable[bytes]) -> Iterator[tuple[int, str | None]]:
 
 def _checked(line: Line, model: FinetunedModel) -> Line:
     """Return the line, with a fault if its item is not of the model's form."""
+    given = () if line.item is None else strings_of(line.item)
+    if not all(map(is_text, (line.id or "", *given))):
+        return Line(line.number, None, fault=HALF_A_CHARACTER)
     if line.item is None:
         return line
     try:
-        if not all(map(is_text, (line.id or "", *strings_of(line.item)))):
-            return Line(line.number, None, fault=HALF_A_CHARACTER)
         model.example(line.item)
     except UsageError:
         return Line(line.number, None, line.id, f"must be {model.item_form}")
@@ -199,6 +200,8 @@ def _json_line(number: int, row: dict[str, Any], task: TaskConfig) -> Line:
     named = renamed(flat, task)
     if task.text_b is None and task.text_a not in named and "text" in named:
         named[task.text_a] = named["text"]
+    if any(named.get(column) is None for column in text_columns(task)):
+        return Line(number, None, fault=_lacks(task))
     return _row_line(number, named, task)
 
 

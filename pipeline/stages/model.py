@@ -20,7 +20,7 @@ from data_prep.progress import console
 from pipeline.config.schema import Config
 from pipeline.stages.encoder_inputs import encoder_requests, encoder_type, foreign_note
 from pipeline.stages.tracked import TRAINING
-from pipeline.stages.tuning import KEPT, keeps_model, train
+from pipeline.stages.tuning import KEPT, keeps_model, steps_done, train
 from pipeline.store.models import FILE
 from pipeline.store.outputs import MANIFEST, canonical
 from pipeline.tasks.expected_form import described, expected_form
@@ -93,6 +93,10 @@ class Model(Stage):
         recipe = {key: value for key, value in made["config"]["finetune"].items() if key != "seed"}
         write_atomically(work.out / "README.md", model_card(stated, facts, recipe))
         return facts | {"form": stated["form"]}
+
+    def how_far(self, out: Path) -> str:
+        """Return the step of a training that is done again."""
+        return steps_done(out)
 
     def tidy(self, out: Path, inputs: Mapping[str, Path]) -> None:
         """Remove the models that the fine-tunings left, and checkpoints of one done again."""

@@ -33,8 +33,8 @@ from pipeline.encoders import (
     class_head,
     load_encoder,
 )
-from pipeline.encoders.load import OF_MODEL
 from pipeline.models.untrusted import read_safetensors, refuse_unusable
+from pipeline.store.encoder_files import OF_MODEL
 from pipeline.store.models import FILE
 from pipeline.tasks.answers import Answers, Floats, Prediction
 from pipeline.tasks.batches import TaskData

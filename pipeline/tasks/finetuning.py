@@ -40,9 +40,8 @@ class Loop(Protocol):
 class Outcome:
     """Scores, predictions and optional weights of a finished fine-tuning."""
 
-    scores: dict[
-        str, float
-    ]  # by metric on the test set; by metric_name on the files of task.further_tests
+    # By metric on the test set; by metric_name on the files of task.further_tests.
+    scores: dict[str, float]
     predictions: list[Prediction]  # one per test example, in order
     unlabelled: dict[str, list[Prediction]]  # for the files of task.unlabelled, by name
     dev_scores: list[float]  # the task's metric on the development set, per evaluation

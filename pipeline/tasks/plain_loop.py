@@ -53,6 +53,7 @@ from pipeline.training.saving import Saver
 from pipeline.training.stopping import StopRequest
 
 KEEP = 2  # newest checkpoints; if the last is damaged, training goes on from the one before
+WORTH_SAVING = 60.0  # seconds of training that are not to be done twice
 BEST = "best"  # file of a checkpoint with the weights of the best evaluation
 
 
@@ -180,6 +181,9 @@ class _Training:
                     follower.write(line)
             self._save_if_due(stop)
         if self._saver is not None:
+            # The test set is scored next, and a stop meanwhile must not lose the last steps.
+            if time.monotonic() - self._saved_at >= WORTH_SAVING:
+                self._save(self._saver)
             self._saver.close()
 
     def _take_step(self, train: TaskData) -> float:
@@ -219,11 +223,7 @@ class _Training:
             return
         is_due = time.monotonic() - self._saved_at >= 60 * self._config.checkpoint_minutes
         if is_due or stop.came:
-            best = {BEST: self.best_weights} if self.best_weights else {}
-            assert self._files is not None
-            Journal(self._files.journal, lambda: None).sync()
-            self._saver.start(self.state, extra=best)
-            self._saved_at = time.monotonic()
+            self._save(self._saver)
         if stop.came:
             self._saver.wait()
             self._saver.close()
@@ -231,6 +231,13 @@ class _Training:
                 f"interrupted at step {self.state.step} of {self._plan.total}; "
                 "run the same command to go on"
             )
+
+    def _save(self, saver: Saver) -> None:
+        best = {BEST: self.best_weights} if self.best_weights else {}
+        assert self._files is not None
+        Journal(self._files.journal, lambda: None).sync()
+        saver.start(self.state, extra=best)
+        self._saved_at = time.monotonic()
 
 
 def train_step(

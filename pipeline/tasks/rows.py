@@ -108,7 +108,7 @@ def _by_name(names: list[str], rows: Iterator[Cells]) -> Iterator[Row]:
     for line, cells in rows:
         if isinstance(cells, Fault):
             yield line, cells
-        elif cells in ([], [""]) and len(names) > 1:
+        elif not cells or (cells == [""] and len(names) > 1):
             continue  # an empty line
         elif len(cells) == len(names):
             yield line, dict(zip(names, cells, strict=True))

@@ -27,12 +27,8 @@ def origin(manifest: Mapping[str, Any], store: Store) -> str:
             return _of_output(upstream["encoder"], store)
         is_suite = all(reference.startswith("finetune/") for reference in upstream.values())
         members = {_of_output(each, store) for each in upstream.values()} if is_suite else set()
-    except (
-        SesameError,
-        KeyError,
-        TypeError,
-        OSError,
-    ):  # outputs that are gone or of other versions
+    except (SesameError, KeyError, TypeError, OSError):
+        # The outputs are gone, or of another version.
         return ""
     return members.pop() if len(members) == 1 else ""
 

@@ -67,8 +67,6 @@ def make_beside(
                         running[pool.submit(_make, make, node, node in again)] = node
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     node, error = running.pop(future), future.exception()
-                    if isinstance(error, BrokenProcessPool):
-                        raise SesameError(_killed(nodes, at_once)) from error
                     if isinstance(error, SesameError):
                         failures[node.output.reference] = error
                     elif error is not None:
@@ -76,9 +74,11 @@ def make_beside(
                     else:
                         made(node, future.result())
                     bar.advance()
-        except BaseException:
+        except BaseException as error:
             pool.shutdown(wait=False, cancel_futures=True)
             _stop_workers()
+            if isinstance(error, BrokenProcessPool):
+                raise SesameError(_killed(nodes, at_once)) from error
             raise
     if failures:
         raise SomeFailed(failures)

@@ -20,6 +20,7 @@ from pipeline.stages import STAGES
 from pipeline.store.outputs import Store
 from pipeline.store.runs import Entry, Runs
 from pipeline.tasks.config import FinetuneConfig, TaskConfig
+from pipeline.training.exits import Interrupted
 from pipeline.workflow.beside import SomeFailed
 from pipeline.workflow.graph import Graph
 from pipeline.workflow.stage import Node
@@ -122,6 +123,23 @@ def test_a_process_killed_beside_others_is_told_and_the_sweep_goes_on(
     assert "a process was killed; the remaining points run one at a time" in " ".join(
         capsys.readouterr().err.split()
     )
+
+
+def test_a_sweep_that_is_told_to_stop_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After its fine-tunings had saved, the sweep trained on until the job was killed."""
+
+    def stop(nodes: list[Node], at_once: int | None) -> None:
+        raise Interrupted("interrupted")
+
+    monkeypatch.setattr(sweep, "execute_all", stop)
+    graph = Graph(Store(tmp_path), STAGES)
+    (tmp_path / "train.tsv").write_text("sentence\tlabel\na\t1\n")
+    task = TaskConfig(name="toy", data_dir=str(tmp_path), train="train.tsv")
+    target = graph.add("finetune", Config(encoder="majority", task=task))
+    with pytest.raises(Interrupted):
+        prepare_points(Arguments("finetune", [], [], {}), [(graph, target)], None, [])
 
 
 @pytest.mark.parametrize(

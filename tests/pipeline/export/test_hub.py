@@ -149,3 +149,12 @@ def test_a_user_who_forbids_the_network_is_obeyed(
     assert done.returncode == 2 and server.asked == []
     assert "is set to 1, which forbids it; unset both" in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_arguments_are_checked_before_torch_is_imported(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pipeline.commands.main import run; code = run(['publish', 'model=x']); "
+        "sys.exit(code + 10 * ('torch' in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True)
+    assert done.returncode == 2

@@ -32,7 +32,7 @@ from tests.test_privacy import holders
 
 FACTS: dict[str, Any] = {
     "task": "toy", "encoder": "mine", "metric": "accuracy", "seed": 1, "seeds": [1],
-    "dev_scores": [0.5], "test_scores": [0.5], "split": "test",
+    "dev_scores": [0.5], "test_scores": [0.5], "split": "test", "chosen_on_scored": False,
     "examples": {"train": 32, "dev": 8, "test": 8},
 }  # fmt: skip
 ADDED = ("manifest.json", "run.json", ".lease.json")  # by the store

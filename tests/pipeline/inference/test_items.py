@@ -154,6 +154,7 @@ def test_files_of_words_in_context_are_read_as_training_reads_them(
 TABLES = {
     "a.tsv": "Text\tn\tlabel\n good \t1\tup\n\n42\t2\tdown\n\n",
     "a.csv": 'Text,n,label\n" good ",1,up\n\n42,2,down\n\n',
+    "one.csv": "Text\n good \n\n42\n\n",
     "a.jsonl": '{"Text": " good ", "label": "up"}\n\n{"Text": 42, "label": "down"}\n \n',
 }
 
@@ -166,7 +167,8 @@ def test_tables_are_read_by_the_rules_of_training(
     (tmp_path / name).write_text(TABLES[name])
     model = changed(models["mood"], aliases={"Text": "sentence"})
     found = list(read_items(str(tmp_path / name), model))
-    trained = list(read_table(TaskFile(tmp_path / name), model.finetuned.task))
+    file = TaskFile(tmp_path / name, has_labels=name != "one.csv")
+    trained = list(read_table(file, model.finetuned.task))
     assert [line.item for line in found] == [example.texts[0] for example in trained]
     assert [line.item for line in found] == ["good", "42"]
     assert [line.number for line in found] == [example.line for example in trained]

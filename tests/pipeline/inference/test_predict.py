@@ -441,11 +441,13 @@ def test_bad_lines_are_counted_and_keep_their_place(
     assert "4 lines have no answer: line 2: not JSON at character 2" in capsys.readouterr().err
 
 
+HALF = "has an escape of half a character"
 FAULTY = {
     "a.txt": (b"{good} film\nbad\x00\n\xff\n\n", [None, None, "not UTF-8", None]),
     "a.jsonl": (
-        b'{"text": "good"}\n{"text": "\\ud83d"}\n{"text": "\\ud83d\\ude00"}\n',
-        [None, "has an escape of half a character", None],
+        b'{"text": "good"}\n{"text": "\\ud83d"}\n{"text": "\\ud83d\\ude00"}\n'
+        b'{"id": "\\ud83d"}\n{"text": null}\n',
+        [None, HALF, None, HALF, "has no text in sentence"],
     ),
     "a.tsv": (
         b"sentence\tn\ngood\n\xff\t1\n",

@@ -63,6 +63,24 @@ def test_a_damaged_newest_checkpoint_costs_the_steps_since_the_one_before(
     assert (journal(work), json.loads((work.out / "scores.json").read_text())) == whole
 
 
+def test_a_stop_while_the_test_set_is_scored_loses_no_step(
+    tokenizer: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = run(settings(data, TUNING), tokenizer, tmp_path / "whole")
+    work = work_of(settings(data, TUNING), tokenizer, tmp_path / "stopped")
+    monkeypatch.setattr(plain_loop, "WORTH_SAVING", 0.0)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(ClassAnswers, "score", stop)
+        patch.setattr(plain_loop, "development_score", lambda *_: 0.5)
+        Finetune().run(work)
+    [newest] = checkpoints(work.out / TRAINING / CHECKPOINTS)
+    assert int(newest.name) == whole[1]["steps"]
+
+
+def stop(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_a_damaged_checkpoint_with_the_best_weights_is_refused(
     tokenizer: Path,
     data: Path,

@@ -1,6 +1,10 @@
 """Which of several seeds is kept; tests/pipeline/inference/test_predict.py uses kept models."""
 
-from pipeline.stages.model import best_by_development
+from pathlib import Path
+
+from pipeline.stages.model import Model, best_by_development
+from pipeline.stages.tracked import TRAINING
+from pipeline.store.checkpoints import CHECKPOINTS
 
 
 def test_the_seed_that_is_kept_is_chosen_by_development_score() -> None:
@@ -12,3 +16,10 @@ def test_the_seed_that_is_kept_is_chosen_by_development_score() -> None:
     }
     assert best_by_development(scores) == "c"
     assert best_by_development({role: scores[role] for role in ("a", "b")}) == "b"
+
+
+def test_a_training_that_is_done_again_says_how_far_it_is(tmp_path: Path) -> None:
+    """A job whose progress does not change is not requeued."""
+    assert Model().how_far(tmp_path) == "started"
+    (tmp_path / TRAINING / CHECKPOINTS / "00000900").mkdir(parents=True)
+    assert Model().how_far(tmp_path) == "step 900"
