@@ -32,7 +32,7 @@ REMEDIES = {
     errno.ENOTDIR: "name a folder instead",
     errno.EISDIR: "name a file instead",
 }
-SPINS = "3000"  # 1,000 to 10,000 are as good: see docs/results.md
+SPINS = "3000"  # about a tenth of a millisecond; docs/results.md has its effect
 READER_GONE = 141  # exit code of a program killed by a closed pipe: 128 + SIGPIPE
 
 
